@@ -1,0 +1,211 @@
+"""What a coordinator wants done, in this order; and the results its replies carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kohort.broker.coordinator.events import TimerKey
+from kohort.protocol.slotted import slotted
+
+
+@slotted
+class JoinResult:
+    """The answer to `Join`."""
+
+    error_code: int
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: Sequence[tuple[str, str | None, bytes]] = ()
+    """(member id, instance id, metadata) of everybody; for the leader only."""
+
+
+@slotted
+class SyncResult:
+    """The answer to `Sync`."""
+
+    error_code: int
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@slotted
+class HeartbeatResult:
+    """The answer to `Heartbeat`."""
+
+    error_code: int
+
+
+@slotted
+class LeaveResult:
+    """The answer to `Leave`: an error for all, or one per member in order."""
+
+    error_code: int
+    members: Sequence[tuple[str, str | None, int]] = ()
+    """(member id, instance id, error code) as the request named them."""
+
+
+@slotted
+class CommitResult:
+    """The answer to `CommitOffsets`: one code for all, or one per offset in order."""
+
+    error_code: int
+    codes: Sequence[int] | None = None
+
+
+@slotted
+class FetchOffsetsResult:
+    """The answer to `FetchOffsets`; an unknown offset is -1 without metadata."""
+
+    error_code: int
+    topics: Sequence[tuple[str, Sequence[tuple[int, int, int, str | None]]]] = ()
+    """(topic, (partition, offset, leader epoch, metadata) each)."""
+
+
+@slotted
+class MemberDescription:
+    """One member in a `DescribeGroupResult`."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@slotted
+class DescribeGroupResult:
+    """The answer to `DescribeGroup`; state Dead where there is no such group."""
+
+    error_code: int
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Sequence[MemberDescription] = ()
+
+
+@slotted
+class ListGroupsResult:
+    """The answer to `ListGroups`."""
+
+    groups: Sequence[tuple[str, str, str, str]]
+    """(group id, protocol type, state, type)."""
+
+
+@slotted
+class DeleteGroupResult:
+    """The answer to `DeleteGroup`."""
+
+    error_code: int
+
+
+@slotted
+class DeleteOffsetsResult:
+    """The answer to `DeleteOffsets`."""
+
+    error_code: int
+    topics: Sequence[tuple[str, Sequence[tuple[int, int]]]] = ()
+    """(topic, (partition, error code) each)."""
+
+
+Result = (
+    JoinResult
+    | SyncResult
+    | HeartbeatResult
+    | LeaveResult
+    | CommitResult
+    | FetchOffsetsResult
+    | DescribeGroupResult
+    | ListGroupsResult
+    | DeleteGroupResult
+    | DeleteOffsetsResult
+)
+
+
+@slotted
+class Reply:
+    """Answer the request that brought this token; at most once per token."""
+
+    token: object
+    result: Result
+
+
+@slotted
+class Arm:
+    """Hand `Expired(key)` back at `deadline`; replaces an earlier timer of the key."""
+
+    key: TimerKey
+    deadline: float
+    """Seconds since the epoch, on the driver's clock."""
+
+
+@slotted
+class Disarm:
+    """The timer of this key is no longer needed."""
+
+    key: TimerKey
+
+
+@slotted
+class GroupRecord:
+    """A group as it has to be found again after a restart.
+
+    What Kafka writes to ``__consumer_offsets`` as GroupMetadataValue.
+    """
+
+    group_id: str
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: Sequence[tuple[str, str | None, str, str, int, int, bytes, bytes]]
+    """(member id, instance id, client id, client host, rebalance timeout in ms,
+    session timeout in ms, subscription, assignment)."""
+
+
+@slotted
+class GroupTombstone:
+    """The group is gone."""
+
+    group_id: str
+
+
+@slotted
+class OffsetRecord:
+    """A committed offset; None in place of the entry where it is gone."""
+
+    group_id: str
+    topic: str
+    partition: int
+    entry: tuple[int, int, str, int] | None
+    """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
+
+
+Record = GroupRecord | GroupTombstone | OffsetRecord
+
+
+@slotted
+class Append:
+    """Write these records; replies that follow wait until they are in the log."""
+
+    records: Sequence[Record]
+
+
+@slotted
+class Notice:
+    """Something happened to a group, for logs and listeners."""
+
+    kind: str
+    """As in ``rebalance_started``."""
+    group_id: str
+    fields: Mapping[str, object]
+
+
+Effect = Reply | Arm | Disarm | Append | Notice

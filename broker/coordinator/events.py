@@ -1,0 +1,175 @@
+"""What can happen to a coordinator: requests of members and admins, and timers.
+
+Versions of the wire stop at the handlers: where one changes what a request
+means, the event says so by a capability (`member_id_required`), never by a
+number. A `token` is the asker's own; it comes back in `Reply` and is never
+looked into. Durations are in milliseconds, as on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kohort.protocol.slotted import slotted
+
+TimerKey = tuple[str, ...]
+"""What a timer is for: ``("join", group)``, ``("sync", group)``, ``("session",
+group, member)`` and so on."""
+
+
+@slotted
+class Join:
+    """A member wants to be in the next generation (JoinGroup)."""
+
+    token: object
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Sequence[tuple[str, bytes]]
+    """(name, metadata) in order of preference."""
+    reason: str | None
+    member_id_required: bool
+    """The client understands MEMBER_ID_REQUIRED (KIP-394)."""
+    can_skip_assignment: bool
+    """The client understands skip_assignment (KIP-814)."""
+
+
+@slotted
+class Sync:
+    """A member asks for its assignment; the leader brings everybody's (SyncGroup)."""
+
+    token: object
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    protocol_required: bool
+    """Protocol type and name have to be there (KIP-559)."""
+    assignments: Sequence[tuple[str, bytes]]
+    """(member id, assignment)."""
+
+
+@slotted
+class Heartbeat:
+    """A member's sign of life."""
+
+    token: object
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+@slotted
+class LeavingMember:
+    """One member of a `Leave`; an empty member id with an instance id is an admin's."""
+
+    member_id: str
+    group_instance_id: str | None
+    reason: str | None
+
+
+@slotted
+class Leave:
+    """Members leave, or are removed by an admin (LeaveGroup)."""
+
+    token: object
+    group_id: str
+    members: Sequence[LeavingMember]
+
+
+@slotted
+class CommitOffsets:
+    """Offsets to be stored (OffsetCommit); of a member where generation_id >= 0."""
+
+    token: object
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    unknown_group_is_illegal_generation: bool
+    """The error for a generation of an unknown group: ILLEGAL_GENERATION before
+    OffsetCommit v9, GROUP_ID_NOT_FOUND from then on."""
+    offsets: Sequence[tuple[str, int, int, int, str | None]]
+    """(topic, partition, offset, leader epoch, metadata)."""
+
+
+@slotted
+class FetchOffsets:
+    """Committed offsets are asked for (OffsetFetch)."""
+
+    token: object
+    group_id: str
+    topics: Sequence[tuple[str, Sequence[int]]] | None
+    """(topic, partitions); None for all that is committed."""
+
+
+@slotted
+class DescribeGroup:
+    """One group's state and members are asked for (DescribeGroups)."""
+
+    token: object
+    group_id: str
+
+
+@slotted
+class ListGroups:
+    """All groups, or those in some states and of some types (ListGroups)."""
+
+    token: object
+    states: Sequence[str]
+    types: Sequence[str]
+
+
+@slotted
+class DeleteGroup:
+    """A group without members is to go, with its offsets (DeleteGroups)."""
+
+    token: object
+    group_id: str
+
+
+@slotted
+class DeleteOffsets:
+    """Committed offsets of a group are to go (OffsetDelete)."""
+
+    token: object
+    group_id: str
+    topics: Sequence[tuple[str, Sequence[int]]]
+
+
+@slotted
+class TopicsDeleted:
+    """Topics are gone; offsets that were committed for them go, too."""
+
+    topics: Sequence[str]
+
+
+@slotted
+class Expired:
+    """A timer that was armed has come."""
+
+    key: TimerKey
+
+
+Event = (
+    Join
+    | Sync
+    | Heartbeat
+    | Leave
+    | CommitOffsets
+    | FetchOffsets
+    | DescribeGroup
+    | ListGroups
+    | DeleteGroup
+    | DeleteOffsets
+    | TopicsDeleted
+    | Expired
+)

@@ -1,0 +1,1 @@
+"""Partitions of topics: appending, reading, waiting for records."""

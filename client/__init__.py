@@ -1,0 +1,1 @@
+"""The asyncio client; it comes with a later release."""

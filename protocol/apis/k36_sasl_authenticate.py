@@ -1,0 +1,24 @@
+"""SaslAuthenticate, API key 36.
+
+Carries SASL tokens (KIP-152).
+
+Versions 0 to 2, flexible from v2. v1 brought the session's lifetime (KIP-368),
+v2 is flexible.
+"""
+
+from typing import Annotated
+
+from kohort.protocol.messages import Bytes, Int16, Int64, String, V, slotted
+
+
+@slotted
+class SaslAuthenticateRequest:
+    auth_bytes: Bytes = b""
+
+
+@slotted
+class SaslAuthenticateResponse:
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    auth_bytes: Bytes = b""
+    session_lifetime_ms: Annotated[Int64, V(1)] = 0

@@ -1,0 +1,197 @@
+"""The Kafka protocol's types as construct layouts: the readable form of the wire.
+
+Imported by `messages.layout`, tests and tools only: importing construct takes
+longer than everything else that the broker does to start.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import construct
+from construct import Construct, Container, ValidationError
+
+Layout = Construct
+
+UNSIGNED_VARINT = construct.VarInt
+FIXED: dict[str, Layout] = {
+    "bool": construct.Flag,
+    "int8": construct.Int8sb,
+    "int16": construct.Int16sb,
+    "uint16": construct.Int16ub,
+    "int32": construct.Int32sb,
+    "uint32": construct.Int32ub,
+    "int64": construct.Int64sb,
+    "float64": construct.Float64b,
+    "uuid": construct.Bytes(16),
+}
+
+
+class Utf8(construct.Adapter):
+    """Text; what is no UTF-8 is replaced, as Kafka does."""
+
+    def _decode(self, obj: Any, context: Any, path: Any) -> Any:
+        return obj.decode("utf-8", "replace")
+
+    def _encode(self, obj: Any, context: Any, path: Any) -> Any:
+        return obj.encode()
+
+
+class Counted(Construct):
+    """A count and what it counts, or null.
+
+    The count is an int16 or int32 with -1 for null, or, in flexible versions, an
+    unsigned varint that is one more than the count, with 0 for null (KIP-482).
+    """
+
+    def __init__(
+        self,
+        prefix: Layout,
+        body: Callable[[int], Layout],
+        *,
+        nullable: bool,
+    ) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self.bias = 1 if prefix is UNSIGNED_VARINT else 0
+        self.body = body
+        self.nullable = nullable
+
+    def _parse(self, stream: Any, context: Any, path: Any) -> Any:
+        count = self.prefix._parsereport(stream, context, path) - self.bias  # noqa: SLF001
+        if count < 0:
+            if count == -1 and self.nullable:
+                return None
+            raise ValidationError(f"count {count}", path=path)
+        return self.body(count)._parsereport(stream, context, path)  # noqa: SLF001
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
+        if obj is None:
+            if not self.nullable:
+                raise ValidationError("null where null is not allowed", path=path)
+            self.prefix._build(self.bias - 1, stream, context, path)  # noqa: SLF001
+            return None
+        if isinstance(obj, str):
+            # Utf8 encodes once more: strings are counted in bytes.
+            count = len(obj.encode())
+        else:
+            count = len(obj)
+        self.prefix._build(count + self.bias, stream, context, path)  # noqa: SLF001
+        return self.body(count)._build(obj, stream, context, path)  # noqa: SLF001
+
+
+class Optional(Construct):
+    """A struct behind an int8: -1 for null, 1 where it follows."""
+
+    def __init__(self, body: Layout) -> None:
+        super().__init__()
+        self.body = body
+
+    def _parse(self, stream: Any, context: Any, path: Any) -> Any:
+        if construct.Int8sb._parsereport(stream, context, path) < 0:  # noqa: SLF001
+            return None
+        return self.body._parsereport(stream, context, path)  # noqa: SLF001
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
+        construct.Int8sb._build(-1 if obj is None else 1, stream, context, path)  # noqa: SLF001
+        return None if obj is None else self.body._build(obj, stream, context, path)  # noqa: SLF001
+
+
+class Flexible(Construct):
+    """The fields of a struct, then its tagged fields (KIP-482).
+
+    Tagged fields are left out where they have their default; unknown ones are
+    skipped. Both kinds end up in one container.
+    """
+
+    def __init__(
+        self, plain: Layout, tagged: dict[int, tuple[str, Layout, Any]]
+    ) -> None:
+        super().__init__()
+        self.plain = plain
+        self.tagged = tagged
+
+    def _parse(self, stream: Any, context: Any, path: Any) -> Any:
+        found: Container = self.plain._parsereport(stream, context, path)  # noqa: SLF001
+        for name, _, default in self.tagged.values():
+            found[name] = default
+        for _ in range(UNSIGNED_VARINT._parsereport(stream, context, path)):  # noqa: SLF001
+            tag = UNSIGNED_VARINT._parsereport(stream, context, path)  # noqa: SLF001
+            size = UNSIGNED_VARINT._parsereport(stream, context, path)  # noqa: SLF001
+            data = construct.stream_read(stream, size, path)
+            if tag in self.tagged:
+                name, layout, _ = self.tagged[tag]
+                found[name] = layout.parse(data)
+        return found
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
+        self.plain._build(obj, stream, context, path)  # noqa: SLF001
+        present = {
+            tag: layout.build(obj[name])
+            for tag, (name, layout, default) in sorted(self.tagged.items())
+            if obj[name] != default
+        }
+        out = io.BytesIO()
+        UNSIGNED_VARINT.build_stream(len(present), out)
+        for tag, data in present.items():
+            UNSIGNED_VARINT.build_stream(tag, out)
+            UNSIGNED_VARINT.build_stream(len(data), out)
+            out.write(data)
+        stream.write(out.getvalue())
+        return obj
+
+
+def plain(value: Any) -> Any:
+    """A message as nested dicts and lists, the form that layouts build from."""
+    if hasattr(value, "__match_args__"):
+        return {name: plain(getattr(value, name)) for name in value.__slots__}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
+
+
+def struct(
+    cls: type,
+    version: int,
+    flexible: bool,
+    fields_of: Callable[[type], Sequence[Any]],
+) -> Layout:
+    """The layout of a declared class in one version."""
+
+    def of(f: Any) -> Layout:
+        compact = f.compact_in(flexible)
+        nullable = f.nullable_in(version)
+        if f.array:
+            item = of_kind(f.kind, nullable=False, compact=compact)
+            prefix = UNSIGNED_VARINT if compact else construct.Int32sb
+            return Counted(
+                prefix, lambda n: construct.Array(n, item), nullable=nullable
+            )
+        return of_kind(f.kind, nullable=nullable, compact=compact)
+
+    def of_kind(kind: Any, *, nullable: bool, compact: bool) -> Layout:
+        if isinstance(kind, type):
+            inner = struct(kind, version, flexible, fields_of)
+            return Optional(inner) if nullable else inner
+        if kind.name in FIXED:
+            return FIXED[kind.name]
+        if kind.name == "string":
+            prefix = UNSIGNED_VARINT if compact else construct.Int16sb
+            return Counted(
+                prefix, lambda n: Utf8(construct.Bytes(n)), nullable=nullable
+            )
+        prefix = UNSIGNED_VARINT if compact else construct.Int32sb
+        return Counted(prefix, construct.Bytes, nullable=nullable)
+
+    here = [f for f in fields_of(cls) if f.exists_in(version)]
+    fields = construct.Struct(*(f.name / of(f) for f in here if f.versions.tag is None))
+    if not flexible:
+        return fields
+    tagged = {
+        f.versions.tag: (f.name, of(f), plain(f.default))
+        for f in here
+        if f.versions.tag is not None
+    }
+    return Flexible(fields, tagged)

@@ -1,0 +1,1 @@
+"""kohort: a Kafka broker for testing consumer groups."""
