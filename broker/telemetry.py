@@ -1,0 +1,133 @@
+"""Logging with structlog: pretty on a terminal, JSON for machines, always on stderr.
+
+structlog is imported by the first line that is logged: a broker that has nothing
+to say starts without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+Format = Literal["auto", "pretty", "json"]
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+class _Settings:
+    """How lines are written; `configure` sets it for the process."""
+
+    format: Format = "auto"
+    level: int = LEVELS.index("info")
+    # Grows when settings change: a logger that has an older number is bound anew.
+    version: int = 0
+
+
+def configure(
+    log_format: Format = "auto",
+    level: Literal["debug", "info", "warning", "error", "critical"] = "info",
+) -> None:
+    """Says how lines are written from now on, in the whole process.
+
+    Args:
+        log_format: ``auto`` is ``pretty`` on a terminal, and ``json`` elsewhere.
+        level: lines below it are dropped.
+    """
+    _Settings.format = log_format
+    _Settings.level = LEVELS.index(level)
+    _Settings.version += 1
+
+
+class Logger:
+    """A logger that becomes structlog's when it first has something to say.
+
+    Events are names, as in ``log.info("group_created", group="g")``; what
+    belongs to them are fields.
+    """
+
+    __slots__ = ("_bound", "_name", "_version")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bound: Any = None
+        self._version = -1
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """For whoever looks for a fault in kohort."""
+        if _Settings.level <= 0:
+            self._logger().debug(event, **fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """What happened, and was to be expected."""
+        if _Settings.level <= 1:
+            self._logger().info(event, **fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """What somebody should look at."""
+        if _Settings.level <= 2:
+            self._logger().warning(event, **fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """What failed."""
+        if _Settings.level <= 3:
+            self._logger().error(event, **fields)
+
+    def critical(self, event: str, **fields: Any) -> None:
+        """What ends the broker."""
+        self._logger().critical(event, **fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """What failed, with the traceback of the exception being handled."""
+        if _Settings.level <= 3:
+            self._logger().exception(event, **fields)
+
+    def _logger(self) -> Any:
+        if self._version != _Settings.version:
+            self._bound = _bind(self._name)
+            self._version = _Settings.version
+        return self._bound
+
+
+def get_logger(name: str) -> Logger:
+    """A logger whose lines carry this name; costs nothing until it is used."""
+    return Logger(name)
+
+
+class _Stderr:
+    """What `sys.stderr` is at the time of each line: tests put another in place."""
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    debug = info = warning = error = critical = exception = msg = _write
+
+
+def _bind(name: str) -> Any:
+    import structlog  # noqa: PLC0415 - see the module's docstring
+
+    terminal = sys.stderr.isatty()
+    processors: list[Any] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if _Settings.format == "pretty" or (_Settings.format == "auto" and terminal):
+        # Plain tracebacks: rich ones cost 100 ms, and print the values of locals.
+        traceback = structlog.dev.plain_traceback
+        processors.append(
+            structlog.dev.ConsoleRenderer(
+                colors=terminal, exception_formatter=traceback
+            )
+        )
+    else:
+        processors += [
+            structlog.processors.format_exc_info,
+            structlog.processors.UnicodeDecoder(),
+            structlog.processors.JSONRenderer(default=str),
+        ]
+    return structlog.wrap_logger(
+        _Stderr(),
+        processors=processors,
+        # Levels are dropped above, before structlog is there.
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+    ).bind(logger=name)
