@@ -1,0 +1,47 @@
+"""The one clock that the broker goes by.
+
+Everything that needs the time or a timer asks the clock, nobody else: so that a
+clock that is moved by hand, or virtual, can take its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A callback that is due at some time."""
+
+    def cancel(self) -> None:
+        """The callback is not called any more."""
+
+
+class Clock(Protocol):
+    """Tells the time, in seconds since the epoch, which never goes backwards."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Calls `callback` once `now()` has reached `when`."""
+
+
+class RealClock:
+    """The system's monotonic clock, set to the wall clock once, at its creation."""
+
+    __slots__ = ("_ahead", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ahead = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.monotonic() + self._ahead
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Calls `callback` from the event loop once `when` has come."""
+        return self._loop.call_later(max(0.0, when - self.now()), callback)

@@ -1,0 +1,268 @@
+"""One client connection: bytes to frames to requests, and answers in their order.
+
+Requests of a connection are handled one at a time, as in Kafka: what comes in
+behind a request that waits (a JoinGroup, a Fetch) waits, too, in the receive
+buffer, and beyond `READ_AHEAD` bytes in the client's. That also keeps a client
+that does not read its answers from filling memory: while the transport's
+buffer is full nothing further is handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from typing import Any, cast
+
+from kohort.broker import telemetry
+from kohort.broker.cluster import Node
+from kohort.broker.dispatch import Request, UnknownApiError, route_of
+from kohort.protocol.codegen import skip_tags
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.framing import Frame, Framer, FrameSizeError
+from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.registry import API_VERSIONS, BY_KEY
+
+READ_AHEAD = 64 * 1024
+"""Bytes of further requests that are taken in while one waits: room for a
+client's pipelined heartbeats and commits; a Produce stays in the client."""
+WRITE_BUFFER = 1024 * 1024
+"""Bytes of answers that may wait for the client to read them."""
+JOIN_BELOW = 16 * 1024
+"""Bytes up to which answers are joined for one write; above, copying costs more."""
+
+_HEAD = struct.Struct(">iih").unpack_from
+_HEAD_SIZE = 10
+_DECODE_ERRORS = (WireError, struct.error, IndexError, ValueError)
+
+log = telemetry.get_logger("connection")
+
+
+class Connection(asyncio.Protocol):
+    """The server's end of one TCP connection.
+
+    Args:
+        node: the node that is connected to.
+        connections: the server's set of open connections.
+    """
+
+    def __init__(self, node: Node, connections: set[Connection]) -> None:
+        self.node = node
+        self.client_host = ""
+        self.client_address = ""
+        self.software_name = ""
+        self.software_version = ""
+        self.last_active = 0.0
+        self._connections = connections
+        self._framer = Framer(node.cluster.config["socket.request.max.bytes"])
+        self._transport: asyncio.Transport
+        self._closed = asyncio.get_running_loop().create_future()
+        self._frames: deque[Frame] = deque()
+        self._queued = 0
+        self._current: Request | None = None
+        self._out: list[Buffer] = []
+        self._out_size = 0
+        self._is_handling = False
+        self._is_write_blocked = False
+        self._is_read_paused = False
+        self._is_at_eof = False
+        self._failure: str | None = None
+        self._client_id = (b"", "")
+
+    # -- what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Takes the transport, and the limit on connections into account."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
+        self.client_host = f"/{host}"
+        self.client_address = f"{host}:{port}"
+        self.last_active = self.node.cluster.clock.now()
+        limit = self.node.cluster.config["max.connections"]
+        if len(self._connections) >= limit:
+            self._close(f"max.connections is {limit}")
+            return
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Forgets the connection; members that joined by it stay in their groups."""
+        self._connections.discard(self)
+        self._frames.clear()
+        if not self._closed.done():
+            self._closed.set_result(None)
+        current, self._current = self._current, None
+        if current is not None and current.abandon is not None:
+            current.abandon()
+
+    def data_received(self, data: bytes) -> None:
+        """Handles the requests that these bytes complete."""
+        self.last_active = self.node.cluster.clock.now()
+        try:
+            frames = self._framer.feed(data)
+        except FrameSizeError as error:
+            frames = error.frames
+            self._failure = str(error)
+        self._frames.extend(frames)
+        self._handle_frames()
+        if self._frames or self._current is not None:
+            self._queued = sum(end - start for _, start, end in self._frames)
+            if self._queued > READ_AHEAD:
+                self._pause_reading()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; an answer that is due still goes out."""
+        self._is_at_eof = True
+        return self._current is not None or bool(self._frames)
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly: nothing is handled until it catches up."""
+        self._is_write_blocked = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_write_blocked = False
+        self._go_on()
+
+    # -- what requests and the server call
+
+    def send(self, request: Request, parts: list[Buffer]) -> None:
+        """Sends the answer to the request that is being handled."""
+        if request is not self._current:
+            # Its connection is gone.
+            return
+        self._current = None
+        self._out += parts
+        self._out_size += sum(map(len, parts))
+        if not self._is_handling:
+            # It has waited; what came in behind it can go on.
+            self._flush()
+            self._go_on()
+        elif self._out_size >= WRITE_BUFFER:
+            # Pipelined fetches: let the transport say when it is too much.
+            self._flush()
+
+    def fail(self, why: str) -> None:
+        """Closes the connection once what has been answered is sent."""
+        self._failure = why
+        self._frames.clear()
+
+    def close(self) -> asyncio.Future[None]:
+        """Handles nothing further, and closes once answers under way are read.
+
+        Returns:
+            Done when the connection is closed.
+        """
+        self._frames.clear()
+        self._transport.close()
+        return self._closed
+
+    def abort(self) -> None:
+        """Closes at once."""
+        self._transport.abort()
+
+    def is_idle_since(self, when: float) -> bool:
+        """Whether the client has neither sent nor is owed anything since `when`."""
+        waits = self._current is not None and not self._is_write_blocked
+        return self.last_active < when and not waits
+
+    # -- requests
+
+    def _handle_frames(self) -> None:
+        """Handles requests until one has to wait, or the client has to."""
+        frames = self._frames
+        self._is_handling = True
+        try:
+            while frames and self._current is None and not self._is_write_blocked:
+                buffer, start, end = frames.popleft()
+                self._handle(buffer, start, end)
+        except _DECODE_ERRORS as error:
+            self._failure = str(error)
+            self._current = None
+            frames.clear()
+        finally:
+            self._is_handling = False
+        self._flush()
+        if self._current is None and not frames:
+            if self._failure is not None:
+                self._close(self._failure)
+            elif self._is_at_eof:
+                self._transport.close()
+
+    def _handle(self, buffer: bytes, start: int, end: int) -> None:
+        if end - start < _HEAD_SIZE:
+            raise WireError(f"a frame of {end - start} bytes has no request header")
+        key_and_version, correlation_id, id_size = _HEAD(buffer, start)
+        try:
+            route = route_of(key_and_version)
+        except UnknownApiError as error:
+            if error.key != API_VERSIONS:
+                raise
+            self._refuse_version(correlation_id)
+            return
+        position = start + _HEAD_SIZE
+        client_id = ""
+        if id_size > 0:
+            raw = buffer[position : position + id_size]
+            position += id_size
+            if raw != self._client_id[0]:
+                self._client_id = raw, raw.decode("utf-8", "replace")
+            client_id = self._client_id[1]
+        if route.flexible:
+            position = skip_tags(buffer, position)
+        message, _ = route.decode(buffer, position, end)
+        self._current = request = Request(
+            route, correlation_id, client_id, message, self.node, self
+        )
+        try:
+            route.handle(request)
+        except Exception:
+            # A defect of ours; the client must not take it for an answer.
+            log.exception("request_failed", api=route.api.name, version=route.version)
+            self._current = None
+            self._frames.clear()
+            self._failure = f"{route.api.name} v{route.version} failed"
+
+    def _refuse_version(self, correlation_id: int) -> None:
+        """ApiVersions in an unknown version: a v0 body that names the known ones."""
+        api = BY_KEY[API_VERSIONS]
+        versions: Any = api.module
+        refusal = versions.ApiVersionsResponse(
+            ErrorCode.UNSUPPORTED_VERSION,
+            [versions.ApiVersion(api.key, api.oldest, api.newest)],
+        )
+        body = api.response(0).encode(refusal)
+        frame = struct.pack(">ii", len(body) + 4, correlation_id) + body
+        self._out.append(frame)
+        self._out_size += len(frame)
+
+    # -- reading and writing
+
+    def _go_on(self) -> None:
+        if self._frames or self._failure or self._is_at_eof:
+            self._handle_frames()
+        if self._is_read_paused and not self._frames and not self._is_write_blocked:
+            self._is_read_paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._is_read_paused and not self._transport.is_closing():
+            self._is_read_paused = True
+            self._transport.pause_reading()
+
+    def _flush(self) -> None:
+        """One write for everything that has been answered by now."""
+        out = self._out
+        if not out:
+            return
+        size, self._out, self._out_size = self._out_size, [], 0
+        if size < JOIN_BELOW:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    def _close(self, why: str) -> None:
+        log.warning("connection_closed", client=self.client_address, reason=why)
+        self._transport.close()

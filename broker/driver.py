@@ -1,0 +1,135 @@
+"""The asyncio driver of a coordinator: performs its effects, and owns its timers.
+
+The same ritual everywhere: hand an event in, perform what comes out, in order.
+A token of an event is the `Waiter` that gets the reply.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Protocol
+
+from kohort.broker.coordinator.coordinator import Coordinator
+
+from kohort.broker import telemetry
+from kohort.broker.clock import Clock, Timer
+from kohort.broker.coordinator.effects import (
+    Append,
+    Arm,
+    Disarm,
+    Effect,
+    Notice,
+    Reply,
+    Result,
+)
+from kohort.broker.coordinator.events import Event, Expired, TimerKey
+
+log = telemetry.get_logger("groups")
+
+
+class Waiter(Protocol):
+    """Somebody who waits for the reply to an event."""
+
+    def answer(self, result: Result) -> None:
+        """Takes the result; called once."""
+
+
+class GroupDriver:
+    """Runs one coordinator on a clock.
+
+    Args:
+        coordinator: the state machine.
+        clock: where the time and timers come from.
+        append: writes records of the coordinator to the log, before the
+            replies that stand on them go out.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        clock: Clock,
+        append: Callable[[Append], None],
+    ) -> None:
+        self.coordinator = coordinator
+        self._clock = clock
+        self._append = append
+        # One entry per key that counts; entries of the heap whose deadline is
+        # not the key's any more are passed over.
+        self._deadlines: dict[TimerKey, float] = {}
+        self._heap: list[tuple[float, TimerKey]] = []
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._perform: dict[type, Callable[..., None]] = {
+            Append: append,
+            Arm: self._arm,
+            Disarm: self._disarm,
+            Notice: self._notice,
+        }
+
+    def start(self) -> None:
+        """Arms what always runs."""
+        self._run(self.coordinator.start(self._clock.now()))
+
+    def stop(self) -> None:
+        """No timer fires any more."""
+        self._deadlines.clear()
+        self._heap.clear()
+        self._schedule()
+
+    def submit(self, event: Event) -> None:
+        """Hands an event to the coordinator and performs what it asks for."""
+        for effect in self.coordinator.handle(event, self._clock.now()):
+            if type(effect) is Reply:
+                # The driver's tokens are waiters; the coordinator never looks.
+                effect.token.answer(effect.result)  # type: ignore[attr-defined]
+            else:
+                self._perform[type(effect)](effect)
+
+    def _run(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is Reply:
+                effect.token.answer(effect.result)  # type: ignore[attr-defined]
+            else:
+                self._perform[type(effect)](effect)
+
+    def _notice(self, notice: Notice) -> None:
+        log.info(notice.kind, group=notice.group_id, **notice.fields)
+
+    def _arm(self, arm: Arm) -> None:
+        self._deadlines[arm.key] = arm.deadline
+        heapq.heappush(self._heap, (arm.deadline, arm.key))
+        if self._timer is None or arm.deadline < self._timer_at:
+            self._schedule()
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._deadlines):
+            # Mostly entries that do not count any more, as after heavy churn.
+            self._heap = [(when, key) for key, when in self._deadlines.items()]
+            heapq.heapify(self._heap)
+
+    def _disarm(self, disarm: Disarm) -> None:
+        self._deadlines.pop(disarm.key, None)
+
+    def _schedule(self) -> None:
+        """Sets the one timer to the first deadline that counts."""
+        heap, deadlines = self._heap, self._deadlines
+        while heap and deadlines.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        if self._timer is not None:
+            if heap and self._timer_at == heap[0][0]:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if heap:
+            self._timer_at = heap[0][0]
+            self._timer = self._clock.call_at(self._timer_at, self._fire)
+
+    def _fire(self) -> None:
+        """Hands in every timer that is due, in order."""
+        self._timer = None
+        now = self._clock.now()
+        while self._heap and self._heap[0][0] <= now:
+            when, key = heapq.heappop(self._heap)
+            if self._deadlines.get(key) == when:
+                del self._deadlines[key]
+                self.submit(Expired(key))
+        self._schedule()

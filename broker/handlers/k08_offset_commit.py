@@ -1,0 +1,131 @@
+"""OffsetCommit: topics are looked up here, the rest is the coordinator's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kohort.broker.coordinator.effects import CommitResult
+from kohort.broker.coordinator.events import CommitOffsets
+from kohort.broker.dispatch import Request
+from kohort.broker.topics import Topic
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kohort.protocol.errors import ErrorCode
+
+_rows: dict[tuple[int, int], OffsetCommitResponsePartition] = {}
+"""Rows of responses by (partition, error code): built once."""
+_ROWS_LIMIT = 10_000
+"""Rows kept: the partitions of all but the largest topics, in 1 MB."""
+
+
+def _row(partition: int, error_code: int) -> OffsetCommitResponsePartition:
+    key = partition, error_code
+    row = _rows.get(key)
+    if row is None:
+        row = OffsetCommitResponsePartition(partition, error_code)
+        if len(_rows) < _ROWS_LIMIT:
+            _rows[key] = row
+    return row
+
+
+def handle(request: Request) -> None:
+    """Commits what is about known partitions; unknown ones get their error."""
+    message: OffsetCommitRequest = request.message
+    by_id = request.version >= 10
+    topics = request.node.cluster.topics
+    offsets: list[tuple[str, int, int, int, str | None]] = []
+    errors: list[list[int]] = []
+    is_known = True
+    for wanted in message.topics:
+        topic: Topic | None
+        if by_id:
+            topic, error = topics.by_id.get(wanted.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            topic, error = topics.by_name.get(wanted.name), _UNKNOWN
+        name, count = (topic.name, len(topic.partitions)) if topic else ("", 0)
+        codes = []
+        for p in wanted.partitions:
+            index = p.partition_index
+            if 0 <= index < count:
+                codes.append(0)
+                offsets.append(
+                    (
+                        name,
+                        index,
+                        p.committed_offset,
+                        p.committed_leader_epoch,
+                        p.committed_metadata,
+                    )
+                )
+            else:
+                codes.append(int(_UNKNOWN if topic else error))
+                is_known = False
+        errors.append(codes)
+    if not offsets:
+        request.reply(_response(message, errors, is_known))
+        return
+    request.message = message, errors, is_known
+    request.node.groups.submit(
+        CommitOffsets(
+            request,
+            message.group_id,
+            message.generation_id_or_member_epoch,
+            message.member_id,
+            message.group_instance_id,
+            request.version < 9,
+            offsets,
+        )
+    )
+
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def respond(request: Request, result: CommitResult) -> None:
+    """Puts the coordinator's codes in the places of the known partitions."""
+    message, errors, is_known = request.message
+    if result.error_code or result.codes is not None:
+        common = result.error_code
+        each = iter(result.codes or ())
+        take: Callable[[], int] = (lambda: common) if common else each.__next__
+        errors = [[code or take() for code in codes] for codes in errors]
+    request.reply(_response(message, errors, is_known))
+
+
+def _response(
+    message: OffsetCommitRequest, errors: list[list[int]], is_known: bool
+) -> OffsetCommitResponse:
+    if not is_known:
+        return OffsetCommitResponse(0, _merged(message.topics, errors))
+    return OffsetCommitResponse(
+        0,
+        [
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [
+                    _row(p.partition_index, code)
+                    for p, code in zip(topic.partitions, codes, strict=True)
+                ],
+            )
+            for topic, codes in zip(message.topics, errors, strict=True)
+        ],
+    )
+
+
+def _merged(topics: object, errors: list[list[int]]) -> list[OffsetCommitResponseTopic]:
+    """One entry per topic, as Kafka answers where something was unknown."""
+    rows: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
+    assert isinstance(topics, list)  # noqa: S101 - decoded
+    topic: OffsetCommitRequestTopic
+    for topic, codes in zip(topics, errors, strict=True):
+        rows.setdefault((topic.name, topic.topic_id), []).extend(
+            _row(p.partition_index, code)
+            for p, code in zip(topic.partitions, codes, strict=True)
+        )
+    return [OffsetCommitResponseTopic(*key, each) for key, each in rows.items()]

@@ -1,0 +1,54 @@
+"""FindCoordinator: one key before v4, several from then on (KIP-699)."""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch import Request
+from kohort.protocol.apis.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kohort.protocol.errors import ErrorCode
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+
+
+def handle(request: Request) -> None:
+    """Names the node that coordinates each key."""
+    message: FindCoordinatorRequest = request.message
+    if request.version >= 4:
+        request.reply(
+            FindCoordinatorResponse(
+                coordinators=[
+                    _coordinator(request, key, message.key_type)
+                    for key in message.coordinator_keys
+                ]
+            )
+        )
+        return
+    found = _coordinator(request, message.key, message.key_type)
+    request.reply(
+        FindCoordinatorResponse(
+            0,
+            found.error_code,
+            # Kafka spells the error out here, also where there is none.
+            found.error_message or ErrorCode(found.error_code).name,
+            found.node_id,
+            found.host,
+            found.port,
+        )
+    )
+
+
+def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
+    if key_type == _GROUP:
+        node = request.node
+        return Coordinator(key, node.id, node.host, node.port, 0, "")
+    if key_type == _SHARE and request.version >= 6:
+        # Keys of share groups are group:topic-id:partition; kohort has none.
+        why = ""
+    elif key_type == _TRANSACTION:
+        why = "kohort has no transactions"
+    else:
+        why = f"key type {key_type} is not supported"
+    return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, why)

@@ -1,0 +1,59 @@
+"""JoinGroup: from the wire to `Join`, and back."""
+
+from __future__ import annotations
+
+from kohort.broker.coordinator.effects import JoinResult
+from kohort.broker.coordinator.events import Join
+from kohort.broker.dispatch import Request
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+
+
+def handle(request: Request) -> None:
+    """Hands the join to the group's coordinator."""
+    message: JoinGroupRequest = request.message
+    version = request.version
+    rebalance_timeout_ms = message.rebalance_timeout_ms
+    if version == 0:
+        # v0 has no rebalance timeout of its own (KIP-62).
+        rebalance_timeout_ms = message.session_timeout_ms
+    request.node.groups.submit(
+        Join(
+            request,
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            request.client_id,
+            request.peer.client_host,
+            message.session_timeout_ms,
+            rebalance_timeout_ms,
+            message.protocol_type,
+            [(protocol.name, protocol.metadata) for protocol in message.protocols],
+            message.reason,
+            version >= 4,
+            version >= 9,
+        )
+    )
+
+
+def respond(request: Request, result: JoinResult) -> None:
+    """Answers the request."""
+    name = result.protocol_name
+    if name is None and request.version < 7:
+        name = ""
+    request.reply(
+        JoinGroupResponse(
+            0,
+            result.error_code,
+            result.generation_id,
+            result.protocol_type,
+            name,
+            result.leader,
+            result.skip_assignment,
+            result.member_id,
+            [JoinGroupResponseMember(*member) for member in result.members],
+        )
+    )

@@ -1,0 +1,31 @@
+"""ApiVersions: what kohort speaks; and who is asking (KIP-511)."""
+
+from __future__ import annotations
+
+import re
+
+from kohort.broker.dispatch import Request
+from kohort.protocol.apis.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.registry import APIS
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
+
+
+def handle(request: Request) -> None:
+    """Lists the registry; remembers the client's software for its connection."""
+    message: ApiVersionsRequest = request.message
+    if request.version >= 3:
+        name = message.client_software_name
+        version = message.client_software_version
+        if not (_SOFTWARE(name) and _SOFTWARE(version)):
+            request.reply(ApiVersionsResponse(ErrorCode.INVALID_REQUEST))
+            return
+        request.peer.software_name = name
+        request.peer.software_version = version
+    keys = [ApiVersion(api.key, api.advertised, api.newest) for api in APIS]
+    request.reply(ApiVersionsResponse(ErrorCode.NONE, keys))

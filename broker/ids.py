@@ -1,0 +1,41 @@
+"""Where ids come from: the one place of the broker that draws random numbers."""
+
+from __future__ import annotations
+
+import base64
+import random
+import uuid
+
+
+class Ids:
+    """A source of ids.
+
+    Args:
+        seed: the same seed gives the same ids in the same order; None for ids
+            that nobody can guess.
+    """
+
+    __slots__ = ("_bits",)
+
+    def __init__(self, seed: int | None = None) -> None:
+        source = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
+        self._bits = source.getrandbits
+
+    def _uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self._bits(128), version=4)
+
+    def member_id(self, prefix: str) -> str:
+        """A member id: the client id, or the instance id, and a UUID."""
+        return f"{prefix}-{self._uuid()}"
+
+    def topic_id(self) -> bytes:
+        """The 16 bytes of a topic id (KIP-516)."""
+        return self._uuid().bytes
+
+    def cluster_id(self) -> str:
+        """A cluster id: 22 characters of base 64."""
+        return base64.urlsafe_b64encode(self._uuid().bytes).decode().rstrip("=")
+
+    def fetch_session_id(self) -> int:
+        """A fetch session id: positive, 31 bits (KIP-227)."""
+        return self._bits(31) or 1

@@ -1,0 +1,112 @@
+"""Fetch sessions (KIP-227): epochs, changes, eviction."""
+
+from __future__ import annotations
+
+from kohort.broker.fetch_sessions import (
+    EVICTABLE_AFTER,
+    FetchedPartition,
+    FetchSession,
+    FetchSessions,
+)
+from kohort.broker.ids import Ids
+from kohort.protocol.errors import ErrorCode
+
+
+def partition(index: int, offset: int = 0) -> FetchedPartition:
+    """Partition `index` of the topic "t"."""
+    return FetchedPartition("t", index, -1, offset, 1000)
+
+
+def session_of(sessions: FetchSessions, *indexes: int, now: float = 0) -> FetchSession:
+    """A new session about these partitions."""
+    made = sessions.create(False, [partition(i) for i in indexes], now)
+    assert made is not None
+    return made
+
+
+def test_epochs_count_the_requests() -> None:
+    """Each request brings the next epoch; any other is refused and changes nothing."""
+    sessions = FetchSessions(Ids(1), 10)
+    session = session_of(sessions, 0)
+    assert sessions.resume(session.id, 1, False, 0) is session
+    assert (
+        sessions.resume(session.id, 1, False, 0)
+        == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    )
+    assert sessions.resume(session.id, 2, False, 0) is session
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    """0 and -1 mean other things, so the epoch after the largest is 1."""
+    sessions = FetchSessions(Ids(1), 10)
+    session = session_of(sessions, 0)
+    session.epoch = 2**31 - 1
+    assert sessions.resume(session.id, 2**31 - 1, False, 0) is session
+    assert session.epoch == 1
+
+
+def test_a_session_keeps_to_names_or_to_ids() -> None:
+    """A client that goes over to topic ids has to start over."""
+    sessions = FetchSessions(Ids(1), 10)
+    session = session_of(sessions, 0)
+    error = sessions.resume(session.id, 1, True, 0)
+    assert error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_closed_session_is_unknown() -> None:
+    """Closing twice is no error."""
+    sessions = FetchSessions(Ids(1), 10)
+    session = session_of(sessions, 0)
+    sessions.close(session.id)
+    sessions.close(session.id)
+    error = sessions.resume(session.id, 1, False, 0)
+    assert error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_requests_change_the_partitions() -> None:
+    """New ones come last, known ones move to the new offset, forgotten ones go."""
+    session = session_of(FetchSessions(Ids(1), 10), 0, 1)
+    session.update([partition(1, 50), partition(2)], [("t", 0), ("t", 9)])
+    assert [(p.partition, p.fetch_offset) for p in session.partitions.values()] == [
+        (1, 50),
+        (2, 0),
+    ]
+
+
+def test_who_has_been_served_comes_last() -> None:
+    """So a limit on bytes starves no partition."""
+    session = session_of(FetchSessions(Ids(1), 10), 0, 1, 2)
+    session.serve_last([partition(0), partition(1)])
+    assert [p.partition for p in session.partitions.values()] == [2, 0, 1]
+
+
+def test_only_news_is_told() -> None:
+    """The first row, records, a moved watermark, errors and what follows an error."""
+    p = partition(0)
+    assert p.tells_news(0, 5, 0, 0)
+    assert not p.tells_news(0, 5, 0, 0)
+    assert p.tells_news(0, 5, 0, 100)
+    assert p.tells_news(0, 6, 0, 0)
+    assert p.tells_news(0, 6, 1, 0)
+    assert p.tells_news(3, -1, -1, 0)
+    assert p.tells_news(0, 6, 1, 0)
+
+
+def test_a_full_cache_evicts_only_who_is_silent() -> None:
+    """Without a slot the client fetches without a session."""
+    sessions = FetchSessions(Ids(1), 2)
+    first = session_of(sessions, 0)
+    second = session_of(sessions, 0)
+    assert sessions.create(False, [partition(0)], EVICTABLE_AFTER - 1) is None
+    assert sessions.resume(first.id, 1, False, EVICTABLE_AFTER) is first
+    third = session_of(sessions, 0, now=EVICTABLE_AFTER)
+    gone = sessions.resume(second.id, 1, False, EVICTABLE_AFTER)
+    assert gone == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.resume(third.id, 1, False, EVICTABLE_AFTER) is third
+    assert len(sessions) == 2
+
+
+def test_no_partitions_no_session() -> None:
+    """There is nothing that could change."""
+    assert FetchSessions(Ids(1), 2).create(False, [], 0) is None
+    assert FetchSessions(Ids(1), 0).create(False, [partition(0)], 0) is None
