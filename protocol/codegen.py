@@ -1,34 +1,61 @@
 """Writes the Python source of a message's codec for one version.
 
 What makes the generated code fast: neighbouring fields of fixed size are read
-by one ``unpack_from`` and written by one ``pack``, the length prefix of a
-string goes with the fixed fields before it, arrays are loops in line, and
-lengths are compared with the end of the frame once, behind the last field (a
-slice past the end is short, never an error, so nothing is read that is not
-there). Only array counts are checked where they stand, as they allocate.
+by one ``unpack_from`` and written by one ``pack``; the length of what follows
+them goes with them; arrays are loops in line; and lengths are compared with the
+end of the frame once, behind the last field (a slice past the end is short,
+never an error, so nothing is read that is not there). Counts of arrays, which
+allocate, are checked where they stand, and their items stop at the end.
+
+Where the bytes are doubtful, Apache Kafka's own reader decides: any negative
+length is null, what is no UTF-8 is replaced, the size of a tagged field that is
+known is not looked at, such fields may repeat and come in any order.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-_UVARINT_LIMIT = 5
+if TYPE_CHECKING:
+    from kohort.protocol.messages import Field, Primitive
+
+    FieldsOf = Callable[[type], Sequence[Field]]
+
+_UVARINT_BYTES = 5
 """Bytes of the longest unsigned varint: 32 bits by 7."""
+
+_STRING_LIMIT = 0x7FFF
+"""Bytes of the longest string, in the compact form too."""
+
+
+# What generated code calls
 
 
 def read_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
-    """An unsigned varint of up to 32 bits: (value, position behind it)."""
-    value = shift = 0
-    for _ in range(_UVARINT_LIMIT):
+    """An unsigned varint of up to 32 bits: (value, position behind it).
+
+    The value is an int32, negative where bit 31 is set, and bits above are
+    lost: so Kafka reads it.
+    """
+    value = 0
+    for shift in range(0, 7 * _UVARINT_BYTES, 7):
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
-        shift += 7
+            return (value + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000, position
     raise ValueError("varint of more than 5 bytes")
+
+
+def read_string_length(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
+    """The length of a compact string, plus one: (value, position behind it)."""
+    value, position = read_uvarint(buffer, position)
+    if value > _STRING_LIMIT + 1:
+        raise ValueError(f"string of {value - 1} bytes")
+    return value, position
 
 
 def uvarint(value: int) -> bytes:
@@ -47,6 +74,8 @@ def skip_tags(buffer: bytes | bytearray, position: int) -> int:
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
+        if size < 0:
+            bad_length("a tagged field", size)
         position += size
     return position
 
@@ -56,25 +85,14 @@ def bad_length(what: str, length: int) -> None:
     raise ValueError(f"length {length} of {what}")
 
 
-def joined_length(value: Any) -> int:
-    """Bytes in one buffer, or in a sequence of them."""
-    return sum(map(len, value)) if type(value) in (list, tuple) else len(value)
+_SHORT = tuple(bytes((n,)) for n in range(128))
 
 
-def put_records(value: Any, append: Callable[[Any], None]) -> None:
-    """Passes on one buffer, or each of a sequence."""
-    if type(value) in (list, tuple):
-        for part in value:
-            append(part)
-    else:
-        append(value)
-
-
-_SHORT = tuple(uvarint(n) for n in range(256))
+# The generator
 
 
 class _Source:
-    """Lines of a function, its indentation, and the constants they refer to."""
+    """Lines of a function, their indentation, and the constants they refer to."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.lines: list[str] = []
@@ -83,9 +101,18 @@ class _Source:
         self._names = 0
 
     def add(self, line: str) -> None:
+        """Adds a line at the current depth."""
         self.lines.append("    " * self.depth + line)
 
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        """What is added meanwhile is one level deeper."""
+        self.depth += 1
+        yield
+        self.depth -= 1
+
     def name(self, prefix: str = "v") -> str:
+        """A new variable."""
         self._names += 1
         return f"{prefix}{self._names}"
 
@@ -98,9 +125,15 @@ class _Source:
         self.scope[name] = value
         return name
 
+    def literal(self, value: Any) -> str:
+        """An expression for a default: a struct's is one shared object."""
+        if value is None or isinstance(value, (bool, int, str, bytes, float)):
+            return repr(value)
+        return "()" if value == () else self.constant("D_", value)
+
     def structure(self, prefix: str, fmt: str) -> str:
         """A name for ``unpack_from`` or ``pack`` of a struct format."""
-        name = f"{prefix}_{fmt.replace('?', 'B_')}"
+        name = f"{prefix}_{fmt.replace('?', 't')}"
         if name not in self.scope:
             compiled = struct.Struct(f">{fmt}")
             self.scope[name] = (
@@ -109,372 +142,401 @@ class _Source:
         return name
 
 
+class _Form(NamedTuple):
+    """What is encoded one way or another, by version."""
+
+    name: str
+    nullable: bool
+    compact: bool
+
+    @property
+    def bias(self) -> int:
+        """What is added to a length; null is one below (KIP-482)."""
+        return 1 if self.compact else 0
+
+    @property
+    def plus(self) -> str:
+        """Source that adds the bias to a length."""
+        return " + 1" if self.compact else ""
+
+    @property
+    def minus(self) -> str:
+        """Source that takes the bias off."""
+        return " - 1" if self.compact else ""
+
+
 class _Plan:
     """What both directions need to know of a class in a version."""
 
-    def __init__(
-        self, version: int, flexible: bool, fields_of: Callable[[type], Sequence[Any]]
-    ) -> None:
+    def __init__(self, version: int, flexible: bool, fields_of: FieldsOf) -> None:
         self.version = version
         self.flexible = flexible
         self.fields_of = fields_of
 
-    def split(self, cls: type) -> tuple[list[Any], list[Any]]:
+    def split(self, cls: type) -> tuple[list[Field], list[tuple[int, Field]]]:
         """(plain fields in order, tagged fields by tag) of this version."""
         here = [f for f in self.fields_of(cls) if f.exists_in(self.version)]
-        tagged = [f for f in here if f.versions.tag is not None]
         plain = [f for f in here if f.versions.tag is None]
-        return plain, sorted(tagged, key=lambda f: f.versions.tag)
+        tagged = [(f.versions.tag, f) for f in here if f.versions.tag is not None]
+        return plain, sorted(tagged, key=lambda pair: pair[0])
+
+    def form(self, f: Field) -> _Form:
+        """The form of a field."""
+        return _Form(f.name, f.nullable_in(self.version), f.compact_in(self.flexible))
+
+
+_SLICES = {
+    "string": ("b[p:q].decode('utf-8', 'replace')", "''"),
+    "bytes": ("bytes(b[p:q])", "b''"),
+    "records": ("memoryview(b)[p:q]", "b''"),
+}
+"""How text and bytes of a length above 0, and of length 0, are read."""
 
 
 class _Reader:
-    """Writes ``decode``."""
+    """Writes ``decode``: ``b`` is the buffer, ``p`` the position in it."""
 
     def __init__(self, plan: _Plan, out: _Source) -> None:
         self.plan = plan
         self.out = out
-        self._names: list[str] = []
-        self._format = ""
+        self._run: list[tuple[str, str]] = []
 
-    def fixed(self, name: str, fmt: str) -> None:
-        """Remembers a field of fixed size, to be read with its neighbours."""
-        self._names.append(name)
-        self._format += fmt
+    def fixed(self, fmt: str) -> str:
+        """A variable of fixed size; it is read with its neighbours, on `flush`."""
+        name = self.out.name()
+        self._run.append((name, fmt))
+        return name
 
     def flush(self) -> None:
-        if self._names:
-            unpack = self.out.structure("unpack", self._format)
-            names = ", ".join(self._names)
-            comma = "," if len(self._names) == 1 else ""
-            self.out.add(f"{names}{comma} = {unpack}(b, p)")
-            self.out.add(f"p += {struct.calcsize('>' + self._format)}")
-            self._names, self._format = [], ""
+        """Reads what `fixed` collected."""
+        if not self._run:
+            return
+        names = ", ".join(name for name, _ in self._run)
+        fmt = "".join(fmt for _, fmt in self._run)
+        if fmt == "B":
+            self.out.add(f"{names} = b[p]")
+        else:
+            comma = "," if len(self._run) == 1 else ""
+            self.out.add(f"{names}{comma} = {self.out.structure('unpack', fmt)}(b, p)")
+        self.out.add(f"p += {struct.calcsize('>' + fmt)}")
+        self._run = []
 
-    def uvarint(self, name: str) -> None:
+    def uvarint(self, reader: str = "read_uvarint") -> str:
+        """A variable with an unsigned varint, read at once."""
+        name = self.fixed("B")
         self.flush()
-        self.out.add(f"{name} = b[p]; p += 1")
-        self.out.add(f"if {name} > 127: {name}, p = read_uvarint(b, p - 1)")
+        self.out.add(f"if {name} > 127: {name}, p = {reader}(b, p - 1)")
+        return name
 
     def struct_of(self, cls: type) -> str:
-        """Reads a struct; the expression that builds it."""
+        """Reads a struct; the expression that builds it, once all is flushed."""
         plain, tagged = self.plan.split(cls)
         values = {f.name: self.field(f) for f in plain}
-        self.flush()
         if self.plan.flexible:
             values |= self._tags(tagged)
-        arguments = []
-        for f in self.plan.fields_of(cls):
-            if f.name in values:
-                arguments.append(values[f.name])
-            else:
-                arguments.append(self._literal(f.default))
+        arguments = (
+            values.get(f.name) or self.out.literal(f.default)
+            for f in self.plan.fields_of(cls)
+        )
         return f"{self.out.constant('C_', cls)}({', '.join(arguments)})"
 
-    def _literal(self, value: Any) -> str:
-        if value is None or isinstance(value, (bool, int, str, bytes, float)):
-            return repr(value)
-        if value == ():
-            return "()"
-        return self.out.constant("D_", value)
-
-    def _tags(self, tagged: list[Any]) -> dict[str, str]:
+    def _tags(self, tagged: list[tuple[int, Field]]) -> dict[str, str]:
         out = self.out
         if not tagged:
-            out.add("if b[p]: p = skip_tags(b, p)")
-            out.add("else: p += 1")
-            return {}
-        values = {}
-        for f in tagged:
-            values[f.name] = out.name()
-            out.add(f"{values[f.name]} = {self._literal(f.default)}")
-        count, tag, size, after = (out.name(x) for x in ("n", "t", "s", "q"))
-        self.uvarint(count)
-        out.add(f"for _ in range({count}):")
-        out.depth += 1
-        self.uvarint(tag)
-        self.uvarint(size)
-        out.add(f"{after} = p + {size}")
-        for i, f in enumerate(tagged):
-            out.add(f"{'el' if i else ''}if {tag} == {f.versions.tag}:")
-            out.depth += 1
-            value = self.field(f)
+            count = self.fixed("B")
             self.flush()
-            out.add(f"{values[f.name]} = {value}")
-            out.add(f"if p != {after}: bad_length('tag {f.versions.tag}', {size})")
-            out.depth -= 1
-        out.add(f"p = {after}")
-        out.depth -= 1
+            out.add(f"if {count}: p = skip_tags(b, p - 1)")
+            return {}
+        count = self.uvarint()
+        values = {f.name: out.name() for _, f in tagged}
+        for _, f in tagged:
+            out.add(f"{values[f.name]} = {out.literal(f.default)}")
+        out.add(f"for _ in range({count}):")
+        with out.indented():
+            tag, size = self.uvarint(), self.uvarint()
+            for i, (number, f) in enumerate(tagged):
+                out.add(f"{'elif' if i else 'if'} {tag} == {number}:")
+                with out.indented():
+                    value = self.field(f)
+                    self.flush()
+                    out.add(f"{values[f.name]} = {value}")
+            out.add(f"elif {size} >= 0: p += {size}")
+            out.add(f"else: bad_length('a tagged field', {size})")
         return values
 
-    def field(self, f: Any) -> str:
+    def field(self, f: Field) -> str:
         """Reads a field; the expression that holds it once all is flushed."""
-        nullable = f.nullable_in(self.plan.version)
-        compact = f.compact_in(self.plan.flexible)
+        form = self.plan.form(f)
         if f.array:
-            return self._array(f, nullable, compact)
+            return self._array(f.kind, form)
         if isinstance(f.kind, type):
-            return self._struct(f, nullable)
+            return self._optional(f.kind) if form.nullable else self.struct_of(f.kind)
         if f.kind.format:
-            name = self.out.name()
-            self.fixed(name, f.kind.format)
-            return name
-        return self._sized(f, nullable, compact)
+            return self.fixed(f.kind.format)
+        return self._sized(f.kind, form)
 
-    def _length(self, f: Any, compact: bool, fmt: str) -> str:
-        """Reads a length; where compact, one more than it is."""
-        length = self.out.name("n")
-        if compact:
-            self.uvarint(length)
-            self.out.add(f"{length} -= 1")
-        else:
-            self.fixed(length, fmt)
+    def _optional(self, cls: type) -> str:
+        out, present = self.out, self.fixed("b")
+        self.flush()
+        value = out.name()
+        out.add(f"if {present} < 0: {value} = None")
+        out.add("else:")
+        with out.indented():
+            built = self.struct_of(cls)
             self.flush()
+            out.add(f"{value} = {built}")
+        return value
+
+    def _length(self, form: _Form, fmt: str) -> str:
+        """A variable with a length and its bias, read at once."""
+        if form.compact:
+            return self.uvarint("read_string_length" if fmt == "h" else "read_uvarint")
+        length = self.fixed(fmt)
+        self.flush()
         return length
 
-    def _sized(self, f: Any, nullable: bool, compact: bool) -> str:
-        out, kind = self.out, f.kind.name
-        length = self._length(f, compact, "h" if kind == "string" else "i")
-        value = out.name()
-        slices = {
-            "string": f"b[p:p + {length}].decode('utf-8', 'replace')",
-            "bytes": f"bytes(b[p:p + {length}])",
-            "records": f"memoryview(b)[p:p + {length}]",
-        }
-        out.add(f"if {length} < 0:")
-        if nullable:
-            out.add(f"    if {length} != -1: bad_length({f.name!r}, {length})")
-            out.add(f"    {value} = None")
+    def _otherwise(self, form: _Form, value: str, length: str, empty: str) -> None:
+        """The value where the length is 0 or less."""
+        self.out.add(f"elif {length} == {form.bias}: {value} = {empty}")
+        if form.nullable:
+            self.out.add(f"else: {value} = None")
         else:
-            out.add(f"    bad_length({f.name!r}, {length})")
-        out.add("else:")
-        out.add(f"    {value} = {slices[kind]}")
-        out.add(f"    p += {length}")
+            self.out.add(f"else: bad_length({form.name!r}, {length}{form.minus})")
+
+    def _sized(self, kind: Primitive, form: _Form) -> str:
+        out = self.out
+        length = self._length(form, "h" if kind.name == "string" else "i")
+        value = out.name()
+        read, empty = _SLICES[kind.name]
+        out.add(f"if {length} > {form.bias}:")
+        with out.indented():
+            out.add(f"q = p + {length}{form.minus}")
+            out.add(f"{value} = {read}")
+            out.add("p = q")
+        self._otherwise(form, value, length, empty)
         return value
 
-    def _struct(self, f: Any, nullable: bool) -> str:
+    def _array(self, kind: Primitive | type, form: _Form) -> str:
         out = self.out
-        self.flush()
-        if not nullable:
-            value = out.name()
-            out.add(f"{value} = {self.struct_of(f.kind)}")
-            return value
-        value, present = out.name(), out.name("n")
-        self.fixed(present, "b")
-        self.flush()
-        out.add(f"{value} = None")
-        out.add(f"if {present} >= 0:")
-        out.depth += 1
-        out.add(f"{value} = {self.struct_of(f.kind)}")
-        out.depth -= 1
+        length = self._length(form, "i")
+        value = out.name()
+        out.add(f"if {length} > {form.bias}:")
+        with out.indented():
+            if form.compact:
+                out.add(f"{length} -= 1")
+            out.add(f"if {length} > end - p: bad_length({form.name!r}, {length})")
+            if isinstance(kind, type) or not kind.format:
+                self._items(kind, form, value, length)
+            else:
+                self._fixed_items(kind.format, value, length)
+        self._otherwise(form, value, length, "[]")
         return value
 
-    def _array(self, f: Any, nullable: bool, compact: bool) -> str:
+    def _items(
+        self, kind: Primitive | type, form: _Form, value: str, length: str
+    ) -> None:
         out = self.out
-        length = self._length(f, compact, "i")
-        value = out.name()
-        out.add(f"if {length} < 0 or {length} > end - p:")
-        if nullable:
-            out.add(f"    if {length} != -1: bad_length({f.name!r}, {length})")
-            out.add(f"    {value} = None")
-        else:
-            out.add(f"    bad_length({f.name!r}, {length})")
-        out.add("else:")
-        out.depth += 1
-        if not isinstance(f.kind, type) and f.kind.format:
-            self._fixed_items(f.kind.format, value, length)
-        else:
-            out.add(f"{value} = []")
-            out.add(f"for _ in range({length}):")
-            out.depth += 1
-            item = self._item(f, compact)
+        out.add(f"{value} = []")
+        out.add(f"for _ in range({length}):")
+        with out.indented():
+            if isinstance(kind, type):
+                item = self.struct_of(kind)
+            else:
+                item = self._sized(kind, form._replace(nullable=False))
             self.flush()
             out.add(f"{value}.append({item})")
             # Items lie about their lengths too: stop as soon as one is out.
-            out.add(f"if p > end: bad_length({f.name!r}, {length})")
-            out.depth -= 1
-        out.depth -= 1
-        return value
+            out.add(f"if p > end: bad_length({form.name!r}, {length})")
 
     def _fixed_items(self, fmt: str, value: str, length: str) -> None:
-        size = struct.calcsize(">" + fmt)
+        out = self.out
+        out.add(f"q = p + {struct.calcsize('>' + fmt)} * {length}")
         if fmt == "16s":
-            self.out.add(
-                f"{value} = [bytes(b[q:q + 16]) for q in range(p, p + 16 * {length}, 16)]"
-            )
+            out.add(f"{value} = [bytes(b[i:i + 16]) for i in range(p, q, 16)]")
         else:
-            self.out.add(
-                f"{value} = list(unpack_from(f'>{{{length}}}{fmt}', b, p))"
-                if size > 1
-                else f"{value} = [x - 256 if x > 127 else x for x in b[p:p + {length}]]"
-            )
-        self.out.add(f"p += {size} * {length}")
-
-    def _item(self, f: Any, compact: bool) -> str:
-        if isinstance(f.kind, type):
-            return self.struct_of(f.kind)
-        return self._sized(f, nullable=False, compact=compact)
+            out.add(f"{value} = list(unpack_from(f'>{{{length}}}{fmt}', b, p))")
+        out.add("p = q")
 
 
 class _Writer:
-    """Writes ``encode``."""
+    """Writes ``encode``: ``m`` is the message, ``append`` takes its bytes."""
 
     def __init__(self, plan: _Plan, out: _Source) -> None:
         self.plan = plan
         self.out = out
         self.append = "append"
-        self._values: list[str] = []
-        self._format = ""
+        self._run: list[tuple[str, str]] = []
 
     def fixed(self, value: str, fmt: str) -> None:
-        self._values.append(value)
-        self._format += fmt
+        """Takes an expression of fixed size, to be written with its neighbours."""
+        self._run.append((value, fmt))
+
+    def constant(self, count: int = 1) -> None:
+        """Takes zero bytes, to be written with their neighbours."""
+        self._run.append(("", "x" * count))
+
+    def _packed(self, *more: tuple[str, str]) -> str:
+        """The expression that packs what is collected, and more."""
+        run = [*self._run, *more]
+        fmt = "".join(fmt for _, fmt in run)
+        if not fmt.strip("x"):
+            return repr(bytes(len(fmt)))
+        if fmt == "B":
+            return f"SHORT[{run[0][0]}]"
+        values = ", ".join(value for value, _ in run if value)
+        return f"{self.out.structure('pack', fmt)}({values})"
 
     def flush(self) -> None:
-        if self._format:
-            pack = self.out.structure("pack", self._format)
-            self.out.add(f"{self.append}({pack}({', '.join(self._values)}))")
-            self._values, self._format = [], ""
+        """Writes what is collected."""
+        if self._run:
+            self.out.add(f"{self.append}({self._packed()})")
+            self._run = []
 
     def uvarint(self, value: str) -> None:
-        self.flush()
-        self.out.add(
-            f"{self.append}(SHORT[{value}] if {value} < 256 else uvarint({value}))"
-        )
+        """Writes an unsigned varint, with what is collected before it."""
+        short, long = self._packed((value, "B")), f"uvarint({value})"
+        if self._run:
+            long = f"{self._packed()} + {long}"
+        self.out.add(f"{self.append}({short} if {value} < 128 else {long})")
+        self._run = []
 
     def struct_of(self, cls: type, value: str) -> None:
+        """Writes a struct, up to what is still collected."""
         plain, tagged = self.plan.split(cls)
         for f in plain:
             self.field(f, f"{value}.{f.name}")
-        if not self.plan.flexible:
-            return
         if tagged:
             self._tags(tagged, value)
-        else:
-            self._format += "x"  # no tagged fields: one zero byte
+        elif self.plan.flexible:
+            self.constant()
 
-    def _tags(self, tagged: list[Any], value: str) -> None:
-        out = self.out
-        self.flush()
-        tags, outer = out.name("t"), self.append
+    def _tags(self, tagged: list[tuple[int, Field]], value: str) -> None:
+        """Writes tagged fields where they differ from their defaults.
+
+        Their bytes are made first, as their number and sizes stand before them.
+        """
+        out, outer, before = self.out, self.append, self._run
+        tags, field = out.name("t"), out.name("l")
+        self.append, self._run = f"{field}.append", []
         out.add(f"{tags} = []")
-        for f in tagged:
-            default = _Reader(self.plan, out)._literal(f.default)  # noqa: SLF001
-            out.add(f"if {value}.{f.name} != {default}:")
-            out.depth += 1
-            piece, body = out.name("l"), out.name()
-            self.append = f"{piece}.append"
-            out.add(f"{piece} = []")
-            self.field(f, f"{value}.{f.name}")
-            self.flush()
-            out.add(f"{body} = b''.join({piece})")
-            out.add(
-                f"{tags}.append(uvarint({f.versions.tag}) + uvarint(len({body})) + {body})"
-            )
-            out.depth -= 1
-        self.append = outer
-        self.uvarint(f"len({tags})")
+        for number, f in tagged:
+            out.add(f"if {self._differs(f, f'{value}.{f.name}')}:")
+            with out.indented():
+                out.add(f"{field} = []")
+                self.field(f, f"{value}.{f.name}")
+                self.flush()
+                out.add(f"{field} = b''.join({field})")
+                out.add(
+                    f"{tags} += {uvarint(number)!r}, uvarint(len({field})), {field}"
+                )
+        self.append, self._run = outer, before
+        self.fixed(f"len({tags}) // 3", "B")
+        self.flush()
         out.add(f"for x in {tags}: {self.append}(x)")
 
-    def field(self, f: Any, value: str) -> None:
-        nullable = f.nullable_in(self.plan.version)
-        compact = f.compact_in(self.plan.flexible)
+    def _differs(self, f: Field, value: str) -> str:
+        """Whether a value is not the default: None, empty, or one shared object."""
+        default = self.out.literal(f.default)
+        if default == "None":
+            return f"{value} is not None"
+        if f.array and not f.optional:
+            return value
+        if isinstance(f.kind, type):
+            return f"{value} is not {default} and {value} != {default}"
+        return f"{value} != {default}"
+
+    def field(self, f: Field, value: str) -> None:
+        """Writes a field, up to what is still collected."""
+        form = self.plan.form(f)
         if f.array:
-            self._array(f, value, nullable, compact)
+            self._array(f.kind, form, value)
         elif isinstance(f.kind, type):
-            self._struct(f, value, nullable)
+            if form.nullable:
+                self._optional(f.kind, value)
+            else:
+                self.struct_of(f.kind, value)
         elif f.kind.format:
             self.fixed(value, f.kind.format)
         else:
-            self._sized(f, value, nullable, compact)
+            self._sized(f.kind, form, value)
 
-    def _length(self, length: str, compact: bool, fmt: str) -> None:
-        if compact:
-            self.uvarint(length)
-        else:
-            self.fixed(length, fmt)
-
-    def _sized(self, f: Any, value: str, nullable: bool, compact: bool) -> None:
-        out, kind = self.out, f.kind.name
-        data, length = out.name("d"), out.name("n")
-        more = " + 1" if compact else ""
-        if kind == "string":
-            found = (f"{value}.encode()", f"len({data})")
-        elif kind == "bytes":
-            found = (value, f"len({data})")
-        else:
-            found = (value, f"joined_length({data})")
-        if nullable:
-            # Null is length -1, written as 0 where lengths are one more than they are.
-            out.add(
-                f"if {value} is None: {data} = b''; {length} = {'0' if compact else '-1'}"
-            )
-            out.add(f"else: {data} = {found[0]}; {length} = {found[1]}{more}")
-        else:
-            out.add(f"{data} = {found[0]}; {length} = {found[1]}{more}")
-        self._length(length, compact, "h" if kind == "string" else "i")
-        self.flush()
-        if kind == "records":
-            out.add(f"put_records({data}, {self.append})")
-        else:
-            out.add(f"{self.append}({data})")
-
-    def _struct(self, f: Any, value: str, nullable: bool) -> None:
-        if not nullable:
-            self.struct_of(f.kind, value)
-            return
+    def _optional(self, cls: type, value: str) -> None:
         out = self.out
         self.flush()
         out.add(f"if {value} is None: {self.append}(b'\\xff')")
         out.add("else:")
-        out.depth += 1
-        out.add(f"{self.append}(b'\\x01')")
-        self.struct_of(f.kind, value)
-        self.flush()
-        out.depth -= 1
+        with out.indented():
+            self.fixed("1", "b")
+            self.struct_of(cls, value)
+            self.flush()
 
-    def _array(self, f: Any, value: str, nullable: bool, compact: bool) -> None:
+    def _length(self, form: _Form, length: str, fmt: str) -> None:
+        """Writes a length and its bias, with what is collected before it."""
+        if form.compact:
+            self.uvarint(length)
+        else:
+            self.fixed(length, fmt)
+            self.flush()
+
+    def _sized(self, kind: Primitive, form: _Form, value: str) -> None:
+        out = self.out
+        data, length = out.name("d"), out.name("n")
+        encoded = f"{value}.encode()" if kind.name == "string" else value
+        found = f"{data} = {encoded}; {length} = len({data}){form.plus}"
+        several = f"type({data}) in SEVERAL"
+        if form.nullable:
+            out.add(f"if {value} is None: {data} = b''; {length} = {form.bias - 1}")
+            out.add(f"else: {found}")
+        else:
+            out.add(found)
+        if kind.name == "records":
+            out.add(f"if {several}: {length} = sum(map(len, {data})){form.plus}")
+        self._length(form, length, "h" if kind.name == "string" else "i")
+        if kind.name == "records":
+            out.add(f"if {several}:")
+            out.add(f"    for x in {data}: {self.append}(x)")
+            out.add(f"else: {self.append}({data})")
+        elif form.nullable:
+            out.add(f"if {data}: {self.append}({data})")
+        else:
+            out.add(f"{self.append}({data})")
+
+    def _array(self, kind: Primitive | type, form: _Form, value: str) -> None:
         out = self.out
         items, length = out.name("a"), out.name("n")
-        more = " + 1" if compact else ""
         out.add(f"{items} = {value}")
-        if nullable:
-            out.add(
-                f"if {items} is None: {items} = (); {length} = {'0' if compact else '-1'}"
-            )
-            out.add(f"else: {length} = len({items}){more}")
+        if form.nullable:
+            out.add(f"if {items} is None: {items} = (); {length} = {form.bias - 1}")
+            out.add(f"else: {length} = len({items}){form.plus}")
         else:
-            out.add(f"{length} = len({items}){more}")
-        self._length(length, compact, "i")
-        self.flush()
-        if not isinstance(f.kind, type) and f.kind.format:
-            out.add(
-                f"if {items}: {self.append}("
-                f"pack('>' + str(len({items})) + {f.kind.format!r}, *{items}))"
-                if f.kind.format != "16s"
-                else f"for x in {items}: {self.append}(x)"
-            )
-            return
-        item = out.name("i")
-        out.add(f"for {item} in {items}:")
-        out.depth += 1
-        if isinstance(f.kind, type):
-            self.struct_of(f.kind, item)
+            out.add(f"{length} = len({items}){form.plus}")
+        self._length(form, length, "i")
+        if isinstance(kind, type) or not kind.format:
+            item = out.name("i")
+            out.add(f"for {item} in {items}:")
+            with out.indented():
+                if isinstance(kind, type):
+                    self.struct_of(kind, item)
+                else:
+                    self._sized(kind, form._replace(nullable=False), item)
+                self.flush()
+        elif kind.format == "16s":
+            out.add(f"{self.append}(b''.join({items}))")
         else:
-            self._sized(f, item, nullable=False, compact=compact)
-        self.flush()
-        out.depth -= 1
+            packed = f"pack(f'>{{len({items})}}{kind.format}', *{items})"
+            out.add(f"if {items}: {self.append}({packed})")
 
 
 def generate(
-    cls: type, version: int, flexible: bool, fields_of: Callable[[type], Sequence[Any]]
+    cls: type, version: int, flexible: bool, fields_of: FieldsOf
 ) -> tuple[str, dict[str, Any]]:
-    """(source, globals) of the functions ``decode`` and ``encode``."""
+    """(source, globals) of the functions ``decode``, ``encode_into`` and ``encode``."""
     scope: dict[str, Any] = {
+        "SEVERAL": frozenset((list, tuple)),
         "SHORT": _SHORT,
         "bad_length": bad_length,
-        "joined_length": joined_length,
         "pack": struct.pack,
-        "put_records": put_records,
+        "read_string_length": read_string_length,
         "read_uvarint": read_uvarint,
         "skip_tags": skip_tags,
         "unpack_from": struct.unpack_from,
@@ -482,17 +544,23 @@ def generate(
     }
     plan = _Plan(version, flexible, fields_of)
 
-    def lines() -> Iterator[str]:
-        out = _Source(scope)
-        built = _Reader(plan, out).struct_of(cls)
-        yield "def decode(b, p, end):"
-        yield from out.lines
-        yield f"    return {built}, p"
-        out = _Source(scope)
-        writer = _Writer(plan, out)
-        writer.struct_of(cls, "m")
-        writer.flush()
-        yield "def encode(m, append):"
-        yield from out.lines or ["    pass"]
+    out = _Source(scope)
+    reader = _Reader(plan, out)
+    built = reader.struct_of(cls)
+    reader.flush()
+    decode = ["def decode(b, p, end):", *out.lines, f"    return {built}, p"]
 
-    return "\n".join(lines()) + "\n", scope
+    out = _Source(scope)
+    writer = _Writer(plan, out)
+    writer.struct_of(cls, "m")
+    writer.flush()
+    encode_into = ["def encode_into(m, append):", *(out.lines or ["    pass"])]
+
+    encode = ["def encode(m):"]
+    if len(out.lines) == 1:  # of fixed size
+        encode.append(f"    return {out.lines[0].strip().removeprefix('append')}")
+    else:
+        encode += ["    parts = []", "    encode_into(m, parts.append)"]
+        encode.append("    return b''.join(parts)")
+
+    return "\n".join([*decode, *encode_into, *encode]) + "\n", scope

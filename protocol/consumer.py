@@ -88,5 +88,6 @@ def decode_assignment(data: bytes) -> Assignment:
 
 def encode(message: Subscription | Assignment, version: int = NEWEST) -> bytes:
     """The bytes of a subscription or an assignment, version first."""
-    body = codec(type(message), version, flexible=False).encode(message)
+    cls: type = type(message)
+    body = codec(cls, version, flexible=False).encode(message)
     return struct.pack(">h", version) + body

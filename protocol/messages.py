@@ -22,7 +22,6 @@ Malformed bytes raise `WireError`; nothing else leaves a decoder.
 from __future__ import annotations
 
 import functools
-import inspect
 import struct
 import sys
 import types
@@ -68,7 +67,7 @@ class WireError(ValueError):
 
 
 class Primitive:
-    """How one value is encoded: a name, and where its size is fixed, a struct format."""
+    """How a value is encoded: a name, and where its size is fixed, a struct format."""
 
     __slots__ = ("format", "name")
 
@@ -186,40 +185,52 @@ class Field:
 
 @functools.cache
 def fields_of(cls: type) -> tuple[Field, ...]:
-    """The fields of a declared class, in wire order (tagged ones by tag, last)."""
+    """The fields of a declared class, in the order of its constructor.
+
+    On the wire those with a tag follow the others. Every field has a default.
+    """
     # Type aliases are found in the declaring module, `Annotated` kept as it is.
     hints = typing.get_type_hints(
         cls, vars(sys.modules[cls.__module__]), include_extras=True
     )
-    defaults = inspect.signature(cls).parameters
-    return tuple(Field(n, h, defaults[n].default) for n, h in hints.items())
+    defaults = vars(cls)["__init__"].__defaults__ or ()
+    return tuple(
+        Field(name, hint, default)
+        for (name, hint), default in zip(hints.items(), defaults, strict=True)
+    )
 
 
 class Codec:
     """The generated functions for one class in one version.
 
     Attributes:
-        decode: (buffer, position, end) -> (message, position behind it). The
-            buffer may go on behind `end`. Raises WireError.
+        encode: (message) -> bytes, the whole message.
         encode_into: (message, append) -> None; passes pieces of the encoded
             message, in order, to `append`.
-        source: the Python source of both.
+        source: the Python source of all functions.
     """
 
-    __slots__ = ("_decode", "encode_into", "source")
+    __slots__ = ("_decode", "encode", "encode_into", "source")
 
     def __init__(self, cls: type, version: int, flexible: bool) -> None:
         self.source, scope = codegen.generate(cls, version, flexible, fields_of)
-        exec(compile(self.source, f"<{cls.__name__} v{version}>", "exec"), scope)  # noqa: S102
+        exec(compile(self.source, f"<{cls.__name__} v{version}>", "exec"), scope)  # noqa: S102 - our own source
         self._decode: Callable[[bytes | bytearray, int, int], tuple[Any, int]]
         self._decode = scope["decode"]
+        self.encode: Callable[[Any], bytes] = scope["encode"]
         self.encode_into: Callable[[Any, Callable[[Buffer], None]], None]
-        self.encode_into = scope["encode"]
+        self.encode_into = scope["encode_into"]
 
     def decode(
         self, buffer: bytes | bytearray, position: int, end: int
     ) -> tuple[Any, int]:
-        """The message that starts at `position`, and the position behind it."""
+        """The message that starts at `position`, and the position behind it.
+
+        The buffer may go on behind `end`, the message may not.
+
+        Raises:
+            WireError: the bytes are no such message.
+        """
         try:
             message, position = self._decode(buffer, position, end)
         except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -227,12 +238,6 @@ class Codec:
         if position > end:
             raise WireError(f"{position - end} bytes too short")
         return message, position
-
-    def encode(self, message: Any) -> bytes:
-        """The whole message as bytes."""
-        parts: list[Buffer] = []
-        self.encode_into(message, parts.append)
-        return b"".join(parts)
 
 
 @functools.cache
@@ -247,6 +252,8 @@ def layout(cls: type, version: int, *, flexible: bool) -> construct.Construct:
 
     It parses to and builds from containers with the fields' names. construct
     is imported by this call, as serving does not need it.
+
+    Parsing raises `construct.ConstructError` for bytes that are no such message.
     """
     from kohort.protocol import primitives  # noqa: PLC0415 - construct costs 30 ms
 

@@ -1,21 +1,50 @@
 """The Kafka protocol's types as construct layouts: the readable form of the wire.
 
 Imported by `messages.layout`, tests and tools only: importing construct takes
-longer than everything else that the broker does to start.
+longer than everything else that the broker does to start. What is doubtful is
+read as the generated codecs read it (`protocol.codegen` says how that is).
 """
+
+# ruff: noqa: SLF001, ARG002 - construct's way to write a construct is to
+# override its underscored methods and to call them on others.
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import construct
-from construct import Construct, Container, ValidationError
+from construct import Construct, Container, StreamError, ValidationError
 
-Layout = Construct
+if TYPE_CHECKING:
+    from kohort.protocol.messages import Field, Primitive
 
-UNSIGNED_VARINT = construct.VarInt
+Layout: TypeAlias = Construct
+
+STRING_LIMIT = 0x7FFF
+"""Bytes of the longest string."""
+
+
+class UnsignedVarint(Construct):
+    """7 bits a byte, lowest first, up to 5 bytes; read as an int32."""
+
+    def _parse(self, stream: Any, context: Any, path: Any) -> int:
+        data = b""
+        while len(data) < 5:
+            data += construct.stream_read(stream, 1, path)
+            if data[-1] < 0x80:
+                value = sum((x & 0x7F) << 7 * i for i, x in enumerate(data))
+                low = (value & 0xFFFF_FFFF).to_bytes(4, "big")
+                return int.from_bytes(low, "big", signed=True)
+        raise ValidationError("varint of more than 5 bytes", path=path)
+
+    def _build(self, obj: int, stream: Any, context: Any, path: Any) -> int:
+        return int(construct.VarInt._build(obj, stream, context, path))
+
+
+UNSIGNED_VARINT = UnsignedVarint()
+
 FIXED: dict[str, Layout] = {
     "bool": construct.Flag,
     "int8": construct.Int8sb,
@@ -30,12 +59,12 @@ FIXED: dict[str, Layout] = {
 
 
 class Utf8(construct.Adapter):
-    """Text; what is no UTF-8 is replaced, as Kafka does."""
+    """Text; what is no UTF-8 is replaced."""
 
-    def _decode(self, obj: Any, context: Any, path: Any) -> Any:
+    def _decode(self, obj: bytes, context: Any, path: Any) -> str:
         return obj.decode("utf-8", "replace")
 
-    def _encode(self, obj: Any, context: Any, path: Any) -> Any:
+    def _encode(self, obj: str, context: Any, path: Any) -> bytes:
         return obj.encode()
 
 
@@ -52,34 +81,33 @@ class Counted(Construct):
         body: Callable[[int], Layout],
         *,
         nullable: bool,
+        limit: int | None = None,
     ) -> None:
         super().__init__()
         self.prefix = prefix
         self.bias = 1 if prefix is UNSIGNED_VARINT else 0
         self.body = body
         self.nullable = nullable
+        self.limit = limit
 
     def _parse(self, stream: Any, context: Any, path: Any) -> Any:
-        count = self.prefix._parsereport(stream, context, path) - self.bias  # noqa: SLF001
-        if count < 0:
-            if count == -1 and self.nullable:
-                return None
+        count = self.prefix._parsereport(stream, context, path) - self.bias
+        if count < 0 and self.nullable:
+            return None
+        if count < 0 or (self.limit is not None and count > self.limit):
             raise ValidationError(f"count {count}", path=path)
-        return self.body(count)._parsereport(stream, context, path)  # noqa: SLF001
+        return self.body(count)._parsereport(stream, context, path)
 
-    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
+    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> None:
         if obj is None:
             if not self.nullable:
                 raise ValidationError("null where null is not allowed", path=path)
-            self.prefix._build(self.bias - 1, stream, context, path)  # noqa: SLF001
-            return None
-        if isinstance(obj, str):
-            # Utf8 encodes once more: strings are counted in bytes.
-            count = len(obj.encode())
-        else:
-            count = len(obj)
-        self.prefix._build(count + self.bias, stream, context, path)  # noqa: SLF001
-        return self.body(count)._build(obj, stream, context, path)  # noqa: SLF001
+            self.prefix._build(self.bias - 1, stream, context, path)
+            return
+        # Strings are counted in bytes.
+        count = len(obj.encode() if isinstance(obj, str) else obj)
+        self.prefix._build(count + self.bias, stream, context, path)
+        self.body(count)._build(obj, stream, context, path)
 
 
 class Optional(Construct):
@@ -90,13 +118,14 @@ class Optional(Construct):
         self.body = body
 
     def _parse(self, stream: Any, context: Any, path: Any) -> Any:
-        if construct.Int8sb._parsereport(stream, context, path) < 0:  # noqa: SLF001
+        if construct.Int8sb._parsereport(stream, context, path) < 0:
             return None
-        return self.body._parsereport(stream, context, path)  # noqa: SLF001
+        return self.body._parsereport(stream, context, path)
 
-    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
-        construct.Int8sb._build(-1 if obj is None else 1, stream, context, path)  # noqa: SLF001
-        return None if obj is None else self.body._build(obj, stream, context, path)  # noqa: SLF001
+    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> None:
+        construct.Int8sb._build(-1 if obj is None else 1, stream, context, path)
+        if obj is not None:
+            self.body._build(obj, stream, context, path)
 
 
 class Flexible(Construct):
@@ -113,21 +142,24 @@ class Flexible(Construct):
         self.plain = plain
         self.tagged = tagged
 
-    def _parse(self, stream: Any, context: Any, path: Any) -> Any:
-        found: Container = self.plain._parsereport(stream, context, path)  # noqa: SLF001
+    def _parse(self, stream: Any, context: Any, path: Any) -> Container:
+        found: Container = self.plain._parsereport(stream, context, path)
         for name, _, default in self.tagged.values():
             found[name] = default
-        for _ in range(UNSIGNED_VARINT._parsereport(stream, context, path)):  # noqa: SLF001
-            tag = UNSIGNED_VARINT._parsereport(stream, context, path)  # noqa: SLF001
-            size = UNSIGNED_VARINT._parsereport(stream, context, path)  # noqa: SLF001
-            data = construct.stream_read(stream, size, path)
+        for _ in range(UNSIGNED_VARINT._parsereport(stream, context, path)):
+            tag = UNSIGNED_VARINT._parsereport(stream, context, path)
+            size = UNSIGNED_VARINT._parsereport(stream, context, path)
             if tag in self.tagged:
                 name, layout, _ = self.tagged[tag]
-                found[name] = layout.parse(data)
+                found[name] = layout._parsereport(stream, context, path)
+            elif size < 0:
+                raise StreamError(f"tagged field of {size} bytes", path=path)
+            else:
+                construct.stream_read(stream, size, path)
         return found
 
-    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> Any:
-        self.plain._build(obj, stream, context, path)  # noqa: SLF001
+    def _build(self, obj: Any, stream: Any, context: Any, path: Any) -> None:
+        self.plain._build(obj, stream, context, path)
         present = {
             tag: layout.build(obj[name])
             for tag, (name, layout, default) in sorted(self.tagged.items())
@@ -140,7 +172,6 @@ class Flexible(Construct):
             UNSIGNED_VARINT.build_stream(len(data), out)
             out.write(data)
         stream.write(out.getvalue())
-        return obj
 
 
 def plain(value: Any) -> Any:
@@ -156,11 +187,11 @@ def struct(
     cls: type,
     version: int,
     flexible: bool,
-    fields_of: Callable[[type], Sequence[Any]],
+    fields_of: Callable[[type], Sequence[Field]],
 ) -> Layout:
     """The layout of a declared class in one version."""
 
-    def of(f: Any) -> Layout:
+    def of(f: Field) -> Layout:
         compact = f.compact_in(flexible)
         nullable = f.nullable_in(version)
         if f.array:
@@ -171,16 +202,18 @@ def struct(
             )
         return of_kind(f.kind, nullable=nullable, compact=compact)
 
-    def of_kind(kind: Any, *, nullable: bool, compact: bool) -> Layout:
+    def of_kind(kind: Primitive | type, *, nullable: bool, compact: bool) -> Layout:
         if isinstance(kind, type):
             inner = struct(kind, version, flexible, fields_of)
             return Optional(inner) if nullable else inner
         if kind.name in FIXED:
             return FIXED[kind.name]
         if kind.name == "string":
-            prefix = UNSIGNED_VARINT if compact else construct.Int16sb
             return Counted(
-                prefix, lambda n: Utf8(construct.Bytes(n)), nullable=nullable
+                UNSIGNED_VARINT if compact else construct.Int16sb,
+                lambda n: Utf8(construct.Bytes(n)),
+                nullable=nullable,
+                limit=STRING_LIMIT,
             )
         prefix = UNSIGNED_VARINT if compact else construct.Int32sb
         return Counted(prefix, construct.Bytes, nullable=nullable)

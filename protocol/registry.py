@@ -36,7 +36,7 @@ class Api:
         "oldest",
     )
 
-    def __init__(  # noqa: PLR0913 - a row of a table
+    def __init__(
         self,
         key: int,
         name: str,

@@ -9,7 +9,6 @@ times the cost of a plain slot, and messages are built for every request.
 
 from __future__ import annotations
 
-import inspect
 import os
 import typing
 from typing import Any, TypeVar
@@ -23,8 +22,8 @@ class FrozenError(AttributeError):
     """A field of a slotted value was assigned after it was built."""
 
 
-def _equal(self: Any, other: object) -> bool:
-    if type(self) is not type(other):
+def _equal(self: Any, other: Any) -> Any:
+    if self.__class__ is not other.__class__:
         return NotImplemented
     return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
@@ -60,10 +59,11 @@ def slotted(cls: type[T]) -> type[T]:
     Fields are the annotations in order; a value in the class body is the
     default. Instances compare by type and fields, and are not hashable.
     """
-    names = tuple(inspect.get_annotations(cls))
+    names = tuple(cls.__annotations__)
     body = {k: v for k, v in vars(cls).items() if k not in {"__dict__", "__weakref__"}}
     defaults = {n: body.pop(n) for n in names if n in body}
     body |= {
+        "__qualname__": cls.__qualname__,
         "__slots__": names,
         "__match_args__": names,
         "__init__": _constructor(names, defaults),
@@ -74,5 +74,14 @@ def slotted(cls: type[T]) -> type[T]:
     }
     if FROZEN:
         body["__setattr__"] = body["__delattr__"] = _refuse
-    made: type[T] = type(cls)(cls.__name__, cls.__bases__, body)
+    metaclass: Any = type(cls)
+    made: type[T] = metaclass(cls.__name__, cls.__bases__, body)
     return made
+
+
+def replace(value: T, **changes: Any) -> T:
+    """A copy of a slotted value with some fields changed."""
+    names: tuple[str, ...] = type(value).__slots__  # type: ignore[attr-defined]
+    return type(value)(
+        *(changes[n] if n in changes else getattr(value, n) for n in names)
+    )

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.messages import (
+    ZERO_UUID,
     Int16,
     Int32,
     Int64,
@@ -20,7 +21,6 @@ from kohort.protocol.messages import (
     String,
     Uuid,
     V,
-    ZERO_UUID,
     slotted,
 )
 

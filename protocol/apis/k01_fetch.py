@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.messages import (
+    ZERO_UUID,
+    Int8,
     Int16,
     Int32,
     Int64,
-    Int8,
     Records,
     String,
     Uuid,
     V,
-    ZERO_UUID,
     slotted,
 )
 

@@ -12,7 +12,7 @@ KIP-1005), v10 a time limit (KIP-1075), v11 the earliest offset pending upload,
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, Int64, Int8, String, V, slotted
+from kohort.protocol.messages import Int8, Int16, Int32, Int64, String, V, slotted
 
 
 @slotted

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.messages import (
+    ZERO_UUID,
     Bool,
     Int16,
     Int32,
     String,
     Uuid,
     V,
-    ZERO_UUID,
     slotted,
 )
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.messages import (
+    ZERO_UUID,
     Int16,
     Int32,
     Int64,
     String,
     Uuid,
     V,
-    ZERO_UUID,
     slotted,
 )
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.messages import (
+    ZERO_UUID,
     Bool,
     Int16,
     Int32,
@@ -19,7 +20,6 @@ from kohort.protocol.messages import (
     String,
     Uuid,
     V,
-    ZERO_UUID,
     slotted,
 )
 

@@ -10,7 +10,7 @@ transactions (KIP-890), v6 share groups (KIP-932).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, Int8, String, V, slotted
+from kohort.protocol.messages import Int8, Int16, Int32, String, V, slotted
 
 
 @slotted

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kohort.protocol.messages import (
+    ZERO_UUID,
     Bool,
+    Int8,
     Int16,
     Int32,
-    Int8,
     String,
     Uuid,
     V,
-    ZERO_UUID,
     slotted,
 )
 

@@ -9,7 +9,7 @@ topic ids (KIP-516).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, String, Uuid, V, ZERO_UUID, slotted
+from kohort.protocol.messages import ZERO_UUID, Int16, Int32, String, Uuid, V, slotted
 
 
 @slotted

@@ -7,7 +7,7 @@ Versions 0 to 1, flexible from v1.
 
 from collections.abc import Sequence
 
-from kohort.protocol.messages import Bool, Int16, Int32, Int8, String, slotted
+from kohort.protocol.messages import Bool, Int8, Int16, Int32, String, slotted
 
 
 @slotted

@@ -8,12 +8,12 @@ Versions 0 to 0, flexible from v0.
 from collections.abc import Sequence
 
 from kohort.protocol.messages import (
+    ZERO_UUID,
     Bool,
     Int16,
     Int32,
     String,
     Uuid,
-    ZERO_UUID,
     slotted,
 )
 
