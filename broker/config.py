@@ -204,12 +204,12 @@ class Config:
         _, text, source = synonyms[0] if synonyms else (name, None, DEFAULT_CONFIG)
         return Entry(key, text, source, tuple(synonyms))
 
-    def topic_entry(self, name: str, overrides: Mapping[str, Value]) -> Entry:
+    def topic_entry(self, name: str, overrides: Mapping[str, str]) -> Entry:
         """A key of a topic as DescribeConfigs shows it; KeyError for no key.
 
         Args:
             name: the key.
-            overrides: what is set for the topic, as `parse_topic` gives it.
+            overrides: what is set for the topic, as texts; `parse_topic` takes them.
         """
         key = TOPIC_KEYS[name]
         parents = [self.entry(parent) for parent in key.parents]
@@ -222,9 +222,22 @@ class Config:
         else:
             synonyms = []
         if name in overrides:
-            text, source = to_text(overrides[name]), TOPIC_CONFIG
+            text, source = to_text(parse(key, overrides[name])), TOPIC_CONFIG
             synonyms.insert(0, (name, text, source))
         return Entry(key, text, source, tuple(synonyms))
+
+    def topic(self, overrides: Mapping[str, str]) -> dict[str, Any]:
+        """The configuration of a topic: ``topic(...)["retention.ms"]`` and so on.
+
+        Args:
+            overrides: what is set for the topic, as texts; `parse_topic` takes them.
+        """
+        return {
+            name: parse(key, overrides[name])
+            if name in overrides
+            else self.topic_default(name)
+            for name, key in TOPIC_KEYS.items()
+        }
 
     def topic_default(self, name: str) -> Value:
         """What a topic has that does not set this key; KeyError if there is none."""

@@ -1,0 +1,426 @@
+"""The configuration: four sources, Kafka's keys and checks, and errors of one line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.broker.config import (
+    DEFAULT_CONFIG,
+    DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    STATIC_BROKER_CONFIG,
+    TOPIC_CONFIG,
+    TYPE_NUMBERS,
+    Config,
+    ConfigError,
+    parse,
+    parse_topic,
+    to_text,
+    variable_of,
+)
+from kohort.broker.config_keys import BROKER_KEYS, TOPIC_KEYS
+
+ROOT = Path(__file__).parent.parent
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    """A TOML file with this text."""
+    file = tmp_path / "kohort.toml"
+    file.write_text(text)
+    return file
+
+
+def refused(*sets: str, file: Path | None = None, **environment: str) -> str:
+    """The one line that a configuration is refused with."""
+    with pytest.raises(ConfigError) as error:
+        Config.load(sets, file, environment)
+    line = str(error.value)
+    assert len(line.splitlines()) == 1
+    return line
+
+
+def test_every_key_of_kafka_has_a_default_that_its_own_check_accepts() -> None:
+    """A broker that is told nothing has Kafka's defaults, in Python's types."""
+    config = Config()
+    assert len(config) == 361
+    assert config["group.max.size"] == 2147483647
+    assert config["group.initial.rebalance.delay.ms"] == 3000
+    assert config["auto.create.topics.enable"] is True
+    assert config["log.retention.ms"] is None
+    assert config["log.cleanup.policy"] == ("delete",)
+    assert config["log.cleaner.min.cleanable.ratio"] == 0.5
+    for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()):
+        assert key.type in TYPE_NUMBERS
+        assert key.mode in {"read-only", "cluster-wide", "per-broker", "hidden"}
+        assert set(key.parents) <= set(BROKER_KEYS)
+
+
+def test_sources_in_order(tmp_path: Path) -> None:
+    """--set goes before the environment, that before the file, that before defaults."""
+    file = written(
+        tmp_path,
+        "group.max.size = 1\noffsets.retention.minutes = 1\nnum.partitions = 1\n",
+    )
+    environment = {
+        "KOHORT_GROUP_MAX_SIZE": "2",
+        "KOHORT_OFFSETS_RETENTION_MINUTES": "2",
+    }
+    config = Config.load(["group.max.size=3"], file, environment)
+    assert config["group.max.size"] == 3
+    assert config["offsets.retention.minutes"] == 2
+    assert config["num.partitions"] == 1
+    assert config["max.connections"] == 2147483647
+
+
+def test_the_last_of_two_sets_counts() -> None:
+    """A command line that was appended to means what was appended."""
+    config = Config.load(["group.max.size=1", "group.max.size=2"])
+    assert config["group.max.size"] == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "group.max.size = 7\nlog.cleanup.policy = ['compact', 'delete']",
+        "'group.max.size' = 7\n'log.cleanup.policy' = 'compact,delete'",
+        "[group]\nmax.size = 7\n[log.cleanup]\npolicy = 'compact , delete'",
+        "[group.max]\nsize = '7'\n[log]\n'cleanup.policy' = ['compact', 'delete']",
+    ],
+)
+def test_a_file_nests_as_it_likes(tmp_path: Path, text: str) -> None:
+    """Dots in keys are TOML's tables, or are quoted: it is the same key."""
+    config = Config.load(file=written(tmp_path, text))
+    assert config["group.max.size"] == 7
+    assert config["log.cleanup.policy"] == ("compact", "delete")
+
+
+def test_a_program_gives_python_values() -> None:
+    """Values of a program are Python's or text."""
+    config = Config(
+        {
+            "group.max.size": 3,
+            "num.partitions": "12",
+            "auto.create.topics.enable": False,
+            "log.cleanup.policy": ["compact"],
+            "log.retention.ms": None,
+        }
+    )
+    assert config["group.max.size"] == 3
+    assert config["num.partitions"] == 12
+    assert config["auto.create.topics.enable"] is False
+    assert config["log.cleanup.policy"] == ("compact",)
+    assert config["log.retention.ms"] is None
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+    """Whoever mistypes a key is told which one was likely meant."""
+    assert refused("group.max.siez=5") == (
+        "group.max.siez=5 (--set): no such key; did you mean group.max.size?"
+    )
+    assert refused(KOHORT_GROUP_MAX_SIEZ="5") == (
+        "KOHORT_GROUP_MAX_SIEZ=5 (environment): no such key; "
+        "did you mean KOHORT_GROUP_MAX_SIZE?"
+    )
+    file = written(tmp_path, "[group]\nmax = 5")
+    assert refused(file=file).startswith(f"group.max=5 ({file}): no such key")
+    assert "no such key" in refused("=5")
+    assert refused("zzzzzzzzzzzzzz=5").endswith("no such key")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("group.max.size=0", "must be at least 1"),
+        ("group.max.size=many", "must be a whole number of 32 bits"),
+        ("group.max.size=", "must be a whole number of 32 bits"),
+        ("group.max.size=1_0", "must be a whole number of 32 bits"),
+        ("group.max.size=2147483648", "must be a whole number of 32 bits"),
+        ("group.max.size=" + "9" * 10_000, "must be a whole number of 32 bits"),
+        ("offsets.topic.replication.factor=32768", "must be a whole number of 16 bits"),
+        ("auto.create.topics.enable=yes", "must be true or false"),
+        ("fetch.max.bytes=1023", "must be at least 1024"),
+        ("log.message.timestamp.type=Now", "must be one of CreateTime, LogAppendTime"),
+        ("log.cleaner.min.cleanable.ratio=2", "must be 0 to 1"),
+        ("log.cleaner.min.cleanable.ratio=half", "must be a number"),
+        ("compression.gzip.level=0", "must be 1 to 9 or -1"),
+        ("log.cleanup.policy=compact,,delete", "an element is empty"),
+        ("log.cleanup.policy=shred", "must be one of compact, delete"),
+        ("remote.log.metadata.manager.class.name=", "must not be empty"),
+        ("wire.error.numbering=77", "must be one of auto, kip-389, apache"),
+        ("log.retention.ms=0", "must be -1 (for ever) or at least 1"),
+        ("log.retention.hours=0", "must be -1 (for ever) or at least 1"),
+        (
+            "queued.max.request.bytes=5",
+            "must be at least socket.request.max.bytes (104857600)",
+        ),
+        (
+            "connections.max.idle.ms=100",
+            "must be above connection.failed.authentication.delay.ms (100)",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_as_kafka_refuses_it(text: str, why: str) -> None:
+    """The line names the key, the value, where it came from, and what it must be."""
+    line = refused(text)
+    assert line.startswith(text[:40])
+    assert line.endswith(f" (--set): {why}")
+    assert len(line) < 250
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "group.max.size= +5 ",
+        "auto.create.topics.enable= TRUE ",
+        "compression.gzip.level=-1",
+        "group.consumer.migration.policy=disabled",
+        "group.min.session.timeout.ms=-10",
+        "log.cleanup.policy=",
+        "queued.max.request.bytes=0",
+        "connections.max.idle.ms=-1",
+    ],
+)
+def test_what_kafka_accepts_is_accepted(text: str) -> None:
+    """Values that look odd, and that Kafka starts with all the same."""
+    Config.load([text])
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    """What is secret stands in no description of the broker."""
+    config = Config.load(["ssl.key.password=hunter2"])
+    assert config["ssl.key.password"] == "hunter2"
+    assert config.entry("ssl.key.password").value is None
+    assert "hunter2" not in repr(config.entry("ssl.key.password"))
+    assert "hunter2" not in repr(config.unused)
+
+
+def test_bad_sources_are_refused(tmp_path: Path) -> None:
+    """A file that is missing or no TOML, a key given twice, a --set without a value."""
+    missing = tmp_path / "missing.toml"
+    assert refused(file=missing) == f"{missing}: No such file or directory"
+    assert "is a directory" in refused(file=tmp_path).lower()
+    assert "no TOML" in refused(file=written(tmp_path, "group.max.size 5"))
+    tmp_path.joinpath("kohort.toml").write_bytes(b"\xff\xfe")
+    assert "no TOML" in refused(file=tmp_path / "kohort.toml")
+    twice = "'group.max.size' = 5\n[group.max]\nsize = 6"
+    assert "set twice" in refused(file=written(tmp_path, twice))
+    assert refused("group.max.size") == "--set group.max.size: must be key=value"
+    assert "group.max.size='5\\n6'" in refused("group.max.size=5\n6")
+    with pytest.raises(ConfigError, match="must have a value"):
+        Config({"group.max.size": None})
+
+
+def test_every_key_has_a_variable_of_its_own() -> None:
+    """No two keys share an environment variable."""
+    assert len({variable_of(name) for name in BROKER_KEYS}) == len(BROKER_KEYS)
+    assert variable_of("group.max.size") == "KOHORT_GROUP_MAX_SIZE"
+
+
+def test_variables_of_a_service_called_kohort_are_no_keys() -> None:
+    """Kubernetes gives pods addresses of services as KOHORT_PORT and the like."""
+    config = Config.load(
+        environment={
+            "KOHORT_SERVICE_HOST": "10.0.0.1",
+            "KOHORT_SERVICE_PORT": "9092",
+            "KOHORT_SERVICE_PORT_KAFKA": "9092",
+            "KOHORT_PORT": "tcp://10.0.0.1:9092",
+            "KOHORT_PORT_9092_TCP_ADDR": "10.0.0.1",
+            "KOHORT_BROKER_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+            "KOHORT_FROZEN": "1",
+            "PATH": "/bin",
+        }
+    )
+    assert config["group.max.size"] == 2147483647
+
+
+def test_keys_without_effect_are_told(tmp_path: Path) -> None:
+    """A key of Kafka's that kohort does not use is accepted, and is told apart."""
+    config = Config.load(
+        ["group.max.size=5", "num.io.threads=9", "num.network.threads=3"],
+        written(tmp_path, "broker.rack = 'r1'"),
+    )
+    assert set(config.unused) == {
+        ("num.io.threads", "9", "--set"),
+        ("broker.rack", "r1", str(tmp_path / "kohort.toml")),
+    }
+
+
+def test_entries_know_their_source() -> None:
+    """DescribeConfigs learns where a value comes from, and what it would be else."""
+    config = Config({"group.max.size": " 05 "})
+    entry = config.entry("group.max.size")
+    assert (entry.value, entry.source) == ("5", STATIC_BROKER_CONFIG)
+    assert entry.key.read_only
+    assert entry.synonyms == (
+        ("group.max.size", "5", STATIC_BROKER_CONFIG),
+        ("group.max.size", "2147483647", DEFAULT_CONFIG),
+    )
+    entry = config.entry("log.retention.ms")
+    assert (entry.value, entry.source, entry.synonyms) == (None, DEFAULT_CONFIG, ())
+    assert not entry.key.read_only
+    assert config.entry("log.cleaner.io.max.bytes.per.second").value == (
+        "1.7976931348623157E308"
+    )
+
+
+def test_keys_change_while_the_broker_runs() -> None:
+    """IncrementalAlterConfigs: a broker's value goes before the cluster's (KIP-226)."""
+    config = Config({"max.connections": 10})
+    config.alter({"max.connections": "20"}, source=DYNAMIC_DEFAULT_BROKER_CONFIG)
+    config.alter({"max.connections": "30"})
+    assert config["max.connections"] == 30
+    assert [source for *_, source in config.entry("max.connections").synonyms] == [
+        DYNAMIC_BROKER_CONFIG,
+        DYNAMIC_DEFAULT_BROKER_CONFIG,
+        STATIC_BROKER_CONFIG,
+        DEFAULT_CONFIG,
+    ]
+    config.alter({"max.connections": None})
+    assert config["max.connections"] == 20
+    config.alter({"max.connections": "40"}, validate_only=True)
+    assert config["max.connections"] == 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "source", "why"),
+    [
+        ({"max.connections": "5", "group.max.size": "5"}, 2, "group.max.size cannot"),
+        ({"max.connections": "5", "max.conections": "5"}, 2, "no such key"),
+        ({"max.connections": "-1"}, 2, "must be at least 0"),
+        ({"max.connections": "5", "log.retention.ms": "0"}, 2, "for ever"),
+        ({"listeners": "PLAINTEXT://:1"}, 3, "for one broker only"),
+    ],
+)
+def test_changes_are_all_made_or_none(
+    changes: dict[str, str], source: int, why: str
+) -> None:
+    """One bad change of several leaves everything as it was."""
+    config = Config()
+    with pytest.raises(ConfigError, match=why):
+        config.alter(changes, source=source)
+    assert config["max.connections"] == 2147483647
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": 2}, 7_200_000),
+        ({"log.retention.hours": 2, "log.retention.minutes": 5}, 300_000),
+        ({"log.retention.minutes": 5, "log.retention.ms": 7}, 7),
+        ({"log.retention.ms": -7}, -1),
+        ({"log.retention.hours": -1}, -1),
+    ],
+)
+def test_retention_of_three_keys(settings: dict[str, object], expected: int) -> None:
+    """Milliseconds go before minutes, and those before hours; below 0 is for ever."""
+    config = Config(settings)
+    assert config.log_retention_ms == expected
+    assert config.topic_default("retention.ms") == expected
+
+
+def test_topics_take_the_brokers_values() -> None:
+    """A topic's key has the broker's value until the topic sets it."""
+    config = Config({"message.max.bytes": 5000, "log.roll.hours": 2})
+    entry = config.topic_entry("max.message.bytes", {})
+    assert (entry.value, entry.source) == ("5000", STATIC_BROKER_CONFIG)
+    entry = config.topic_entry("max.message.bytes", {"max.message.bytes": " 7"})
+    assert (entry.value, entry.source) == ("7", TOPIC_CONFIG)
+    assert entry.synonyms == (
+        ("max.message.bytes", "7", TOPIC_CONFIG),
+        ("message.max.bytes", "5000", STATIC_BROKER_CONFIG),
+        ("message.max.bytes", "1048588", DEFAULT_CONFIG),
+    )
+    assert config.topic({"max.message.bytes": "7"})["max.message.bytes"] == 7
+    assert config.topic({"retention.ms": "7"})["max.message.bytes"] == 5000
+    assert config.topic_default("segment.ms") == 7_200_000
+    assert config.topic_default("flush.ms") == 9223372036854775807
+    assert config.topic_default("segment.jitter.ms") == 0
+    assert config.topic_default("remote.storage.enable") is False
+    # As Kafka 4.3 shows it where nothing is set: hours are no synonym.
+    entry = Config().topic_entry("retention.ms", {})
+    assert (entry.value, entry.source) == ("604800000", DEFAULT_CONFIG)
+    assert entry.synonyms == ()
+
+
+def test_topics_defaults_agree_with_the_brokers() -> None:
+    """The defaults in the table of topics are what the broker's defaults amount to."""
+    config = Config()
+    for name, key in TOPIC_KEYS.items():
+        assert to_text(config.topic_default(name)) == key.default, name
+
+
+def test_values_of_topics_are_checked() -> None:
+    """CreateTopics and IncrementalAlterConfigs learn what is wrong with a value."""
+    assert parse_topic("retention.ms", "-1") == -1
+    with pytest.raises(ConfigError, match=r"retention\.ms=-2: must be at least -1"):
+        parse_topic("retention.ms", "-2")
+    with pytest.raises(ConfigError, match="did you mean retention"):
+        parse_topic("retention.msec", "1")
+
+
+@given(st.sampled_from(sorted(BROKER_KEYS)), st.text(max_size=20))
+def test_any_text_is_a_value_or_one_line(name: str, text: str) -> None:
+    """Whatever is given for a key, it is taken, or refused in one printable line."""
+    try:
+        config = Config.load([f"{name}={text}"])
+    except ConfigError:
+        line = refused(f"{name}={text}")
+        assert line.isprintable()
+        assert line.startswith(name)
+        return
+    shown = config.entry(name).value
+    if shown is not None:
+        assert parse(BROKER_KEYS[name], shown) == config[name]
+
+
+@given(st.integers(1, 2**31 - 1))
+def test_numbers_survive(number: int) -> None:
+    """A number that is in range arrives as it was given, from every source."""
+    variable = {"KOHORT_GROUP_MAX_SIZE": str(number)}
+    assert Config.load([f"group.max.size={number}"])["group.max.size"] == number
+    assert Config.load(environment=variable)["group.max.size"] == number
+    assert Config({"group.max.size": number})["group.max.size"] == number
+
+
+def keys_named_in(folder: Path) -> set[str]:
+    """The broker's keys that the code of a folder names as texts."""
+    return {
+        node.value
+        for file in folder.rglob("*.py")
+        if not file.name.startswith("config")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    } & set(BROKER_KEYS)
+
+
+def test_the_used_keys_are_those_that_the_code_uses() -> None:
+    """No key is said to have an effect, or to have none, against the truth."""
+    used = {name for name, key in BROKER_KEYS.items() if key.used}
+    of_config = {
+        name
+        for name in used
+        if any(name in key.parents for key in TOPIC_KEYS.values() if key.used)
+    }
+    assert keys_named_in(ROOT / "broker") | of_config == used
+
+
+def test_the_documentation_lists_the_used_keys() -> None:
+    """docs/configuration.md has each used key with its default, and no other row."""
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    rows = dict(
+        re.findall(r"^\| `([a-z0-9.]+)` \| `?([^`|]*)`? \|", text, re.MULTILINE)
+    )
+    keys = {
+        name: "" if key.default is None else key.default
+        for keys in (BROKER_KEYS, TOPIC_KEYS)
+        for name, key in keys.items()
+        if key.used
+    }
+    assert {name: default.strip() for name, default in rows.items()} == keys
