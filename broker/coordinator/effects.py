@@ -186,6 +186,8 @@ class OffsetRecord:
     partition: int
     entry: tuple[int, int, str, int] | None
     """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
+    expire_timestamp_ms: int = -1
+    """When it is to go, where the commit said so itself; else -1."""
 
 
 Record = GroupRecord | GroupTombstone | OffsetRecord

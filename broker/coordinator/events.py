@@ -99,6 +99,9 @@ class CommitOffsets:
     OffsetCommit v9, GROUP_ID_NOT_FOUND from then on."""
     offsets: Sequence[tuple[str, int, int, int, str | None]]
     """(topic, partition, offset, leader epoch, metadata)."""
+    retention_ms: int = -1
+    """How long to keep them, as OffsetCommit v2 to v4 may say; -1 for the
+    broker's own retention."""
 
 
 @slotted

@@ -1,0 +1,342 @@
+"""One group: its members, its counters, its protocol. Decides nothing about time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kohort.broker.coordinator.effects import GroupRecord, HeartbeatResult
+from kohort.broker.coordinator.member import Member, Protocols
+from kohort.broker.coordinator.state import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    GroupState,
+    check,
+)
+from kohort.protocol.consumer import PROTOCOL_TYPE, Subscription
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import WireError, codec
+
+HEARTBEAT_RESULTS = {int(code): HeartbeatResult(int(code)) for code in ErrorCode}
+_ALIVE = HEARTBEAT_RESULTS[ErrorCode.NONE]
+_REBALANCING = HEARTBEAT_RESULTS[ErrorCode.REBALANCE_IN_PROGRESS]
+
+OffsetEntry = tuple[int, int, str, int]
+"""(offset, leader epoch, metadata, commit time in ms since the epoch)."""
+
+_FEWEST_BUCKETS = 16
+
+
+class Group:
+    """A group of the classic protocol.
+
+    Attributes:
+        previous_state: where it came from. A group that prepares its rebalance
+            and was Empty before is in its initial windows (KIP-134).
+        state_timestamp_ms: when it came to its state, ms since the epoch.
+        protocol_type: None for a group that only ever had offsets.
+        heartbeat_result: what a heartbeat of a member is told in this state.
+        members: by id, in order of arrival.
+        static_members: member ids by instance id (KIP-345).
+        pending_members: ids that were given out and have not joined yet
+            (KIP-394), and when they are forgotten.
+        pending_sync: members of this generation that have not synced yet.
+        awaiting_join: how many members have a join that waits.
+        support: how many members support a protocol.
+        new_member_added: somebody arrived in this initial window.
+        window_ms: the initial window that is open, and what remains after it.
+        join_deadline: when the join phase, or the window, ends; None outside.
+        sync_deadline: when those who have not synced are removed.
+        offsets: by (topic, partition).
+        expire_ms: when an offset expires, where its commit said so itself.
+    """
+
+    __slots__ = (
+        "_subscribed",
+        "_subscriptions",
+        "awaiting_join",
+        "expire_ms",
+        "generation_id",
+        "group_id",
+        "heartbeat_result",
+        "join_deadline",
+        "leader",
+        "members",
+        "new_member_added",
+        "offsets",
+        "pending_members",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "support",
+        "sync_deadline",
+        "window_ms",
+    )
+
+    def __init__(self, group_id: str, now: float) -> None:
+        """An Empty group that is made at `now`, seconds since the epoch."""
+        self.group_id = group_id
+        self.state: GroupState = EMPTY
+        self.previous_state: GroupState = DEAD
+        self.state_timestamp_ms = int(now * 1000)
+        self.heartbeat_result = _ALIVE
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: dict[str, float] = {}
+        self.pending_sync: set[str] = set()
+        self.awaiting_join = 0
+        self.support: dict[str, int] = {}
+        self.new_member_added = False
+        self.window_ms: tuple[int, int] | None = None
+        self.join_deadline: float | None = None
+        self.sync_deadline: float | None = None
+        self.offsets: dict[tuple[str, int], OffsetEntry] = {}
+        self.expire_ms: dict[tuple[str, int], int] = {}
+        self._subscriptions: Sequence[tuple[str, str | None, bytes]] | None = None
+        self._subscribed: frozenset[str] | None = None
+
+    def transition(self, state: GroupState, now: float) -> None:
+        """Goes to another state; see `kohort.broker.coordinator.state`."""
+        check(self.state, state)
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = int(now * 1000)
+        self.heartbeat_result = _REBALANCING if state is PREPARING_REBALANCE else _ALIVE
+
+    # -- members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Takes in a member whose first join waits; the first one brings the type."""
+        self.protocol_type = protocol_type
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count(member.protocols, 1)
+        self.awaiting_join += 1
+        self.pending_members.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Takes out a member, or an id that was given out. Leadership passes on."""
+        self.pending_members.pop(member_id, None)
+        self.pending_sync.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        self._count(member.protocols, -1)
+        if member.join_token is not None:
+            self.awaiting_join -= 1
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def replace(self, old: Member, new_member_id: str) -> Member:
+        """Gives a static member without waiting requests a new id (KIP-345).
+
+        Whether the old id has synced stays noted under the old id, as in Kafka:
+        replaced before it synced, a member of a Stable group causes a rebalance
+        when the time for syncs is over, even if it has synced under its new id.
+        """
+        new = Member(
+            self.group_id,
+            new_member_id,
+            old.group_instance_id,
+            (old.client_id, old.client_host),
+            (old.session_timeout_ms, old.rebalance_timeout_ms),
+            old.protocols,
+        )
+        new.assignment = old.assignment
+        del self.members[old.member_id]
+        self.members[new_member_id] = new
+        if old.group_instance_id is not None:
+            self.static_members[old.group_instance_id] = new_member_id
+        if self.leader == old.member_id:
+            self.leader = new_member_id
+        return new
+
+    def update(
+        self, member: Member, protocols: Protocols, timeouts_ms: tuple[int, int]
+    ) -> None:
+        """Takes what a member says in another join."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+        member.set_timeouts(*timeouts_ms)
+
+    def _count(self, protocols: Protocols, change: int) -> None:
+        for name, _ in protocols:
+            self.support[name] = self.support.get(name, 0) + change
+            if not self.support[name]:
+                del self.support[name]
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> int:
+        """The error code for somebody who claims to be a member; 0 if it is one."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        if member_id not in self.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE
+
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing, ids that were given out included."""
+        return self.awaiting_join == len(self.members) and not self.pending_members
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of all members' timeouts; once per rebalance."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def elect_leader(self) -> bool:
+        """Sees that a member that has joined leads; False where none has."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].join_token is not None:
+            return True
+        for member in self.members.values():
+            if member.join_token is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    # -- protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols fits in."""
+        if self.state is EMPTY:
+            return bool(protocol_type and protocols)
+        if protocol_type != self.protocol_type:
+            return False
+        everybody = len(self.members)
+        return any(self.support.get(name, 0) == everybody for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """What most members prefer among the protocols that all support."""
+        everybody = len(self.members)
+        candidates = [name for name, n in self.support.items() if n == everybody]
+        if len(candidates) == 1:
+            return candidates[0]
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            name = member.vote(candidates)
+            votes[name] = votes.get(name, 0) + 1
+        most = max(votes.values())
+        best = [name for name, n in votes.items() if n == most]
+        if len(best) == 1:
+            return best[0]
+        buckets = _FEWEST_BUCKETS
+        while len(votes) > buckets * 3 // 4:
+            buckets *= 2
+        return min(best, key=lambda name: _java_hash(name) & (buckets - 1))
+
+    def next_generation(self, now: float) -> list[tuple[str, str | None, bytes]]:
+        """Starts a generation of who is in; gives what its leader is to know."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.pending_sync.clear()
+        listed = self.current_members()
+        self._subscriptions = listed
+        self.transition(COMPLETING_REBALANCE if listed else EMPTY, now)
+        return listed
+
+    def current_members(self) -> list[tuple[str, str | None, bytes]]:
+        """What the leader is to know about everybody, as things are now."""
+        name = self.protocol_name
+        return [
+            (m.member_id, m.group_instance_id, m.metadata(name))
+            for m in self.members.values()
+        ]
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members consume a topic, as of the last generation.
+
+        Consumers that cannot be understood, or have no generation yet, might
+        consume anything.
+        """
+        if self.protocol_type != PROTOCOL_TYPE:
+            return False
+        topics = self.subscribed_topics()
+        return topics is None or topic in topics
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """All topics of the last generation's consumers; None if that is unknown.
+
+        Worked out when asked for: generations come often, this question does not.
+        """
+        if self._subscriptions is not None:
+            self._subscribed = _topics(entry[2] for entry in self._subscriptions)
+            self._subscriptions = None
+        return self._subscribed
+
+    # -- the log
+
+    def record(self) -> GroupRecord:
+        """The group as it is to be found again."""
+        name = self.protocol_name
+        return GroupRecord(
+            self.group_id,
+            self.protocol_type or "",
+            self.generation_id,
+            name,
+            self.leader,
+            self.state_timestamp_ms,
+            [
+                (
+                    m.member_id,
+                    m.group_instance_id,
+                    m.client_id,
+                    m.client_host,
+                    m.rebalance_timeout_ms,
+                    m.session_timeout_ms,
+                    m.metadata(name),
+                    m.assignment,
+                )
+                for m in self.members.values()
+            ],
+        )
+
+
+def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics in subscriptions; None if one of them is none.
+
+    Only the fields of version 0 are read, as Kafka does: newer versions add
+    fields behind them, and those do not matter here.
+    """
+    known = codec(Subscription, 0, flexible=False)
+    topics: set[str] = set()
+    for data in subscriptions:
+        if len(data) < 2 or data[0] & 0x80:
+            return None
+        try:
+            message, _ = known.decode(data, 2, len(data))
+        except WireError:
+            return None
+        topics.update(message.topics)
+    return frozenset(topics)
+
+
+def _java_hash(name: str) -> int:
+    """Where a Java HashMap puts a string.
+
+    Protocols with as many votes are told apart by that in Kafka: always the
+    same way, so that users rely on it.
+    """
+    data = name.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for i in range(0, len(data), 2):
+        code = (31 * code + (data[i] << 8 | data[i + 1])) & 0xFFFFFFFF
+    return code ^ code >> 16

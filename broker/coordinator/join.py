@@ -1,0 +1,264 @@
+"""JoinGroup: who is let in, who has to come again, who is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kohort.broker.coordinator import rebalance, static
+from kohort.broker.coordinator.effects import JoinResult
+from kohort.broker.coordinator.events import Join
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.member import Member, Protocols
+from kohort.broker.coordinator.state import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+)
+from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.protocol.errors import ErrorCode
+
+
+def join(
+    turn: Turn,
+    groups: dict[str, Group],
+    event: Join,
+    new_member_id: Callable[[str], str],
+) -> None:
+    """Takes a JoinGroup; a group that does not exist is made for newcomers."""
+    settings = turn.settings
+    if not event.group_id:
+        _refuse(turn, event, ErrorCode.INVALID_GROUP_ID, event.member_id)
+        return
+    session_ms = event.session_timeout_ms
+    if not (
+        settings.min_session_timeout_ms <= session_ms <= settings.max_session_timeout_ms
+    ):
+        _refuse(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT, event.member_id)
+        return
+    group = groups.get(event.group_id)
+    if group is None:
+        if event.member_id:
+            _refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
+            return
+        # It stays, Empty, even if this member is refused, as in Kafka.
+        group = groups[event.group_id] = Group(event.group_id, turn.now)
+        turn.append(group.record())
+    if not _has_room(turn, group, event.member_id):
+        _turn_away(turn, group, event)
+        return
+    protocols = _protocols(event)
+    if not group.supports(event.protocol_type, protocols):
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        _refuse(turn, event, code, event.member_id)
+    elif event.member_id:
+        _join_known(turn, group, event, protocols)
+    else:
+        prefix = event.group_instance_id
+        if prefix is None:
+            prefix = event.client_id
+        _join_unknown(turn, group, event, protocols, new_member_id(prefix))
+
+
+def _protocols(event: Join) -> Protocols:
+    """The protocols, each name once: a repeated one makes Kafka hang."""
+    protocols = tuple(event.protocols)
+    if len(protocols) > 1 and len({name for name, _ in protocols}) < len(protocols):
+        first: dict[str, bytes] = {}
+        for name, metadata in protocols:
+            first.setdefault(name, metadata)
+        protocols = tuple(first.items())
+    return protocols
+
+
+def _refuse(turn: Turn, event: Join, code: int, member_id: str) -> None:
+    turn.reply(event.token, JoinResult(code, member_id))
+    if turn.listening:
+        turn.notice(
+            "member_refused",
+            event.group_id,
+            member_id=event.member_id,
+            group_instance_id=event.group_instance_id,
+            client_id=event.client_id,
+            error=ErrorCode(code).name,
+            reason=event.reason,
+        )
+
+
+# -- group.max.size (KIP-389)
+
+
+def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
+    """Whether a join may go on.
+
+    During a rebalance those count that have joined it. So the members that
+    rejoin last are the ones that have to go where a group is too large.
+    """
+    if group.state is EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is PREPARING_REBALANCE:
+        if member is not None and member.join_token is not None:
+            return True
+        return group.awaiting_join < turn.settings.max_size
+    return member is not None or len(group.members) < turn.settings.max_size
+
+
+def _turn_away(turn: Turn, group: Group, event: Join) -> None:
+    """Refuses a join to a full group; a late member loses its place.
+
+    The rebalance does not end by that, even if all who remain have joined.
+    """
+    member = group.members.get(event.member_id)
+    if member is not None:
+        turn.remove(group, member)
+    elif event.member_id in group.pending_members:
+        group.remove(event.member_id)
+        turn.disarm(("session", group.group_id, event.member_id))
+    _refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+
+
+# -- without a member id
+
+
+def _join_unknown(
+    turn: Turn, group: Group, event: Join, protocols: Protocols, member_id: str
+) -> None:
+    """Somebody without a member id: a newcomer, or a static member that returns."""
+    instance = event.group_instance_id
+    if instance is not None:
+        known = group.static_members.get(instance)
+        if known is not None:
+            static.replace(turn, group, event, protocols, (known, member_id))
+            return
+    elif event.member_id_required:
+        _hand_out_id(turn, group, event, member_id)
+        return
+    _add_member(turn, group, event, protocols, member_id)
+
+
+def _hand_out_id(turn: Turn, group: Group, event: Join, member_id: str) -> None:
+    """Makes it a pending member: it has to join again, with this id (KIP-394)."""
+    deadline = turn.now + event.session_timeout_ms / 1000
+    group.pending_members[member_id] = deadline
+    turn.arm(("session", group.group_id, member_id), deadline)
+    turn.reply(event.token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    if turn.listening:
+        turn.notice(
+            "member_id_given",
+            group.group_id,
+            member_id=member_id,
+            client_id=event.client_id,
+            client_host=event.client_host,
+        )
+
+
+def _add_member(
+    turn: Turn, group: Group, event: Join, protocols: Protocols, member_id: str
+) -> None:
+    if group.state is PREPARING_REBALANCE and group.previous_state is EMPTY:
+        group.new_member_added = True
+    member = Member(
+        group.group_id,
+        member_id,
+        event.group_instance_id,
+        (event.client_id, event.client_host),
+        (event.session_timeout_ms, event.rebalance_timeout_ms),
+        protocols,
+    )
+    member.is_new = True
+    member.join_token = event.token
+    group.add(member, event.protocol_type)
+    # This replaces the timer of a pending member, under the same key.
+    turn.keep_alive(member, turn.settings.new_member_join_timeout_ms / 1000)
+    if turn.listening:
+        _notice_joined(turn, member, event, rejoined=False)
+    cause = Cause("member_joined", member_id, event.reason)
+    rebalance.prepare_or_complete(turn, group, cause)
+
+
+def _notice_joined(turn: Turn, member: Member, event: Join, *, rejoined: bool) -> None:
+    turn.notice(
+        "member_joined",
+        event.group_id,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        rejoined=rejoined,
+        reason=event.reason,
+    )
+
+
+# -- with a member id
+
+
+def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> None:
+    """Somebody with a member id: pending, a member, or a stranger."""
+    member_id = event.member_id
+    if member_id in group.pending_members:
+        if event.group_instance_id is None:
+            _add_member(turn, group, event, protocols, member_id)
+        else:
+            # Static members are never pending: Kafka has no code for that.
+            _refuse(turn, event, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+        return
+    error = group.validate_member(member_id, event.group_instance_id)
+    if error:
+        _refuse(turn, event, error, member_id)
+        return
+    member = group.members[member_id]
+    if turn.listening:
+        _notice_joined(turn, member, event, rejoined=True)
+    is_leader = group.leader == member_id
+    is_changed = member.protocols != protocols
+    if group.state is COMPLETING_REBALANCE and not is_changed:
+        # Perhaps it never got the answer to its first join: it gets it again.
+        _answer_again(turn, group, event, is_leader=is_leader)
+    elif group.state is STABLE and not is_changed and not is_leader:
+        _answer_again(turn, group, event, is_leader=False)
+    else:
+        # A leader asks for a rebalance by joining: what it assigns by may have
+        # changed without anybody's metadata, as topics do.
+        kind = "metadata_changed" if is_changed else "leader_rejoined"
+        _rejoin(turn, group, member, event, (protocols, kind))
+
+
+def _answer_again(turn: Turn, group: Group, event: Join, *, is_leader: bool) -> None:
+    """Tells a member about the generation it is in; nothing of it changes."""
+    result = JoinResult(
+        ErrorCode.NONE,
+        event.member_id,
+        group.generation_id,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader or "",
+        False,
+        group.current_members() if is_leader else (),
+    )
+    turn.reply(event.token, result)
+
+
+def _rejoin(
+    turn: Turn,
+    group: Group,
+    member: Member,
+    event: Join,
+    change: tuple[Protocols, str],
+) -> None:
+    """Takes a member's join into the next generation.
+
+    Its earlier join, if one waits, was sent on a connection that the client has
+    given up. Kafka forgets that one. Here it is told REBALANCE_IN_PROGRESS,
+    which clients take as "keep your member id, join again"; UNKNOWN_MEMBER_ID
+    would make one that still listens throw away the id that it is joining with.
+    """
+    protocols, kind = change
+    timeouts_ms = event.session_timeout_ms, event.rebalance_timeout_ms
+    group.update(member, protocols, timeouts_ms)
+    again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+    turn.answer_join(group, member, again)
+    member.join_token = event.token
+    group.awaiting_join += 1
+    cause = Cause(kind, member.member_id, event.reason)
+    rebalance.prepare_or_complete(turn, group, cause)

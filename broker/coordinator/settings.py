@@ -1,0 +1,29 @@
+"""What of a broker's configuration the group coordinator goes by."""
+
+from __future__ import annotations
+
+from kohort.protocol.slotted import slotted
+
+
+@slotted
+class GroupSettings:
+    """Settings of the group coordinator, with Apache Kafka's defaults."""
+
+    min_session_timeout_ms: int = 6_000
+    """``group.min.session.timeout.ms``"""
+    max_session_timeout_ms: int = 1_800_000
+    """``group.max.session.timeout.ms``"""
+    initial_rebalance_delay_ms: int = 3_000
+    """``group.initial.rebalance.delay.ms`` (KIP-134)"""
+    max_size: int = 2_147_483_647
+    """``group.max.size``, members (KIP-389)"""
+    offset_metadata_max_bytes: int = 4_096
+    """``offset.metadata.max.bytes``: Kafka counts characters, whatever the name says"""
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
+    """``offsets.retention.minutes``, in milliseconds"""
+    offsets_retention_check_interval_ms: int = 600_000
+    """``offsets.retention.check.interval.ms``"""
+    new_member_join_timeout_ms: int = 300_000
+    """How long a join of a new member may wait before it has to ask again. New
+    members know no id to heartbeat with, so nothing else would notice that they
+    are gone. A constant in Kafka."""

@@ -1,0 +1,72 @@
+"""The states of a group and the transitions between them: this table is all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class GroupState(StrEnum):
+    """What a group is doing, under the names that Kafka shows."""
+
+    EMPTY = "Empty"
+    """Nobody is in it; its offsets are kept.
+
+    Joins start a rebalance. Heartbeats, syncs and leaves come from unknown
+    members. Commits are taken from anybody who claims no generation.
+    Ends when: a member joins; the group is deleted; its last offset expires.
+    """
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Joins wait until all members are in, or until time is up.
+
+    Heartbeats and syncs are told REBALANCE_IN_PROGRESS, commits of the old
+    generation are taken.
+    Ends when: all members have joined; the rebalance timeout, or the last
+    initial window (KIP-134), is over; nobody is left.
+    """
+
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """A new generation waits for its leader's assignments.
+
+    Syncs of followers wait, heartbeats succeed, commits are told
+    REBALANCE_IN_PROGRESS.
+    Ends when: the leader syncs; anybody joins, leaves, expires, changes its
+    metadata, or does not sync in time.
+    """
+
+    STABLE = "Stable"
+    """Members have their assignments.
+
+    Everything of the current generation succeeds.
+    Ends when: anybody joins, leaves or expires, the leader rejoins, a follower
+    changes its metadata, or somebody does not fetch its assignment in time.
+    """
+
+    DEAD = "Dead"
+    """The group is gone. Requests see it as unknown."""
+
+
+EMPTY = GroupState.EMPTY
+PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE
+COMPLETING_REBALANCE = GroupState.COMPLETING_REBALANCE
+STABLE = GroupState.STABLE
+DEAD = GroupState.DEAD
+
+TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
+    EMPTY: frozenset({PREPARING_REBALANCE, DEAD}),
+    PREPARING_REBALANCE: frozenset({COMPLETING_REBALANCE, EMPTY}),
+    COMPLETING_REBALANCE: frozenset({STABLE, PREPARING_REBALANCE}),
+    STABLE: frozenset({PREPARING_REBALANCE}),
+    DEAD: frozenset(),
+}
+
+
+def check(before: GroupState, after: GroupState) -> None:
+    """Lets a transition of the table pass.
+
+    Raises:
+        AssertionError: the table does not have it: a mistake of ours.
+    """
+    if after not in TRANSITIONS[before]:
+        raise AssertionError(f"no transition from {before} to {after}")

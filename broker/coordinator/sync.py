@@ -1,0 +1,97 @@
+"""The sync phase: the leader brings assignments, the others fetch theirs."""
+
+from __future__ import annotations
+
+from kohort.broker.coordinator.effects import SyncResult
+from kohort.broker.coordinator.events import Sync
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.state import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+)
+from kohort.broker.coordinator.turn import Turn
+from kohort.protocol.errors import ErrorCode
+
+_ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
+
+
+def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
+    """Answers a SyncGroup, or lets it wait for the leader's."""
+    group = groups.get(event.group_id)
+    error = _validate(group, event)
+    if error or group is None:
+        turn.reply(event.token, _ERRORS[error])
+        return
+    member = group.members[event.member_id]
+    _has_synced(turn, group, event.member_id)
+    if group.state is STABLE:
+        result = SyncResult(
+            ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment
+        )
+        turn.reply(event.token, result)
+        return
+    # A client that asks again has given up its first request. Kafka forgets
+    # that one; here it is answered, by the code that every client follows by
+    # joining again, which does no harm.
+    turn.answer_sync(member, _ERRORS[ErrorCode.REBALANCE_IN_PROGRESS])
+    member.sync_token = event.token
+    if group.leader == event.member_id:
+        _store_assignments(turn, group, dict(event.assignments))
+
+
+def _validate(  # noqa: PLR0911 - one line per rule, in Kafka's order
+    group: Group | None, event: Sync
+) -> int:
+    if event.protocol_required and None in (event.protocol_type, event.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if not event.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None or group.state is EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.validate_member(event.member_id, event.group_instance_id)
+    if error:
+        return error
+    if event.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if event.protocol_type not in (None, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if event.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _has_synced(turn: Turn, group: Group, member_id: str) -> None:
+    group.pending_sync.discard(member_id)
+    if not group.pending_sync and group.sync_deadline is not None:
+        group.sync_deadline = None
+        turn.disarm(("sync", group.group_id))
+
+
+def _store_assignments(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
+    """Makes the group Stable; members whom the leader forgot get nothing."""
+    assert group.state is COMPLETING_REBALANCE  # noqa: S101 - ours
+    turn.transition(group, STABLE)
+    protocol_type, protocol_name = group.protocol_type, group.protocol_name
+    for member_id, member in group.members.items():
+        member.assignment = assignments.get(member_id, b"")
+        if member.sync_token is not None:
+            result = SyncResult(
+                ErrorCode.NONE, protocol_type, protocol_name, member.assignment
+            )
+            turn.answer_sync(member, result)
+            # While its sync waited its session may have ended unheeded.
+            turn.keep_alive(member, member.session_timeout)
+    turn.append(group.record())
+    if turn.listening:
+        turn.notice(
+            "rebalance_completed",
+            group.group_id,
+            generation_id=group.generation_id,
+            members=len(group.members),
+            leader=group.leader,
+            protocol_name=protocol_name,
+        )
