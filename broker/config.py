@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from kohort.broker.config_keys import BROKER_KEYS, TOPIC_KEYS, Key
+from kohort.broker.config_keys import BROKER_KEYS, PREFIXES, TOPIC_KEYS, Key
 from kohort.protocol.slotted import slotted
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -188,12 +188,12 @@ class Config:
         return tuple(
             (name, _shown(key, setting.value), setting.origin)
             for name, setting in self._layers[STATIC_BROKER_CONFIG].items()
-            if not (key := BROKER_KEYS[name]).used and setting.value != _default(key)
+            if not (key := _key(name)).used and setting.value != _default(key)
         )
 
     def entry(self, name: str) -> Entry:
         """A key of the broker as DescribeConfigs shows it; KeyError for no key."""
-        key = BROKER_KEYS[name]
+        key = _key(name)
         synonyms = [
             (name, _shown(key, layer[name].value), source)
             for source, layer in self._layers.items()
@@ -251,6 +251,15 @@ class Config:
                 return value * 3_600_000 if hours else value
         return _default(key)
 
+    def dynamic(self, source: int) -> dict[str, str | None]:
+        """What is set while running, as texts by key; None for passwords.
+
+        Args:
+            source: DYNAMIC_BROKER_CONFIG or DYNAMIC_DEFAULT_BROKER_CONFIG.
+        """
+        layer = self._layers[source]
+        return {n: _shown(BROKER_KEYS[n], s.value) for n, s in layer.items()}
+
     def alter(
         self,
         changes: Mapping[str, str | None],
@@ -271,7 +280,7 @@ class Config:
         """
         layer = dict(self._layers[source])
         for name, text in changes.items():
-            key = _key(name, text, "changed while running")
+            key = _known(name, text, "changed while running")
             if key.read_only:
                 raise ConfigError(f"{name} cannot be changed while the broker runs")
             if key.mode == "per-broker" and source == DYNAMIC_DEFAULT_BROKER_CONFIG:
@@ -442,18 +451,25 @@ def _did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _key(name: str, value: object, origin: str) -> Key:
-    key = BROKER_KEYS.get(name)
-    if key is None:
+def _key(name: str) -> Key:
+    """A key of the broker; KeyError for no key."""
+    if name not in BROKER_KEYS and name.startswith(PREFIXES):
+        # It may well be a secret: passwords are set by listener, too.
+        return Key(name, "password", None, "*", "hidden", used=False)
+    return BROKER_KEYS[name]
+
+
+def _known(name: str, value: object, origin: str) -> Key:
+    try:
+        return _key(name)
+    except KeyError:
         hint = _did_you_mean(name, BROKER_KEYS)
-        raise ConfigError(
-            f"{_quoted(name)}={_quoted(value)} ({origin}): no such key{hint}"
-        )
-    return key
+        line = f"{_quoted(name)}={_quoted(value)} ({origin}): no such key{hint}"
+        raise ConfigError(line) from None
 
 
 def _setting(name: str, value: object, origin: str) -> Setting:
-    key = _key(name, value, origin)
+    key = _known(name, value, origin)
     text = to_text(value)
     if text is None:
         if key.default is not None:

@@ -21,6 +21,9 @@ from __future__ import annotations
 
 from kohort.protocol.slotted import slotted
 
+# The throttled rates, and offloading assignors, are known to Kafka by name only: no
+# definition of a broker's configuration has them.
+#
 # node.id has no default in Kafka, which asks for it; kohort starts without being
 # told anything, as node 1.
 _BROKER = """
@@ -78,7 +81,9 @@ early.start.listeners                           list     null * read-only
 fetch.max.bytes                                 int      57671680 1024.. read-only used
 fetch.purgatory.purge.interval.requests         int      1000 * read-only
 follower.fetch.last.tiered.offset.enable        boolean  false * cluster-wide
+follower.replication.throttled.rate             long     9223372036854775807 0.. hidden
 group.consumer.assignment.interval.ms           int      1000 0.. cluster-wide
+group.consumer.assignor.offload.enable          boolean  true * hidden
 group.consumer.assignors                        list     uniform,range * read-only
 group.consumer.heartbeat.interval.ms            int      5000 1.. read-only
 group.consumer.max.assignment.interval.ms       int      15000 0.. read-only
@@ -101,6 +106,7 @@ group.max.session.timeout.ms                    int      1800000 * read-only use
 group.max.size                                  int      2147483647 1.. read-only used
 group.min.session.timeout.ms                    int      6000 * read-only used
 group.share.assignment.interval.ms              int      1000 0.. cluster-wide
+group.share.assignor.offload.enable             boolean  true * hidden
 group.share.assignors                           list     simple * read-only
 group.share.delivery.count.limit                int      5 2..10 read-only
 group.share.heartbeat.interval.ms               int      5000 1.. read-only
@@ -124,6 +130,7 @@ group.share.persister.class.name                string   org.apache.kafka.server
 group.share.record.lock.duration.ms             int      30000 1000..3600000 read-only
 group.share.session.timeout.ms                  int      45000 1.. read-only
 group.streams.assignment.interval.ms            int      1000 0.. cluster-wide
+group.streams.assignor.offload.enable           boolean  true * hidden
 group.streams.heartbeat.interval.ms             int      5000 1.. read-only
 group.streams.initial.rebalance.delay.ms        int      3000 0.. read-only
 group.streams.max.assignment.interval.ms        int      15000 0.. read-only
@@ -144,6 +151,7 @@ internal.metadata.max.batch.size.in.bytes       int      8388608 * hidden
 kafka.metrics.polling.interval.secs             int      10 1.. read-only
 kafka.metrics.reporters                         list     "" * read-only
 leader.imbalance.check.interval.seconds         long     300 1.. read-only
+leader.replication.throttled.rate               long     9223372036854775807 0.. hidden
 listener.security.protocol.map                  string   SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT * per-broker
 listeners                                       list     PLAINTEXT://:9092 * per-broker
 log.cleaner.backoff.ms                          long     15000 0.. cluster-wide
@@ -191,7 +199,7 @@ max.connections                                 int      2147483647 0.. cluster-
 max.connections.per.ip                          int      2147483647 0.. cluster-wide
 max.connections.per.ip.overrides                string   "" * cluster-wide
 max.incremental.fetch.session.cache.slots       int      1000 0.. read-only used
-max.request.partition.size.limit                int      2000 1.. read-only
+max.request.partition.size.limit                int      2000 1.. read-only used
 message.max.bytes                               int      1048588 0.. cluster-wide used
 metadata.log.dir                                string   null * read-only
 metadata.log.max.record.bytes.between.snapshots long     20971520 1.. read-only
@@ -260,6 +268,7 @@ remote.log.storage.manager.class.name           string   null nonempty read-only
 remote.log.storage.manager.class.path           string   null * read-only
 remote.log.storage.manager.impl.prefix          string   rsm.config. nonempty read-only
 remote.log.storage.system.enable                boolean  false * read-only
+replica.alter.log.dirs.io.max.bytes.per.second  long     9223372036854775807 0.. hidden
 replica.fetch.backoff.ms                        int      1000 0.. read-only
 replica.fetch.max.bytes                         int      1048576 0.. read-only
 replica.fetch.min.bytes                         int      1 * read-only
@@ -480,6 +489,9 @@ def _rows(table: str, *, topics: bool = False) -> dict[str, Key]:
 
 BROKER_KEYS = _rows(_BROKER) | _rows(_KOHORT)
 """The broker's keys by name, Kafka's in order, then kohort's own."""
+
+PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
+"""What keys begin with that Kafka hands on to parts of it that know the rest."""
 
 TOPIC_KEYS = _rows(_TOPIC, topics=True)
 """The keys of topics by name."""

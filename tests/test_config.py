@@ -48,7 +48,7 @@ def refused(*sets: str, file: Path | None = None, **environment: str) -> str:
 def test_every_key_of_kafka_has_a_default_that_its_own_check_accepts() -> None:
     """A broker that is told nothing has Kafka's defaults, in Python's types."""
     config = Config()
-    assert len(config) == 361
+    assert len(config) == 367
     assert config["group.max.size"] == 2147483647
     assert config["group.initial.rebalance.delay.ms"] == 3000
     assert config["auto.create.topics.enable"] is True
@@ -251,6 +251,16 @@ def test_keys_without_effect_are_told(tmp_path: Path) -> None:
     }
 
 
+def test_keys_of_parts_are_kafkas(tmp_path: Path) -> None:
+    """What belongs to a listener or a plugin is accepted by its prefix, as a secret."""
+    config = Config.load(["listener.name.internal.ssl.key.password=hunter2"])
+    name = "listener.name.internal.ssl.key.password"
+    assert config.unused == ((name, None, "--set"),)
+    assert config.entry(name).value is None
+    with pytest.raises(KeyError):
+        config.entry("no.such.key")
+
+
 def test_entries_know_their_source() -> None:
     """DescribeConfigs learns where a value comes from, and what it would be else."""
     config = Config({"group.max.size": " 05 "})
@@ -415,7 +425,9 @@ def test_the_documentation_lists_the_used_keys() -> None:
     """docs/configuration.md has each used key with its default, and no other row."""
     text = (ROOT / "docs" / "configuration.md").read_text()
     rows = dict(
-        re.findall(r"^\| `([a-z0-9.]+)` \| `?([^`|]*)`? \|", text, re.MULTILINE)
+        re.findall(
+            r"^\| `([a-z0-9]+\.[a-z0-9.]+)` \| `?([^`|]*)`? \|", text, re.MULTILINE
+        )
     )
     keys = {
         name: "" if key.default is None else key.default

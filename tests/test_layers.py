@@ -1,0 +1,158 @@
+"""The layers point one way, and the pure parts are pure: read off the imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = ["server", "connection", "dispatch", "handlers", "driver", "coordinator"]
+"""The broker's layers, the outermost first."""
+
+IMPURE = {
+    "asyncio",
+    "concurrent",
+    "datetime",
+    "logging",
+    "multiprocessing",
+    "os",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "signal",
+    "socket",
+    "structlog",
+    "subprocess",
+    "threading",
+    "time",
+    "uuid",
+    "uvloop",
+}
+"""Clocks, dice and the world outside."""
+
+MODULES = {
+    ".".join(["kohort", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(
+        ".__init__"
+    ): path
+    for folder in (ROOT / "src" / "kohort").iterdir()
+    if folder.is_symlink()
+    for path in (ROOT / folder.name).rglob("*.py")
+}
+
+
+def is_for_types(node: ast.AST) -> bool:
+    """Whether this is an ``if TYPE_CHECKING:``."""
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def walk(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    """All nodes; those that only type checkers see, if wanted."""
+    for child in ast.iter_child_nodes(node):
+        if types or not is_for_types(child):
+            yield child
+            yield from walk(child, types=types)
+
+
+def imports(path: Path, *, types: bool = True) -> set[str]:
+    """The modules that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in walk(ast.parse(path.read_text()), types=types):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import"
+            name = node.module or ""
+            # A name that is imported from a package may be a module of it.
+            found |= {
+                f"{name}.{alias.name}" if f"{name}.{alias.name}" in MODULES else name
+                for alias in node.names
+            }
+    return found
+
+
+def package(module: str) -> str:
+    """The folder of kohort that a module is in; "" for others' modules."""
+    first, _, rest = module.partition(".")
+    return rest.partition(".")[0] if first == "kohort" else ""
+
+
+def layer(module: str) -> str | None:
+    """The broker's layer that a module belongs to."""
+    parts = module.split(".")
+    found = parts[2] if parts[:2] == ["kohort", "broker"] and len(parts) > 2 else None
+    return found if found in LAYERS else None
+
+
+def reachable(module: str) -> dict[str, str]:
+    """The modules of kohort that a module leads to, and the one that imports each."""
+    found: dict[str, str] = {}
+    pending = [module]
+    while pending:
+        current = pending.pop()
+        for name in imports(MODULES[current]):
+            if name in MODULES and name not in found:
+                found[name] = current
+                pending.append(name)
+    return found
+
+
+def test_the_modules_are_found() -> None:
+    """The other scenes look at something."""
+    assert {"kohort.protocol.messages", "kohort.broker.cli"} <= set(MODULES)
+    assert layer("kohort.broker.coordinator.group") == "coordinator"
+    assert "kohort.broker.config" in imports(MODULES["kohort.broker.cli"])
+
+
+def test_the_wire_imports_nothing_of_ours() -> None:
+    """protocol/ could be a distribution of its own."""
+    for module, path in MODULES.items():
+        if package(module) == "protocol":
+            ours = {package(name) for name in imports(path)} - {""}
+            assert ours <= {"protocol"}, module
+
+
+def test_broker_and_client_do_not_know_each_other() -> None:
+    """Each of them stands on the wire alone."""
+    for module, path in MODULES.items():
+        if package(module) in {"broker", "client"}:
+            ours = {package(name) for name in imports(path)} - {""}
+            assert ours <= {"protocol", package(module)}, module
+
+
+@pytest.mark.parametrize("own", LAYERS)
+def test_the_brokers_layers_point_inward(own: str) -> None:
+    """No layer leads to one further out, by whatever detour."""
+    outer = set(LAYERS[: LAYERS.index(own)])
+    members = [module for module in MODULES if layer(module) == own]
+    assert members
+    for module in members:
+        for name, importer in reachable(module).items():
+            assert layer(name) not in outer, f"{module} -> {importer} -> {name}"
+
+
+def test_the_coordinator_is_pure() -> None:
+    """No clock, no dice, no socket, no log under coordinator/, by whatever detour."""
+    for module in MODULES:
+        if layer(module) == "coordinator":
+            files = [module, *reachable(module)]
+            for name in files:
+                foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
+                if layer(name) == "coordinator":
+                    assert not foreign & IMPURE, name
+                else:
+                    # The wire reads one variable of the environment.
+                    assert package(name) == "protocol", f"{module} -> {name}"
+
+
+def test_construct_stays_in_one_file() -> None:
+    """The readable form of the wire is not imported to serve: it takes long."""
+    users = {
+        module
+        for module, path in MODULES.items()
+        if any(n.partition(".")[0] == "construct" for n in imports(path, types=False))
+    }
+    assert users == {"kohort.protocol.primitives"}
