@@ -69,6 +69,11 @@ class Connection(asyncio.Protocol):
         self._failure: str | None = None
         self._client_id = (b"", "")
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether more requests are taken in; not while the client lags behind."""
+        return not self._is_read_paused
+
     # -- what the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

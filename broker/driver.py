@@ -27,6 +27,9 @@ from kohort.broker.coordinator.events import Event, Expired, TimerKey
 
 log = telemetry.get_logger("groups")
 
+_DETAILS = frozenset({"group_state", "member_id_given", "member_joined"})
+"""Notices that come once per member and rebalance: logged for debugging only."""
+
 
 class Waiter(Protocol):
     """Somebody who waits for the reply to an event."""
@@ -79,22 +82,21 @@ class GroupDriver:
 
     def submit(self, event: Event) -> None:
         """Hands an event to the coordinator and performs what it asks for."""
-        for effect in self.coordinator.handle(event, self._clock.now()):
+        self._run(self.coordinator.handle(event, self._clock.now()))
+
+    def _run(self, effects: list[Effect]) -> None:
+        for effect in effects:
             if type(effect) is Reply:
                 # The driver's tokens are waiters; the coordinator never looks.
                 effect.token.answer(effect.result)  # type: ignore[attr-defined]
             else:
                 self._perform[type(effect)](effect)
 
-    def _run(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if type(effect) is Reply:
-                effect.token.answer(effect.result)  # type: ignore[attr-defined]
-            else:
-                self._perform[type(effect)](effect)
-
     def _notice(self, notice: Notice) -> None:
-        log.info(notice.kind, group=notice.group_id, **notice.fields)
+        if notice.kind in _DETAILS:
+            log.debug(notice.kind, group=notice.group_id, **notice.fields)
+        else:
+            log.info(notice.kind, group=notice.group_id, **notice.fields)
 
     def _arm(self, arm: Arm) -> None:
         self._deadlines[arm.key] = arm.deadline

@@ -37,6 +37,10 @@ class Broker:
             differs; a port of 0 stands for the one listened on.
         seed: makes ids repeatable; None for random ones.
 
+    Attributes:
+        cluster: the cluster's state, once started.
+        connections: the open connections.
+
     Raises:
         ConfigError: from the constructor; a key is unknown or a value is bad.
         OSError: from `start`; the address cannot be listened on.
@@ -56,7 +60,7 @@ class Broker:
         self.port = port
         self._advertise = advertise
         self._seed = seed
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self._server: asyncio.Server
         self._clock: Clock
         self._housekeeping: Timer | None = None
@@ -83,7 +87,7 @@ class Broker:
         node = Node(self.config["node.id"], self.cluster)
         # Two brokers on one port would share its connections without a word.
         self._server = await loop.create_server(
-            lambda: Connection(node, self._connections),
+            lambda: Connection(node, self.connections),
             self.host,
             self.port,
             backlog=BACKLOG,
@@ -107,10 +111,10 @@ class Broker:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
         self._server.close()
-        open_ones = [connection.close() for connection in list(self._connections)]
+        open_ones = [connection.close() for connection in list(self.connections)]
         if open_ones:
             await asyncio.wait(open_ones, timeout=DRAIN_SECONDS)
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.abort()
         for node in self.cluster.nodes.values():
             node.groups.stop()
@@ -129,7 +133,7 @@ class Broker:
         idle_ms = self.config["connections.max.idle.ms"]
         if idle_ms >= 0:
             limit = self._clock.now() - idle_ms / 1000
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 if connection.is_idle_since(limit):
                     connection.abort()
         now_ms = self.cluster.now_ms()

@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import LogConfig
 
 from kohort.broker.config import Config
 from kohort.broker.ids import Ids
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}").fullmatch
+
+
+def why_no_topic_name(name: str) -> str | None:
+    """What is wrong with a name of a topic; None if nothing is."""
+    if name in {".", ".."} or not _LEGAL_NAME(name):
+        return (
+            f"topic name {name[:260]!r} is illegal: 1 to 249 of a-z, A-Z, 0-9, "
+            '".", "_" and "-", and neither "." nor ".."'
+        )
+    return None
 
 
 class Topic:
@@ -45,11 +56,9 @@ class Topics:
 
     def why_illegal(self, name: str) -> str | None:
         """What is wrong with a name for a new topic; None if nothing is."""
-        if name in {".", ".."} or not _LEGAL_NAME(name):
-            return (
-                f"topic name {name[:260]!r} is illegal: 1 to 249 of a-z, A-Z, 0-9, "
-                '".", "_" and "-", and neither "." nor ".."'
-            )
+        why = why_no_topic_name(name)
+        if why is not None:
+            return why
         other = self._by_metric_name.get(name.replace(".", "_"))
         if other is not None and other != name:
             return f"topic name {name!r} collides with {other!r}"
@@ -68,15 +77,30 @@ class Topics:
     def grow(self, topic: Topic, partitions: int) -> None:
         """Adds partitions to a topic, up to this number of them."""
         for index in range(len(topic.partitions), partitions):
-            topic.partitions.append(Partition(topic.name, index))
+            topic.partitions.append(Partition(f"{topic.name}-{index}"))
         self.configure(topic, topic.overrides)
 
     def configure(self, topic: Topic, overrides: dict[str, str]) -> None:
         """Gives a topic this configuration; what it does not name is the broker's."""
         topic.overrides = overrides
-        settings = self._config.topic(overrides)
+        values = self._config.topic(overrides)
+        config = LogConfig(
+            values["message.timestamp.type"],
+            values["max.message.bytes"],
+            values["retention.ms"],
+            values["retention.bytes"],
+            ",".join(values["cleanup.policy"]),
+            values["message.timestamp.before.max.ms"],
+            values["message.timestamp.after.max.ms"],
+            self._config["producer.id.expiration.ms"],
+        )
         for partition in topic.partitions:
-            partition.configure(settings)
+            partition.config = config
+
+    def reconfigure(self) -> None:
+        """Takes over what has changed in the broker's configuration."""
+        for topic in self.by_name.values():
+            self.configure(topic, topic.overrides)
 
     def delete(self, name: str) -> None:
         """Deletes a topic; whoever waits for its records is told."""
@@ -84,4 +108,4 @@ class Topics:
         del self.by_id[topic.id]
         del self._by_metric_name[name.replace(".", "_")]
         for partition in topic.partitions:
-            partition.close()
+            partition.wake()

@@ -41,7 +41,7 @@ def handle(request: Request) -> None:
             elif not 0 <= p.index < len(topic.partitions):
                 row = _refused(p, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
-                row = _append(topic, p, now_ms)
+                row = _append(topic, p, now_ms, zstd=request.version >= 7)
             has_error = has_error or row.error_code != 0
             rows.append(row)
         responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
@@ -59,9 +59,11 @@ def _refused(data: PartitionProduceData, error: ErrorCode) -> PartitionProduceRe
 
 
 def _append(
-    topic: Topic, data: PartitionProduceData, now_ms: int
+    topic: Topic, data: PartitionProduceData, now_ms: int, *, zstd: bool
 ) -> PartitionProduceResponse:
-    result = topic.partitions[data.index].append(data.records or b"", now_ms=now_ms)
+    partition = topic.partitions[data.index]
+    # Decoded records are one view of the received bytes.
+    result = partition.append(data.records or b"", now_ms=now_ms, zstd=zstd)  # type: ignore[arg-type]
     if not result.error_code:
         return PartitionProduceResponse(
             data.index,

@@ -124,7 +124,7 @@ class _Fetch:
             partition = self._find(wanted)
             if isinstance(partition, Partition):
                 self._waited_for.append(partition)
-                partition.waiters.add(self.wake)
+                partition.watch(self.wake)
         clock = self._request.node.cluster.clock
         self._timer = clock.call_at(
             clock.now() + message.max_wait_ms / 1000, self._time_is_up
@@ -147,7 +147,7 @@ class _Fetch:
             self._timer.cancel()
             self._timer = None
         for partition in self._waited_for:
-            partition.waiters.discard(self.wake)
+            partition.unwatch(self.wake)
         self._waited_for = []
 
     def _find(self, wanted: FetchedPartition) -> Partition | ErrorCode:
@@ -164,9 +164,10 @@ class _Fetch:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = topic.partitions[wanted.partition]
         if wanted.leader_epoch >= 0:
-            if wanted.leader_epoch < partition.leader_epoch:
+            epoch = partition.epochs.latest
+            if wanted.leader_epoch < epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
-            if wanted.leader_epoch > partition.leader_epoch:
+            if wanted.leader_epoch > epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
         return partition
 
@@ -247,4 +248,4 @@ def _read(
         aborted_transactions=aborted,
         records=result.buffers,
     )
-    return data, result.size
+    return data, result.size_in_bytes

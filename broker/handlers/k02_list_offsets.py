@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 
 from kohort.broker.dispatch import Request
 from kohort.broker.topics import Topic
@@ -14,13 +21,6 @@ from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kohort.protocol.errors import ErrorCode
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE = {
     MAX_TIMESTAMP: 7,
@@ -52,31 +52,20 @@ def _partition(
         return ListOffsetsPartitionResponse(index, error)
     partition = topic.partitions[index]
     error = _epoch_error(partition, wanted.current_leader_epoch)
-    if wanted.timestamp < LATEST - 1 and version < _SINCE.get(wanted.timestamp, 2**15):
+    if wanted.timestamp < EARLIEST and version < _SINCE.get(wanted.timestamp, 2**15):
         error = ErrorCode.UNSUPPORTED_VERSION
     if error:
         return ListOffsetsPartitionResponse(index, error)
-    timestamp, offset = _look_up(partition, wanted.timestamp)
-    epoch = partition.leader_epoch if offset >= 0 else -1
-    return ListOffsetsPartitionResponse(index, 0, timestamp, offset, epoch)
+    found = partition.offset_for(wanted.timestamp)
+    return ListOffsetsPartitionResponse(
+        index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch
+    )
 
 
 def _epoch_error(partition: Partition, epoch: int) -> ErrorCode:
-    if epoch < 0 or epoch == partition.leader_epoch:
+    current = partition.epochs.latest
+    if epoch < 0 or epoch == current:
         return ErrorCode.NONE
-    if epoch < partition.leader_epoch:
+    if epoch < current:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
-    """(timestamp, offset); both -1 where no record is that late."""
-    if timestamp == LATEST:
-        return -1, partition.high_watermark
-    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return -1, partition.log_start_offset
-    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
-        return -1, -1  # nothing is ever tiered
-    if timestamp == MAX_TIMESTAMP:
-        return partition.offset_of_max_timestamp()
-    return partition.offset_for_timestamp(timestamp)

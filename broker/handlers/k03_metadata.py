@@ -85,7 +85,7 @@ def _topic(topic: Topic, node_id: int, allowed: int) -> MetadataResponseTopic:
         False,
         [
             MetadataResponsePartition(
-                0, index, node_id, partition.leader_epoch, nodes, nodes
+                0, index, node_id, partition.epochs.latest, nodes, nodes
             )
             for index, partition in enumerate(topic.partitions)
         ],

@@ -44,7 +44,7 @@ def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
     if key_type == _GROUP:
         node = request.node
         return Coordinator(key, node.id, node.host, node.port, 0, "")
-    if key_type == _SHARE and request.version >= 6:
+    if key_type == _SHARE and request.version >= 4:
         # Keys of share groups are group:topic-id:partition; kohort has none.
         why = ""
     elif key_type == _TRANSACTION:

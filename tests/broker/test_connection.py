@@ -1,0 +1,268 @@
+"""Connections: order, back-pressure, bad input, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
+from kohort.protocol.registry import BY_NAME
+
+ApiVersions = ApiVersionsRequest("tests", "1")
+Heartbeat = HeartbeatRequest("some-group", 1, "nobody")
+
+
+def frame(name: str, version: int, message: object, correlation_id: int = 1) -> bytes:
+    """A request as it goes over the wire."""
+    api = BY_NAME[name]
+    head = struct.pack(">hhih", api.key, version, correlation_id, -1)
+    if api.is_flexible(version):
+        head += b"\0"
+    body = head + api.request(version).encode(message)
+    return struct.pack(">i", len(body)) + body
+
+
+class Peer:
+    """A client that sends and reads frames."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def next_id(self) -> int:
+        """The correlation id of the next answer."""
+        answer = await self.next_answer()
+        (correlation_id,) = struct.unpack_from(">i", answer)
+        assert isinstance(correlation_id, int)
+        return correlation_id
+
+    async def next_answer(self) -> bytes:
+        """The next answer without its size."""
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def is_served(self) -> None:
+        """Asks for something and gets it."""
+        self.writer.write(frame("ApiVersions", 3, ApiVersions, 77))
+        assert await self.next_id() == 77
+
+    async def is_closed(self) -> None:
+        """Sees the end of the stream, and no byte before it."""
+        with contextlib.suppress(ConnectionError):
+            assert await self.reader.read() == b""
+
+
+@contextlib.asynccontextmanager
+async def connected(broker: Broker) -> AsyncIterator[Peer]:
+    """A connection to the broker."""
+    reader, writer = await asyncio.open_connection(broker.host, broker.port)
+    try:
+        yield Peer(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_answers_come_in_the_order_of_requests() -> None:
+    """Also behind a JoinGroup that waits for its group's first window."""
+    join = JoinGroupRequest(
+        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range")]
+    )
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 50}) as broker,
+        connected(broker) as peer,
+    ):
+        peer.writer.write(
+            frame("ApiVersions", 3, ApiVersions, 1)
+            + frame("JoinGroup", 3, join, 2)
+            + frame("Heartbeat", 4, Heartbeat, 3)
+            + frame("ApiVersions", 3, ApiVersions, 4)
+        )
+        assert [await peer.next_id() for _ in range(4)] == [1, 2, 3, 4]
+
+
+BAD_INPUT = {
+    "negative size": struct.pack(">i", -1),
+    "size above socket.request.max.bytes": struct.pack(">i", 104_857_601),
+    "no header": struct.pack(">i", 3) + b"abc",
+    "text": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "unknown API key": struct.pack(">ihhih", 10, 999, 0, 1, -1),
+    "unsupported version": struct.pack(">ihhih", 10, 12, 99, 1, -1),
+    "body too short": struct.pack(">ihhih", 10, 12, 0, 1, -1),
+    "array of 2**31 - 1": struct.pack(">ihhihi", 14, 15, 0, 1, -1, 2**31 - 1),
+    "client id beyond the frame": struct.pack(">ihhih", 10, 18, 0, 1, 30_000),
+    "endless varint": struct.pack(">ihhih", 22, 15, 5, 1, -1) + b"\xff" * 12,
+}
+
+
+@pytest.mark.parametrize("what", sorted(BAD_INPUT))
+async def test_bad_input_ends_its_connection_alone(what: str) -> None:
+    """What came before it is answered, and others do not notice."""
+    async with Broker() as broker, connected(broker) as good, connected(broker) as bad:
+        bad.writer.write(frame("ApiVersions", 3, ApiVersions, 5) + BAD_INPUT[what])
+        assert await bad.next_id() == 5
+        await bad.is_closed()
+        await good.is_served()
+
+
+async def test_an_unknown_version_of_api_versions_is_answered() -> None:
+    """With a v0 body: UNSUPPORTED_VERSION and the range of ApiVersions (KIP-511)."""
+    async with Broker() as broker, connected(broker) as peer:
+        peer.writer.write(struct.pack(">ihhih", 10, 18, 99, 8, -1))
+        answer = await peer.next_answer()
+        assert struct.unpack(">ihihhh", answer) == (8, 35, 1, 18, 0, 4)
+        await peer.is_served()
+
+
+async def test_who_does_not_read_is_not_read_from() -> None:
+    """Requests pile up at the client, not in the broker; none is lost."""
+    request = frame("ApiVersions", 3, ApiVersions)
+    async with (
+        Broker() as broker,
+        connected(broker) as other,
+        connected(broker) as peer,
+    ):
+        await peer.is_served()
+        host, port = peer.writer.get_extra_info("sockname")
+        (slow,) = (
+            c for c in broker.connections if c.client_address == f"{host}:{port}"
+        )
+        sent = 0
+        while slow.is_reading:
+            peer.writer.write(request * 100)
+            sent += 100
+            await other.is_served()
+        for _ in range(sent):
+            await peer.next_id()
+        await peer.is_served()
+        assert slow.is_reading
+
+
+async def test_a_join_outlives_its_connection() -> None:
+    """Kafka's members do not belong to connections; nobody trips over the answer."""
+    join = JoinGroupRequest(
+        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range")]
+    )
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 100}) as broker,
+        connected(broker) as other,
+    ):
+        async with connected(broker) as peer:
+            peer.writer.write(frame("JoinGroup", 3, join))
+            await peer.writer.drain()
+            await other.is_served()
+        # The first window ends after a while; this member waits for the second.
+        other.writer.write(frame("JoinGroup", 3, join, 9))
+        assert await other.next_id() == 9
+
+
+async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
+    """Nothing stays behind in the partition."""
+    async with Broker() as broker, connected(broker) as other:
+        topic = broker.cluster.topics.create("t", 1)
+        async with connected(broker) as peer:
+            fetch = FetchRequest(
+                max_wait_ms=600_000,
+                min_bytes=1,
+                topics=[FetchTopic("t", bytes(16), [FetchPartition(0)])],
+            )
+            peer.writer.write(frame("Fetch", 4, fetch) + frame("Heartbeat", 4, Heartbeat))
+            while not topic.partitions[0].waiters:
+                await other.is_served()
+            peer.writer.transport.abort()
+        while topic.partitions[0].waiters:
+            await other.is_served()
+
+
+async def test_a_half_closed_connection_gets_its_answer() -> None:
+    """Then it is closed."""
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 50}) as broker,
+        connected(broker) as peer,
+    ):
+        join = JoinGroupRequest(
+            "g", 9000, 9000, "", None, "consumer", [JoinGroupRequestProtocol("range")]
+        )
+        peer.writer.write(frame("JoinGroup", 3, join, 6))
+        peer.writer.write_eof()
+        assert await peer.next_id() == 6
+        await peer.is_closed()
+
+
+async def test_stop_closes_every_connection() -> None:
+    """Whether it is idle or waits for something."""
+    async with Broker() as broker:
+        async with connected(broker) as idle, connected(broker) as waiting:
+            await idle.is_served()
+            join = JoinGroupRequest(
+                "g", 9000, 9000, "", None, "", [JoinGroupRequestProtocol("range")]
+            )
+            waiting.writer.write(frame("JoinGroup", 3, join))
+            await waiting.writer.drain()
+            await idle.is_served()
+            await broker.stop()
+            await idle.is_closed()
+            await waiting.is_closed()
+
+
+async def test_a_port_is_listened_on_once() -> None:
+    """The second broker is told, the first goes on."""
+    async with Broker() as broker, connected(broker) as peer:
+        with pytest.raises(OSError, match="address already in use"):
+            await Broker(port=broker.port).start()
+        await peer.is_served()
+
+
+async def test_max_connections() -> None:
+    """One more than allowed is closed; the others stay."""
+    async with (
+        Broker({"max.connections": 2}) as broker,
+        connected(broker) as one,
+        connected(broker) as two,
+    ):
+        await one.is_served()
+        await two.is_served()
+        async with connected(broker) as three:
+            await three.is_closed()
+        await one.is_served()
+
+
+async def test_idle_connections_are_closed() -> None:
+    """By ``connections.max.idle.ms``."""
+    async with (
+        Broker({"connections.max.idle.ms": 200}) as broker,
+        connected(broker) as peer,
+    ):
+        await peer.is_served()
+        await peer.is_closed()
+
+
+async def test_a_thousand_connections() -> None:
+    """All are answered, and gone afterwards."""
+    async with Broker() as broker:
+        async with contextlib.AsyncExitStack() as stack:
+            peers = [
+                await stack.enter_async_context(connected(broker)) for _ in range(1000)
+            ]
+            await asyncio.gather(*(peer.is_served() for peer in peers))
+            # A topic that is created by one is seen by all.
+            wanted = MetadataRequest([MetadataRequestTopic(name="new")])
+            for peer in peers:
+                peer.writer.write(frame("Metadata", 4, wanted))
+                await peer.next_answer()
+            assert list(broker.cluster.topics.by_name) == ["new"]
