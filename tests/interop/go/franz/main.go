@@ -1,0 +1,162 @@
+// A worker over franz-go.
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"interop/lines"
+)
+
+const (
+	batch    = 50
+	pollWait = 100 * time.Millisecond
+)
+
+var balancers = map[string]func() kgo.GroupBalancer{
+	"range":              kgo.RangeBalancer,
+	"roundrobin":         kgo.RoundRobinBalancer,
+	"sticky":             kgo.StickyBalancer,
+	"cooperative-sticky": kgo.CooperativeStickyBalancer,
+}
+
+type member struct {
+	topic  string
+	client *kgo.Client
+	done   chan struct{} // closed when the polling goroutine has ended
+	stop   context.CancelFunc
+
+	lock sync.Mutex // callbacks come from the library's own goroutines
+	held map[int32]bool
+}
+
+// changed is all three callbacks: each names only what comes or goes.
+func (m *member) changed(why string, owned bool) func(context.Context, *kgo.Client, map[string][]int32) {
+	return func(_ context.Context, client *kgo.Client, named map[string][]int32) {
+		m.lock.Lock()
+		defer m.lock.Unlock()
+		for _, partition := range named[m.topic] {
+			if owned {
+				m.held[partition] = true
+			} else {
+				delete(m.held, partition)
+			}
+		}
+		m.say(why, client)
+	}
+}
+
+func (m *member) say(why string, client *kgo.Client) {
+	owned := make([]int, 0, len(m.held))
+	for partition := range m.held {
+		owned = append(owned, int(partition))
+	}
+	_, generation := client.GroupMetadata()
+	lines.Owns(why, owned, generation)
+}
+
+func join(wanted lines.Join) (lines.Member, error) {
+	balancer, known := balancers[wanted.Assignor]
+	if !known {
+		return nil, fmt.Errorf("franz-go has no assignor %s", wanted.Assignor)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	m := &member{topic: wanted.Topic, done: make(chan struct{}), stop: stop, held: map[int32]bool{}}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(wanted.Bootstrap),
+		kgo.ClientID(wanted.Client),
+		kgo.ConsumeTopics(wanted.Topic),
+		kgo.ConsumerGroup(wanted.Group),
+		kgo.Balancers(balancer()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(),
+		kgo.SessionTimeout(wanted.Session),
+		kgo.HeartbeatInterval(wanted.Heartbeat),
+		// A batch is committed before its partitions may go elsewhere.
+		kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(m.changed("assigned", true)),
+		kgo.OnPartitionsRevoked(m.changed("revoked", false)),
+		kgo.OnPartitionsLost(m.changed("lost", false)),
+	}
+	if wanted.Instance != "" {
+		options = append(options, kgo.InstanceID(wanted.Instance))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	m.client = client
+	go m.consume(ctx)
+	return m, nil
+}
+
+func (m *member) consume(ctx context.Context) {
+	defer close(m.done)
+	for ctx.Err() == nil {
+		polling, enough := context.WithTimeout(ctx, pollWait)
+		fetches := m.client.PollRecords(polling, batch)
+		fetches.EachError(func(_ string, partition int32, err error) {
+			if polling.Err() == nil {
+				lines.Note(fmt.Sprintf("partition %d: %v", partition, err))
+			}
+		})
+		enough()
+		polled := fetches.Records()
+		if len(polled) > 0 {
+			records := make([]lines.Record, 0, len(polled))
+			for _, each := range polled {
+				records = append(records, lines.Record{
+					Partition: int(each.Partition),
+					Offset:    each.Offset,
+					Key:       string(each.Key),
+					Value:     string(each.Value),
+				})
+			}
+			lines.Consumed(records)
+		}
+		// The library knows what it owns and what of that is consumed and not
+		// committed yet: a commit that a rebalance refused is repeated.
+		if uncommitted := m.client.UncommittedOffsets()[m.topic]; len(uncommitted) > 0 {
+			ends := map[int]int64{}
+			for partition, end := range uncommitted {
+				ends[int(partition)] = end.Offset
+			}
+			lines.Committed(ends, m.client.CommitUncommittedOffsets(context.Background()))
+		}
+		m.client.AllowRebalance()
+	}
+}
+
+func (m *member) Tell() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.say("told", m.client)
+}
+
+func (m *member) Close() error {
+	m.stop()
+	<-m.done
+	m.client.CloseAllowingRebalance()
+	return nil
+}
+
+func produce(bootstrap, topic string, wanted []lines.Message) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	records := make([]*kgo.Record, 0, len(wanted))
+	for _, each := range wanted {
+		records = append(records, &kgo.Record{Key: each.Key, Value: each.Value})
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	return client.ProduceSync(ctx, records...).FirstErr()
+}
+
+func main() { lines.Serve(join, produce) }

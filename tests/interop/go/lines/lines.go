@@ -1,0 +1,180 @@
+// Package lines is the worker's side of the conversation between a scene and one
+// client library; workers/lines.py says what the commands and the events are.
+package lines
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Join is what a member is to be.
+type Join struct {
+	Bootstrap, Topic, Group, Client, Assignor, Instance string
+
+	Session, Heartbeat time.Duration
+}
+
+// Record is one consumed record.
+type Record struct {
+	Partition  int
+	Offset     int64
+	Key, Value string
+}
+
+// Message is one record to send.
+type Message struct{ Key, Value []byte }
+
+// Member is one consumer of some library. It says by itself what it owns and what it
+// consumed; Tell and Close are called on the goroutine that reads the commands.
+type Member interface {
+	Tell()
+	Close() error
+}
+
+var (
+	writing sync.Mutex
+	out     = json.NewEncoder(os.Stdout)
+)
+
+type event = map[string]any
+
+func say(what event) {
+	writing.Lock()
+	defer writing.Unlock()
+	if err := out.Encode(what); err != nil {
+		os.Exit(4) // nobody listens any more
+	}
+}
+
+// Owns reports the whole present assignment; a generation below zero is none.
+func Owns(why string, partitions []int, generation int32) {
+	sorted := append([]int{}, partitions...)
+	sort.Ints(sorted)
+	what := event{"event": "owns", "why": why, "partitions": sorted, "generation": nil}
+	if generation >= 0 {
+		what["generation"] = generation
+	}
+	say(what)
+}
+
+// Consumed reports a batch, before it is committed.
+func Consumed(records []Record) {
+	rows := make([][]any, 0, len(records))
+	for _, each := range records {
+		rows = append(rows, []any{each.Partition, each.Offset, each.Key, each.Value})
+	}
+	say(event{"event": "consumed", "records": rows})
+}
+
+// Ends gives the offsets to commit after a batch, by partition.
+func Ends(records []Record) map[int]int64 {
+	ends := map[int]int64{}
+	for _, each := range records {
+		ends[each.Partition] = max(ends[each.Partition], each.Offset+1)
+	}
+	return ends
+}
+
+// Committed reports the outcome of a commit.
+func Committed(ends map[int]int64, err error) {
+	if err != nil {
+		Note("commit failed: " + err.Error())
+		return
+	}
+	rows := make([][]int64, 0, len(ends))
+	for partition, offset := range ends {
+		rows = append(rows, []int64{int64(partition), offset})
+	}
+	sort.Slice(rows, func(i, j int) bool { return rows[i][0] < rows[j][0] })
+	say(event{"event": "committed", "offsets": rows})
+}
+
+// Note adds a line to the history that a failed scene prints.
+func Note(text string) { say(event{"event": "note", "text": text}) }
+
+// Fail reports that the worker cannot go on, and ends it.
+func Fail(err error) {
+	say(event{"event": "error", "text": err.Error()})
+	os.Exit(1)
+}
+
+func milliseconds(text string) time.Duration {
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		Fail(err)
+	}
+	return time.Duration(number) * time.Millisecond
+}
+
+func messages(first, count string) []Message {
+	from, err := strconv.Atoi(first)
+	if err != nil {
+		Fail(err)
+	}
+	number, err := strconv.Atoi(count)
+	if err != nil {
+		Fail(err)
+	}
+	wanted := make([]Message, 0, number)
+	for each := from; each < from+number; each++ {
+		text := strconv.Itoa(each)
+		wanted = append(wanted, Message{Key: []byte("key-" + text), Value: []byte("value-" + text)})
+	}
+	return wanted
+}
+
+// Serve answers commands until `close`.
+func Serve(join func(Join) (Member, error), produce func(bootstrap, topic string, wanted []Message) error) {
+	var member Member
+	say(event{"event": "ready"})
+	commands := bufio.NewScanner(os.Stdin)
+	for commands.Scan() {
+		fields := strings.Fields(commands.Text())
+		words := map[string]string{}
+		for _, field := range fields[1:] {
+			key, value, _ := strings.Cut(field, "=")
+			words[key] = value
+		}
+		var err error
+		switch fields[0] {
+		case "join":
+			member, err = join(Join{
+				Bootstrap: words["bootstrap"],
+				Topic:     words["topic"],
+				Group:     words["group"],
+				Client:    words["client"],
+				Assignor:  words["assignor"],
+				Instance:  words["instance"],
+				Session:   milliseconds(words["session"]),
+				Heartbeat: milliseconds(words["heartbeat"]),
+			})
+		case "produce":
+			wanted := messages(words["first"], words["count"])
+			if err = produce(words["bootstrap"], words["topic"], wanted); err == nil {
+				say(event{"event": "produced", "count": len(wanted)})
+			}
+		case "tell":
+			member.Tell()
+		case "close":
+			if member != nil {
+				err = member.Close()
+			}
+			if err == nil {
+				say(event{"event": "closed"})
+				return
+			}
+		default:
+			Note("no such command: " + fields[0])
+		}
+		if err != nil {
+			Fail(err)
+		}
+	}
+	os.Exit(3) // the scene is gone
+}

@@ -1,0 +1,239 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** A worker over kafka-clients; workers/lines.py says what the commands and the events are. */
+public final class Worker {
+    private static final Duration POLL = Duration.ofMillis(100);
+    private static final String ASSIGNORS = "org.apache.kafka.clients.consumer.";
+    private static final Map<String, String> ASSIGNOR = Map.of(
+            "range", "RangeAssignor",
+            "roundrobin", "RoundRobinAssignor",
+            "sticky", "StickyAssignor",
+            "cooperative-sticky", "CooperativeStickyAssignor");
+
+    private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+
+    private static void say(String event, String fields) {
+        String line = "{\"event\": \"" + event + "\"" + (fields.isEmpty() ? "" : ", " + fields) + "}\n";
+        synchronized (OUT) {
+            OUT.print(line);
+            OUT.flush();
+        }
+    }
+
+    private static String quoted(String text) {
+        StringBuilder json = new StringBuilder("\"");
+        for (char each : text.toCharArray()) {
+            if (each == '"' || each == '\\') {
+                json.append('\\').append(each);
+            } else if (each < ' ') {
+                json.append(String.format("\\u%04x", (int) each));
+            } else {
+                json.append(each);
+            }
+        }
+        return json.append('"').toString();
+    }
+
+    private static void note(String text) {
+        say("note", "\"text\": " + quoted(text));
+    }
+
+    /** One consumer; its callbacks run inside poll and close, on the main thread. */
+    private static final class Member implements ConsumerRebalanceListener {
+        private final String topic;
+        private final Set<Integer> held = new TreeSet<>();
+        // Consumed and not committed yet; workers/lines.py says why it is kept.
+        private final Map<Integer, Long> pending = new TreeMap<>();
+        private final KafkaConsumer<String, String> consumer;
+
+        Member(Map<String, String> words) {
+            topic = words.get("topic");
+            Properties settings = new Properties();
+            settings.put("bootstrap.servers", words.get("bootstrap"));
+            settings.put("group.id", words.get("group"));
+            settings.put("client.id", words.get("client"));
+            settings.put("auto.offset.reset", "earliest");
+            settings.put("enable.auto.commit", "false");
+            settings.put("max.poll.records", "50");
+            settings.put("session.timeout.ms", words.get("session"));
+            settings.put("heartbeat.interval.ms", words.get("heartbeat"));
+            settings.put("partition.assignment.strategy", ASSIGNORS + ASSIGNOR.get(words.get("assignor")));
+            if (words.containsKey("instance")) {
+                settings.put("group.instance.id", words.get("instance"));
+            }
+            consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+            consumer.subscribe(List.of(topic), this);
+        }
+
+        private static List<Integer> numbers(Collection<TopicPartition> partitions) {
+            return partitions.stream().map(TopicPartition::partition).sorted().toList();
+        }
+
+        private void sayOwns(String why, Collection<Integer> partitions) {
+            int generation = consumer.groupMetadata().generationId();
+            say("owns", "\"why\": \"" + why + "\", \"partitions\": " + partitions
+                    + ", \"generation\": " + (generation < 0 ? "null" : generation));
+        }
+
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            held.addAll(numbers(partitions));
+            sayOwns("assigned", held);
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            held.removeAll(numbers(partitions));
+            pending.keySet().retainAll(held);
+            sayOwns("revoked", held);
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            held.removeAll(numbers(partitions));
+            pending.keySet().retainAll(held);
+            sayOwns("lost", held);
+        }
+
+        void tell() {
+            sayOwns("told", numbers(consumer.assignment()));
+        }
+
+        void consume() {
+            List<String> rows = new ArrayList<>();
+            for (ConsumerRecord<String, String> each : consumer.poll(POLL)) {
+                rows.add("[" + each.partition() + ", " + each.offset() + ", "
+                        + quoted(each.key()) + ", " + quoted(each.value()) + "]");
+                pending.put(each.partition(), each.offset() + 1);
+            }
+            if (!rows.isEmpty()) {
+                say("consumed", "\"records\": " + rows);
+            }
+            if (pending.isEmpty()) {
+                return;
+            }
+            List<String> pairs = new ArrayList<>();
+            Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+            pending.forEach((partition, offset) -> {
+                pairs.add("[" + partition + ", " + offset + "]");
+                ends.put(new TopicPartition(topic, partition), new OffsetAndMetadata(offset));
+            });
+            try {
+                consumer.commitSync(ends);
+            } catch (CommitFailedException | RebalanceInProgressException | RetriableException error) {
+                note("commit failed: " + error);
+                return;
+            }
+            pending.clear();
+            say("committed", "\"offsets\": " + pairs);
+        }
+    }
+
+    private static void produce(Map<String, String> words) throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", words.get("bootstrap"));
+        int first = Integer.parseInt(words.get("first"));
+        int count = Integer.parseInt(words.get("count"));
+        try (KafkaProducer<String, String> producer =
+                new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            for (int number = first; number < first + count; number++) {
+                sent.add(producer.send(new ProducerRecord<>(words.get("topic"), "key-" + number, "value-" + number)));
+            }
+            for (Future<RecordMetadata> each : sent) {
+                each.get(60, TimeUnit.SECONDS);
+            }
+        }
+        say("produced", "\"count\": " + count);
+    }
+
+    private static void readStdin(BlockingQueue<String> commands) {
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                commands.add(line);
+            }
+        } catch (java.io.IOException error) {
+            note("stdin: " + error);
+        }
+        Runtime.getRuntime().halt(3); // the scene is gone
+    }
+
+    private static void serve(BlockingQueue<String> commands) throws Exception {
+        Member member = null;
+        while (true) {
+            if (member != null && commands.isEmpty()) {
+                member.consume();
+                continue;
+            }
+            String[] command = commands.take().split(" ");
+            Map<String, String> words = new HashMap<>();
+            for (int index = 1; index < command.length; index++) {
+                String[] pair = command[index].split("=", 2);
+                words.put(pair[0], pair[1]);
+            }
+            switch (command[0]) {
+                case "join" -> member = new Member(words);
+                case "produce" -> produce(words);
+                case "tell" -> member.tell();
+                case "close" -> {
+                    if (member != null) {
+                        member.consumer.close();
+                    }
+                    say("closed", "");
+                    return;
+                }
+                default -> throw new IllegalArgumentException("no such command: " + command[0]);
+            }
+        }
+    }
+
+    public static void main(String[] arguments) {
+        BlockingQueue<String> commands = new LinkedBlockingQueue<>();
+        Thread reader = new Thread(() -> readStdin(commands));
+        reader.setDaemon(true);
+        reader.start();
+        // Loaded before it is called ready: the first use of these classes takes a second.
+        try {
+            Class.forName("org.apache.kafka.clients.consumer.internals.ClassicKafkaConsumer");
+            Class.forName("org.apache.kafka.clients.consumer.internals.ConsumerCoordinator");
+            say("ready", "");
+            serve(commands);
+        } catch (Exception error) {
+            say("error", "\"text\": " + quoted(error.toString()));
+            Runtime.getRuntime().halt(1);
+        }
+    }
+
+    private Worker() {
+    }
+}

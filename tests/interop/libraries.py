@@ -1,0 +1,136 @@
+"""The client libraries, and how the worker of each is started.
+
+A worker that must be built is built once per state of its sources, in a folder below
+`$XDG_CACHE_HOME/kohort-interop`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+BUILD_S = 900.0  # a first build fetches its dependencies
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A client library: `command` builds its worker if it must, and gives its argv."""
+
+    name: str
+    command: Callable[[], list[str]]
+    # What the library calls an assignor on the wire, if not by its usual name.
+    wire_names: tuple[tuple[str, str], ...] = ()
+
+    def wire_name(self, assignor: str) -> str:
+        """The protocol name that DescribeGroups shows."""
+        return dict(self.wire_names).get(assignor, assignor)
+
+
+def _python(module: str) -> Callable[[], list[str]]:
+    return lambda: [sys.executable, "-m", f"tests.interop.workers.{module}"]
+
+
+def need(*tools: str) -> None:
+    """Skip the test where a toolchain is missing; in CI none may be, so fail."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if not missing:
+        return
+    reason = f"not on this machine: {', '.join(missing)}"
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(f"{reason}; CI runs every client library")
+    pytest.skip(reason)
+
+
+def _run(argv: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        argv, cwd=folder, capture_output=True, text=True, timeout=BUILD_S, check=False
+    )
+    if done.returncode != 0:
+        pytest.fail(
+            f"{' '.join(argv)} exited {done.returncode}:\n"
+            f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        )
+
+
+def _built(source: Path, build: Callable[[Path], None]) -> Path:
+    """The folder that `build` filled from a copy of `source`, once for everybody."""
+    digest = hashlib.sha256()
+    for file in sorted(each for each in source.rglob("*") if each.is_file()):
+        digest.update(f"{file.relative_to(source)}\0".encode() + file.read_bytes())
+    cache = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "kohort-interop"
+    )
+    cache.mkdir(parents=True, exist_ok=True)
+    target = cache / f"{source.name}-{digest.hexdigest()[:16]}"
+    with (cache / f"{source.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / "complete").exists():
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(source, target)
+            build(target)
+            (target / "complete").touch()
+    return target
+
+
+def _build_go(folder: Path) -> None:
+    (folder / "bin").mkdir()
+    _run(["go", "build", "-o", "bin/", "./..."], folder)
+
+
+def _build_java(folder: Path) -> None:
+    _run(["mvn", "-B", "-q", "compile", "dependency:copy-dependencies"], folder)
+
+
+def _build_node(folder: Path) -> None:
+    _run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], folder)
+
+
+def _go(program: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        need("go")
+        return [str(_built(HERE / "go", _build_go) / "bin" / program)]
+
+    return command
+
+
+def _java() -> list[str]:
+    need("java", "mvn")
+    target = _built(HERE / "java", _build_java) / "target"
+    # One compiler and a small heap: six of these run at once on a small machine.
+    small = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    return [
+        "java",
+        *small,
+        "-cp",
+        f"{target / 'classes'}:{target / 'dependency' / '*'}",
+        "Worker",
+    ]
+
+
+def _node() -> list[str]:
+    need("node", "npm")
+    return ["node", str(_built(HERE / "node", _build_node) / "worker.js")]
+
+
+CONFLUENT = Library("confluent", _python("confluent"))
+KAFKA_PYTHON = Library("kafka-python", _python("kafka_python"))
+AIOKAFKA = Library("aiokafka", _python("aiokafka"))
+JAVA = Library("java", _java)
+FRANZ_GO = Library("franz-go", _go("franz"))
+KAFKA_GO = Library("kafka-go", _go("kafkago"))
+KAFKAJS = Library("kafkajs", _node, (("roundrobin", "RoundRobinAssigner"),))

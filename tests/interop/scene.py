@@ -1,0 +1,416 @@
+"""A consumer group of real clients, each in its own process, and the verbs of a play.
+
+Nothing here sleeps: every wait is for an event that some worker writes, or for the
+broker's answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+import uuid
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
+from tests.interop.libraries import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from confluent_kafka import ConsumerGroupState
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # no __all__
+        ConsumerGroupDescription,
+    )
+    from tests.interop.libraries import Library
+
+Answer = TypeVar("Answer")
+
+PARTITIONS = 12
+# Nothing takes so long even on a busy machine, and a member that fails to leave stays
+# for longer (LASTING_MS): a rebalance that came by its session timeout alone is a
+# failed wait.
+LIMIT_S = 75.0
+LASTING_MS = 120_000
+BRIEF_MS = 6_000  # group.min.session.timeout.ms: for members that are to be found dead
+HEARTBEAT_MS = 300
+ASK_S = 30.0  # for one admin request
+
+
+class Member:
+    """One worker process and what it said; it changes under the scene's condition."""
+
+    def __init__(
+        self, name: str, argv: list[str], folder: Path, changed: threading.Condition
+    ) -> None:
+        self.name = name
+        self.client = name  # its client.id, once it is a member
+        self.partitions: frozenset[int] = frozenset()
+        self.generation: int | None = None
+        self.ready = self.closed = self.dead = False
+        self.error: str | None = None
+        self.told = 0
+        self.records: list[tuple[int, int, str, str]] = []
+        self.produced = 0
+        # Every assignment that it ever reported, with the reason.
+        self.changes: list[tuple[str, frozenset[int]]] = []
+        self.history: list[str] = []
+        self._changed = changed
+        self._began = time.monotonic()
+        self._stderr_path = folder / f"{name}.stderr"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "KAFKAJS_NO_PARTITIONER_WARNING": "1",
+        }
+        with self._stderr_path.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                argv,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._stdin: IO[str] = self.process.stdin
+        self._reader = threading.Thread(
+            target=self._read, args=(self.process.stdout,), daemon=True
+        )
+        self._reader.start()
+
+    def send(self, verb: str, **words: object) -> None:
+        """Write one command."""
+        line = " ".join([verb, *(f"{key}={value}" for key, value in words.items())])
+        with self._changed:
+            self._note(f"> {line}")
+        with contextlib.suppress(OSError):  # its death is what the reader reports
+            self._stdin.write(line + "\n")
+            self._stdin.flush()
+
+    def stop(self) -> None:
+        """SIGKILL, and wait until every line that it had written is read."""
+        with self._changed:
+            self.dead = True
+            self.partitions = frozenset()
+            self._note("> SIGKILL")
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        with self._changed:
+            self.partitions = frozenset()  # the reader may have read one more
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+
+    def story(self) -> str:
+        """Its history and its stderr, for a failed scene."""
+        stderr = self._stderr_path.read_text(errors="replace")[-3000:]
+        code = self.process.poll()
+        return "\n".join(
+            [
+                *self.history,
+                f"exit code: {code}",
+                *(["stderr:", stderr] if stderr else []),
+            ]
+        )
+
+    def _note(self, text: str) -> None:
+        self.history.append(f"{time.monotonic() - self._began:8.3f} {text}")
+
+    def _read(self, stdout: IO[str]) -> None:
+        with stdout:
+            for line in stdout:
+                with self._changed:
+                    self._hear(line)
+                    self._changed.notify_all()
+        code = self.process.wait()
+        with self._changed:
+            if not self.closed and not self.dead and self.error is None:
+                self.error = f"exited {code} without being asked to"
+            self._changed.notify_all()
+
+    def _hear(self, line: str) -> None:
+        try:
+            event: dict[str, Any] = json.loads(line)
+        except ValueError:
+            self.error = f"wrote a line that is no event: {line!r}"
+            return
+        kind = event["event"]
+        if kind == "consumed":
+            records = [
+                (int(p), int(o), str(k), str(v)) for p, o, k, v in event["records"]
+            ]
+            self.records += records
+            places = sorted({each[0] for each in records})
+            self._note(f"< consumed {len(records)} of partitions {places}")
+            return
+        self._note(f"< {line.strip()}")
+        if kind == "ready":
+            self.ready = True
+        elif kind == "owns":
+            self.partitions = frozenset(event["partitions"])
+            self.generation = event["generation"]
+            if event["why"] == "told":
+                self.told += 1
+            else:
+                self.changes.append((event["why"], self.partitions))
+        elif kind == "produced":
+            self.produced += int(event["count"])
+        elif kind == "closed":
+            self.closed = True
+            self.partitions = frozenset()
+        elif kind == "error":
+            self.error = event["text"]
+
+
+class Scene:
+    """One topic, one group, and members of one library with one assignor."""
+
+    def __init__(
+        self, library: Library, assignor: str, bootstrap: str, folder: Path
+    ) -> None:
+        self.library = library
+        self.assignor = assignor
+        self.bootstrap = bootstrap
+        self.members: list[Member] = []  # who should be in the group now
+        self.everybody: list[Member] = []  # every process ever started
+        self.sent = 0
+        self._folder = folder
+        self._changed = threading.Condition()
+        self._argv = library.command()
+        unique = uuid.uuid4().hex[:8]
+        self.topic = f"interop-{unique}"
+        self.group = f"interop-{library.name}-{assignor}-{unique}"
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "scene"})
+        self.admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[
+            self.topic
+        ].result(ASK_S)
+        self._producer = self._launch("producer")
+
+    # Members
+
+    def prepare(self, name: str) -> Member:
+        """Start a worker that does not join yet, and wait until it could.
+
+        On a busy machine a process takes longer to load than some timeouts last.
+        """
+        member = self._launch(name)
+        self.until(f"{name} is loaded", lambda: member.ready)
+        return member
+
+    def join(
+        self,
+        member: Member,
+        *,
+        session_ms: int = LASTING_MS,
+        instance: str | None = None,
+    ) -> Member:
+        """Let a worker become a member.
+
+        A static one has its instance id as its client id too, as whoever restarts
+        a consumer does not rename it (Kafka would go on showing the old name).
+        """
+        member.client = instance or member.name
+        member.send(
+            "join",
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            group=self.group,
+            client=member.client,
+            assignor=self.assignor,
+            session=session_ms,
+            heartbeat=HEARTBEAT_MS,
+            **({} if instance is None else {"instance": instance}),
+        )
+        self.members.append(member)
+        return member
+
+    def start(
+        self, name: str, *, session_ms: int = LASTING_MS, instance: str | None = None
+    ) -> Member:
+        """Start a worker and let it join, without waiting for either."""
+        return self.join(self._launch(name), session_ms=session_ms, instance=instance)
+
+    def close(self, *members: Member) -> None:
+        """Close them properly, one after the other, and wait for each."""
+        for member in members:
+            self._close(member)
+
+    def _close(self, member: Member) -> None:
+        member.send("close")
+        self.until(f"{member.name} is closed", lambda: member.closed)
+        self.members.remove(member)
+
+    def kill(self, member: Member) -> None:
+        """SIGKILL: the broker learns of it by the session timeout alone."""
+        self.members.remove(member)
+        member.stop()
+
+    # Waits
+
+    def until(
+        self, what: str, holds: Callable[[], bool], limit_s: float = LIMIT_S
+    ) -> None:
+        """Wait for workers' events until `holds`; any worker's error ends the scene."""
+        deadline = time.monotonic() + limit_s
+        with self._changed:
+            while not holds():
+                wrong = [
+                    f"{each.name}: {each.error}"
+                    for each in self.everybody
+                    if each.error is not None
+                ]
+                left = deadline - time.monotonic()
+                if wrong or left <= 0:
+                    owners = {
+                        each.name: sorted(each.partitions) for each in self.members
+                    }
+                    why = "; ".join(wrong) or f"not within {limit_s:.0f} s"
+                    raise AssertionError(
+                        f"waiting until {what}: {why}; partitions by member: {owners}"
+                    )
+                self._changed.wait(left)
+
+    def until_settled(self) -> None:
+        """Each partition has one owner, and no member two more than another."""
+
+        def settled() -> bool:
+            sizes = [len(each.partitions) for each in self.members]
+            return (
+                sum(sizes) == PARTITIONS
+                and frozenset().union(*(each.partitions for each in self.members))
+                == frozenset(range(PARTITIONS))
+                and max(sizes) - min(sizes) <= 1
+            )
+
+        self.until(f"{len(self.members)} members are settled", settled)
+
+    def until_consumed(self) -> None:
+        """Every record was acknowledged to its producer, and consumed by someone."""
+        wanted = {f"key-{number}" for number in range(self.sent)}
+        self.until(
+            f"{self.sent} records are produced",
+            lambda: self._producer.produced == self.sent,
+        )
+        self.until(
+            f"{self.sent} records are consumed",
+            lambda: (
+                {record[2] for each in self.everybody for record in each.records}
+                >= wanted
+            ),
+        )
+
+    def until_committed(self) -> None:
+        """The broker's committed offsets are the ends of the partitions."""
+        ends = self._ends()
+        self.until_broker(
+            f"{ends} is committed", self._committed, lambda got: got == ends
+        )
+
+    def until_state(self, state: ConsumerGroupState) -> ConsumerGroupDescription:
+        """DescribeGroups says that the group is in `state`; what else it says."""
+        return self.until_broker(
+            f"the group is {state.name}", self.describe, lambda got: got.state == state
+        )
+
+    def until_broker(
+        self, what: str, ask: Callable[[], Answer], good: Callable[[Answer], bool]
+    ) -> Answer:
+        """Ask the broker until the answer is good; between two questions, listen."""
+        deadline = time.monotonic() + LIMIT_S
+        while not good(answer := ask()):
+            left = deadline - time.monotonic()
+            assert left > 0, f"waiting until {what}: still {answer}"
+            with self._changed:
+                self._changed.wait(
+                    0.1
+                )  # not everything that it knows makes an event here
+        return answer
+
+    # What happens
+
+    def produce(self, count: int) -> None:
+        """Have the library's own producer send `count` records, unwaited for."""
+        self._producer.send(
+            "produce",
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            first=self.sent,
+            count=count,
+        )
+        self.sent += count
+
+    def ask_everybody(self) -> None:
+        """Have every member say what it owns; all it said before is read by then."""
+        before = {member.name: member.told for member in self.members}
+        for member in self.members:
+            member.send("tell")
+        self.until(
+            "all have told",
+            lambda: all(each.told > before[each.name] for each in self.members),
+        )
+
+    def generation(self) -> int:
+        """The one generation that all members are in, as their libraries say."""
+        self.ask_everybody()
+        generations = {each.name: each.generation for each in self.members}
+        assert len(set(generations.values())) == 1, (
+            f"members differ about the generation: {generations}"
+        )
+        (generation,) = set(generations.values())
+        assert generation is not None, "a member of a group has no generation"
+        return generation
+
+    # What the broker says
+
+    def describe(self) -> ConsumerGroupDescription:
+        """DescribeGroups."""
+        asked = self.admin.describe_consumer_groups([self.group])
+        described: ConsumerGroupDescription = asked[self.group].result(ASK_S)
+        return described
+
+    def _ends(self) -> dict[int, int]:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {
+            TopicPartition(self.topic, each): latest for each in range(PARTITIONS)
+        }
+        return {
+            asked.partition: got.result(ASK_S).offset
+            for asked, got in self.admin.list_offsets(wanted).items()
+        }
+
+    def _committed(self) -> dict[int, int]:
+        wanted = ConsumerGroupTopicPartitions(
+            self.group, [TopicPartition(self.topic, each) for each in range(PARTITIONS)]
+        )
+        (answer,) = self.admin.list_consumer_group_offsets([wanted]).values()
+        return {
+            each.partition: max(0, each.offset)
+            for each in answer.result(ASK_S).topic_partitions
+        }
+
+    # The end
+
+    def stop(self) -> None:
+        """No process of a scene outlives it."""
+        for member in self.everybody:
+            member.stop()
+
+    def _launch(self, name: str) -> Member:
+        assert all(each.name != name for each in self.everybody), (
+            f"two workers called {name}"
+        )
+        member = Member(name, self._argv, self._folder, self._changed)
+        self.everybody.append(member)
+        return member

@@ -1,0 +1,25 @@
+"""A group of real clients: kafka-python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.interop import plays
+from tests.interop.libraries import KAFKA_PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    "assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"]
+)
+def test_group_that_changes(play: Callable[..., None], assignor: str) -> None:
+    """Members come, leave and die; no record is lost, and commits outlive them all."""
+    play(KAFKA_PYTHON, assignor, plays.group_that_changes)
+
+
+def test_static_members(play: Callable[..., None]) -> None:
+    """A static member's restart within its session timeout is no rebalance."""
+    play(KAFKA_PYTHON, "range", plays.static_members)

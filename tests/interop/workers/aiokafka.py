@@ -1,0 +1,126 @@
+"""A worker over aiokafka."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import (  # type: ignore[import-untyped]
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    ConsumerRebalanceListener,
+    TopicPartition,
+)
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import (  # type: ignore[import-untyped]
+    StickyPartitionAssignor,
+)
+from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
+from tests.interop.workers.lines import (
+    BATCH,
+    POLL_S,
+    PRODUCE_S,
+    Join,
+    Produce,
+    Record,
+    say_owns,
+    serve,
+)
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
+
+
+class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """One AIOKafkaConsumer, on an event loop that runs while a call of ours does."""
+
+    def __init__(self, wanted: Join) -> None:
+        self.topic = wanted.topic
+        self.held: set[int] = set()
+        self.runner = asyncio.Runner()
+        self.runner.run(self._start(wanted))
+
+    async def _start(self, wanted: Join) -> None:
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=wanted.bootstrap,
+            group_id=wanted.group,
+            client_id=wanted.client,
+            group_instance_id=wanted.instance,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=wanted.session_ms,
+            heartbeat_interval_ms=wanted.heartbeat_ms,
+            partition_assignment_strategy=[ASSIGNORS[wanted.assignor]],
+        )
+        self.consumer.subscribe([wanted.topic], listener=self)
+        await self.consumer.start()
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """The library's callback; it is eager only, so this is the whole assignment."""
+        self.held = {each.partition for each in assigned}
+        say_owns("assigned", self.held, self.generation())
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """The library's callback."""
+        self.held -= {each.partition for each in revoked}
+        say_owns("revoked", self.held, self.generation())
+
+    def poll(self) -> list[Record]:
+        """One `getmany`."""
+        wanted = self.consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
+        return [
+            (each.partition, each.offset, each.key.decode(), each.value.decode())
+            for records in self.runner.run(wanted).values()
+            for each in records
+        ]
+
+    def commit(self, offsets: dict[int, int]) -> str | None:
+        """A commit, waited for."""
+        wanted = {
+            TopicPartition(self.topic, partition): offset
+            for partition, offset in offsets.items()
+        }
+        try:
+            self.runner.run(self.consumer.commit(wanted))
+        except KafkaError as error:
+            return repr(error)
+        return None
+
+    def owns(self) -> list[int]:
+        """As `assignment()` says."""
+        return [each.partition for each in self.consumer.assignment()]
+
+    def generation(self) -> int | None:
+        """The coordinator's field: aiokafka has no public way to ask."""
+        generation: int = self.consumer._coordinator.generation  # noqa: SLF001 - see the docstring
+        return generation if generation >= 0 else None
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self.runner.run(self.consumer.stop())
+        self.runner.close()
+
+
+async def _produce(wanted: Produce) -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=wanted.bootstrap, enable_idempotence=True
+    )
+    await producer.start()
+    sent = [
+        await producer.send(wanted.topic, key=key, value=value)
+        for key, value in wanted.records()
+    ]
+    await asyncio.wait_for(asyncio.gather(*sent), PRODUCE_S)
+    await producer.stop()
+
+
+def produce(wanted: Produce) -> None:
+    """Send them idempotently, and wait for every acknowledgement."""
+    asyncio.run(_produce(wanted))
+
+
+if __name__ == "__main__":
+    serve(AiokafkaMember, produce)

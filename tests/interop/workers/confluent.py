@@ -1,0 +1,140 @@
+"""A worker over confluent-kafka (librdkafka)."""
+
+from __future__ import annotations
+
+import struct
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from tests.interop.workers.lines import (
+    BATCH,
+    POLL_S,
+    PRODUCE_S,
+    Join,
+    Produce,
+    Record,
+    say,
+    say_owns,
+    serve,
+)
+
+
+class ConfluentMember:
+    """One librdkafka consumer; its callbacks run inside `consume` and `close`."""
+
+    def __init__(self, wanted: Join) -> None:
+        settings: dict[str, object] = {
+            "bootstrap.servers": wanted.bootstrap,
+            "group.id": wanted.group,
+            "client.id": wanted.client,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "partition.assignment.strategy": wanted.assignor,
+            "session.timeout.ms": wanted.session_ms,
+            "heartbeat.interval.ms": wanted.heartbeat_ms,
+        }
+        if wanted.instance is not None:
+            settings["group.instance.id"] = wanted.instance
+        self.topic = wanted.topic
+        self.held: set[int] = set()
+        self.consumer = Consumer(settings)
+        self.consumer.subscribe(
+            [wanted.topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+        )
+
+    # A cooperative rebalance names only what changes; an eager one names everything,
+    # and adding that to nothing comes to the same.
+    def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.held |= {each.partition for each in partitions}
+        say_owns("assigned", self.held, self.generation())
+
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.held -= {each.partition for each in partitions}
+        say_owns("revoked", self.held, self.generation())
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.held -= {each.partition for each in partitions}
+        say_owns("lost", self.held, self.generation())
+
+    def poll(self) -> list[Record]:
+        """Whatever librdkafka has queued; transient errors go to the history."""
+        records: list[Record] = []
+        for message in self.consumer.consume(BATCH, POLL_S):
+            error = message.error()
+            if error is None:
+                records.append(_record(message))
+            else:
+                say("error" if error.fatal() else "note", text=str(error))
+        return records
+
+    def commit(self, offsets: dict[int, int]) -> str | None:
+        """A synchronous commit."""
+        wanted = [
+            TopicPartition(self.topic, partition, offset)
+            for partition, offset in offsets.items()
+        ]
+        try:
+            done = self.consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            return str(error)
+        wrong = [str(each.error) for each in done if each.error is not None]
+        return wrong[0] if wrong else None
+
+    def owns(self) -> list[int]:
+        """As `assignment()` says."""
+        return [each.partition for each in self.consumer.assignment()]
+
+    def generation(self) -> int | None:
+        """Out of the serialised group metadata: `CGMDv2:`, then a native int32."""
+        raw: bytes = self.consumer.consumer_group_metadata()
+        (generation,) = struct.unpack_from("=i", raw, len(b"CGMDv2:"))
+        return int(generation) if generation >= 0 else None
+
+    def close(self) -> None:
+        """Revokes, leaves, and waits for both."""
+        self.consumer.close()
+
+
+def _record(message: Message) -> Record:
+    key, value = message.key(), message.value()
+    partition, offset = message.partition(), message.offset()
+    assert isinstance(key, bytes)
+    assert isinstance(value, bytes)
+    assert partition is not None
+    assert offset is not None
+    return partition, offset, key.decode(), value.decode()
+
+
+def produce(wanted: Produce) -> None:
+    """Send them idempotently, and wait for every acknowledgement."""
+    wrong: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            wrong.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": wanted.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+        }
+    )
+    for key, value in wanted.records():
+        producer.produce(wanted.topic, key=key, value=value, on_delivery=delivered)
+    left = producer.flush(PRODUCE_S)
+    if wrong or left:
+        say("error", text=f"{left} not acknowledged, {len(wrong)} refused: {wrong[:1]}")
+
+
+if __name__ == "__main__":
+    serve(ConfluentMember, produce)

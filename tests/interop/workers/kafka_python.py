@@ -1,0 +1,127 @@
+"""A worker over kafka-python."""
+
+from __future__ import annotations
+
+from kafka import (  # type: ignore[import-untyped]
+    ConsumerRebalanceListener,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+)
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor  # type: ignore[import-untyped]
+from kafka.errors import KafkaError  # type: ignore[import-untyped]
+from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+from tests.interop.workers.lines import (
+    BATCH,
+    POLL_S,
+    PRODUCE_S,
+    Join,
+    Produce,
+    Record,
+    say_owns,
+    serve,
+)
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    """One KafkaConsumer, and the listener of its rebalances."""
+
+    def __init__(self, wanted: Join) -> None:
+        self.topic = wanted.topic
+        self.held: set[int] = set()
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=wanted.bootstrap,
+            group_id=wanted.group,
+            client_id=wanted.client,
+            group_instance_id=wanted.instance,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=wanted.session_ms,
+            heartbeat_interval_ms=wanted.heartbeat_ms,
+            partition_assignment_strategy=[ASSIGNORS[wanted.assignor]],
+        )
+        self.consumer.subscribe([wanted.topic], listener=self)
+        # Ask for the topic's metadata before the first poll joins. A leader that learns
+        # of its partitions later joins again for that, and if a poll's time is up
+        # between its assignment and the answer to its SyncGroup, kafka-python 3.0
+        # forgets the answer: it sees no more need to join, stays without partitions or
+        # heartbeats, and holds up the group until its session times out.
+        self.consumer.partitions_for_topic(wanted.topic)
+
+    # A cooperative rebalance names only what changes, an eager one everything.
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """The library's callback."""
+        self.held |= {each.partition for each in assigned}
+        say_owns("assigned", self.held, None)
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """The library's callback."""
+        self.held -= {each.partition for each in revoked}
+        say_owns("revoked", self.held, None)
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        """The library's callback."""
+        self.held -= {each.partition for each in lost}
+        say_owns("lost", self.held, None)
+
+    def poll(self) -> list[Record]:
+        """One `poll`."""
+        by_partition = self.consumer.poll(
+            timeout_ms=int(POLL_S * 1000), max_records=BATCH
+        )
+        return [
+            (each.partition, each.offset, each.key.decode(), each.value.decode())
+            for records in by_partition.values()
+            for each in records
+        ]
+
+    def commit(self, offsets: dict[int, int]) -> str | None:
+        """A synchronous commit."""
+        wanted = {
+            TopicPartition(self.topic, partition): OffsetAndMetadata(offset, "", -1)
+            for partition, offset in offsets.items()
+        }
+        try:
+            self.consumer.commit(wanted)
+        except KafkaError as error:
+            return repr(error)
+        return None
+
+    def owns(self) -> list[int]:
+        """As `assignment()` says."""
+        return [each.partition for each in self.consumer.assignment()]
+
+    def generation(self) -> int | None:
+        """As `group_metadata()` says."""
+        generation: int = self.consumer.group_metadata().generation_id
+        return generation if generation >= 0 else None
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self.consumer.close()
+
+
+def produce(wanted: Produce) -> None:
+    """Send them, and wait for every acknowledgement."""
+    producer = KafkaProducer(bootstrap_servers=wanted.bootstrap)
+    sent = [
+        producer.send(wanted.topic, key=key, value=value)
+        for key, value in wanted.records()
+    ]
+    for each in sent:
+        each.get(timeout=PRODUCE_S)
+    producer.close()
+
+
+if __name__ == "__main__":
+    serve(KafkaPythonMember, produce)
