@@ -73,7 +73,7 @@ def cli() -> None:
     default="info",
     show_default=True,
 )
-def serve(  # noqa: PLR0913, PLR0917 - one argument per option
+def serve(
     host: str,
     port: int,
     advertise: str | None,

@@ -11,10 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -57,16 +59,17 @@ def refused(*arguments: str, code: int, **variables: str) -> str:
 
 
 class Serving:
-    """A ``kohort serve`` that accepts connections."""
+    """A ``kohort serve`` that accepts connections; its stderr goes to a file."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], errors: IO[str]) -> None:
         assert process.stdout is not None
         self.process = process
+        self.errors = errors
         self.line = process.stdout.readline()
         found = re.fullmatch(
             r"kohort accepts connections on (\S+):(\d+) \(pid (\d+)\)\n", self.line
         )
-        assert found, (self.line, process.communicate())
+        assert found, (self.line, self.logged())
         self.host, self.port, self.pid = found[1], int(found[2]), int(found[3])
 
     @property
@@ -74,11 +77,16 @@ class Serving:
         """What clients connect to."""
         return f"{self.host}:{self.port}"
 
+    def logged(self) -> str:
+        """What it wrote to stderr until now."""
+        self.errors.seek(0)
+        return self.errors.read()
+
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """(exit code, the rest of stdout, stderr) after a signal."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, out, err
+        out, _ = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out, self.logged()
 
 
 @contextlib.contextmanager
@@ -86,18 +94,20 @@ def serving(
     *arguments: str, command: tuple[str, ...] = (), **variables: str
 ) -> Iterator[Serving]:
     """A broker on a free port; whatever happens, it is gone afterwards."""
-    process = subprocess.Popen(
-        [*(command or KOHORT), "serve", "--port", "0", *arguments],
-        env=environment(**variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield Serving(process)
-        finally:
-            process.kill()
+    # A pipe that nobody reads would stop a broker that has much to say.
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [*(command or KOHORT), "serve", "--port", "0", *arguments],
+            env=environment(**variables),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        with process:
+            try:
+                yield Serving(process, errors)
+            finally:
+                process.kill()
 
 
 def test_version() -> None:
@@ -394,7 +404,7 @@ def test_the_readmes_examples(name: str) -> None:
             timeout=PATIENCE_S,
             check=False,
         )
-    assert done.stdout == "b'one'\n", done.stderr
+        assert done.stdout == "b'one'\n", (done.stderr, broker.logged())
 
 
 def test_the_readmes_broker_in_a_program(capsys: pytest.CaptureFixture[str]) -> None:
