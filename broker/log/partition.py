@@ -1,0 +1,388 @@
+"""One partition: its offsets, its batches, its producers, and who waits for more.
+
+Nothing here knows a socket or a clock: time is an argument, mistakes of clients
+come back as error codes. There is one replica, so that the high watermark and
+the last stable offset are the end of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kohort.broker.log.epochs import LeaderEpochs
+from kohort.broker.log.memory import BatchStore, packed
+from kohort.broker.log.producers import Producers
+from kohort.broker.log.results import (
+    DEFAULTS,
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    HIGH_WATERMARK,
+    LATEST,
+    LATEST_TIERED,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP,
+    NO_LIMIT_MS,
+    AppendResult,
+    FoundOffset,
+    LogConfig,
+    ReadResult,
+)
+from kohort.protocol import records
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.records import BatchError, BatchHeader
+
+_NOTHING = ReadResult(ErrorCode.NONE, (), 0)
+_OUT_OF_RANGE = ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
+_NOT_FOUND = FoundOffset(ErrorCode.NONE, -1, -1, -1)
+
+# Errors that Kafka answers with log start offset -1 although they come from
+# the log: it has no other information about these appends.
+_WITHOUT_LOG_START = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+class Partition:
+    """A partition's log.
+
+    Attributes:
+        config: may be replaced at any time, and counts from the next call on.
+        log_start_offset: the first offset that may be read.
+        log_end_offset: the offset that the next record gets.
+        epochs: leader epochs, and where each began.
+        producers: idempotent producers.
+        name: topic and partition, for messages.
+    """
+
+    __slots__ = (
+        "_store",
+        "_watchers",
+        "config",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "name",
+        "producers",
+    )
+
+    def __init__(
+        self, name: str, config: LogConfig = DEFAULTS, *, leader_epoch: int = 0
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.epochs = LeaderEpochs(leader_epoch)
+        self.producers = Producers()
+        self._store = BatchStore()
+        # A dict keeps the order in which they came, so that runs are repeatable.
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset behind the last record that consumers may read."""
+        return self.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark, as there are no open transactions."""
+        return self.log_end_offset
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all batches that are kept."""
+        return self._store.size_in_bytes
+
+    @property
+    def batch_count(self) -> int:
+        """Batches that are kept."""
+        return len(self._store)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody waits for the partition to grow."""
+        return bool(self._watchers)
+
+    # -- appending
+
+    def append(self, batch: Buffer, *, now_ms: int, zstd: bool = True) -> AppendResult:
+        """Appends the batch that a client sent, if it is one and is next.
+
+        Args:
+            batch: the records of this partition in a Produce request. A long
+                one is not copied: what it shows must not change later.
+            now_ms: ms since the epoch.
+            zstd: whether the version of Produce allows zstd (v7 and later).
+        """
+        data = memoryview(batch)
+        error = records.check_framing(data, zstd=zstd)
+        if error is not None:
+            return self._refused(error, -1)
+        header = records.read_header(data)
+        data = data[: header.length + records.LOG_OVERHEAD]
+        error = records.check_batch(header, data, self.config.max_message_bytes)
+        if error is not None:
+            knows_log = error.error_code not in _WITHOUT_LOG_START
+            return self._refused(error, self.log_start_offset if knows_log else -1)
+        answer = None
+        if self._must_read(header, now_ms):
+            answer = self._check_records(header, data, now_ms)
+        if answer is None and header.producer_id > records.NO_PRODUCER_ID:
+            answer = self._check_producer(header)
+        return self._write(header, data, now_ms) if answer is None else answer
+
+    def append_own(self, batch: bytes, *, now_ms: int) -> AppendResult:
+        """Appends a batch that the broker made: no checks, no producer, no CRC.
+
+        Args:
+            batch: as `records.build_batch` makes it.
+            now_ms: ms since the epoch.
+        """
+        return self._write(records.read_header(batch), memoryview(batch), now_ms)
+
+    def _write(
+        self, header: BatchHeader, data: memoryview, now_ms: int
+    ) -> AppendResult:
+        base_offset = self.log_end_offset
+        timestamp, append_time = header.max_timestamp, -1
+        head = records.PLACE.pack(base_offset, header.length, self.epochs.latest)
+        if self.config.message_timestamp_type == LOG_APPEND_TIME:
+            timestamp = append_time = now_ms
+            head += records.with_timestamp_type(header, data, now_ms)[len(head) :]
+        elif header.attributes & records.LOG_APPEND_TIME:
+            head += records.with_timestamp_type(header, data, None)[len(head) :]
+        self._store.append(packed(head, data), base_offset, timestamp, now_ms)
+        self.log_end_offset = base_offset + header.last_offset_delta + 1
+        if header.producer_id > records.NO_PRODUCER_ID:
+            self.producers.appended(header, base_offset, timestamp)
+        if self._watchers:
+            self.wake()
+        return AppendResult(
+            ErrorCode.NONE,
+            base_offset,
+            base_offset + header.last_offset_delta,
+            append_time,
+            self.log_start_offset,
+        )
+
+    def _refused(self, error: BatchError, log_start_offset: int) -> AppendResult:
+        return AppendResult(
+            error.error_code,
+            -1,
+            -1,
+            -1,
+            log_start_offset,
+            error.reason if error.on_wire else None,
+            reason=error.reason,
+        )
+
+    def _check_producer(self, header: BatchHeader) -> AppendResult | None:
+        verdict = self.producers.check(header)
+        start = self.log_start_offset
+        if not isinstance(verdict, int):
+            return AppendResult(
+                ErrorCode.NONE,
+                verdict.first_offset,
+                verdict.last_offset,
+                verdict.timestamp_ms,
+                start,
+                is_duplicate=True,
+            )
+        if verdict == ErrorCode.NONE:
+            return None
+        reason = (
+            f"producer {header.producer_id}, epoch {header.producer_epoch}, "
+            f"sequence {header.base_sequence}"
+        )
+        return self._refused(BatchError(verdict, reason), start)
+
+    def _must_read(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether the header cannot tell that all records are fine."""
+        config = self.config
+        if "compact" in config.cleanup_policy:
+            return True
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            return bool(header.attributes & records.LOG_APPEND_TIME)
+        return (
+            header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
+            or config.message_timestamp_before_max_ms != NO_LIMIT_MS
+        )
+
+    def _check_records(
+        self, header: BatchHeader, data: memoryview, now_ms: int
+    ) -> AppendResult | None:
+        start = self.log_start_offset
+        try:
+            code, found = self._refused_records(header, data, now_ms)
+        except WireError as error:
+            reason = f"records cannot be read: {error}"
+            return self._refused(BatchError(ErrorCode.INVALID_RECORD, reason), start)
+        if not found:
+            return None
+        message = f"{len(found)} of {header.record_count} records are refused"
+        return AppendResult(
+            code, -1, -1, -1, start, message, found, reason=f"{message}: {found[0][1]}"
+        )
+
+    def _refused_records(
+        self, header: BatchHeader, data: memoryview, now_ms: int
+    ) -> tuple[int, list[tuple[int, str]]]:
+        config = self.config
+        earliest = now_ms - config.message_timestamp_before_max_ms
+        latest = now_ms + config.message_timestamp_after_max_ms
+        is_compacted = "compact" in config.cleanup_policy
+        is_create_time = config.message_timestamp_type != LOG_APPEND_TIME
+        is_stamped = header.is_log_append_time and not is_create_time
+        code = ErrorCode.INVALID_RECORD
+        found: list[tuple[int, str]] = []
+        for position, record in enumerate(records.read_records(data)):
+            time = record.timestamp_ms
+            is_timed = is_create_time and time != records.NO_TIMESTAMP
+            if is_compacted and record.key is None:
+                found.append((position, f"no key, and {self.name} is compacted"))
+            elif is_timed and not earliest <= time <= latest:
+                code = ErrorCode.INVALID_TIMESTAMP
+                reason = f"timestamp {time} is not within [{earliest}, {latest}]"
+                found.append((position, reason))
+            elif is_stamped:
+                # Kafka minds it only where the topic has this type.
+                code = ErrorCode.INVALID_TIMESTAMP
+                found.append((position, "LogAppendTime is for the broker to set"))
+        return code, found
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> ReadResult:
+        """Whole batches, from the one that contains `offset` on.
+
+        So the first records may lie before `offset`; consumers skip those. At
+        the end of the log there is nothing, and that is no error.
+
+        Args:
+            offset: of the first record that is wanted.
+            max_bytes: what the batches may have together.
+            minimum_one: give the first batch even if it alone has more
+                (KIP-74).
+        """
+        if offset == self.log_end_offset:
+            return _NOTHING
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return _OUT_OF_RANGE
+        buffers, size = self._store.read(offset, max_bytes, minimum_one=minimum_one)
+        return ReadResult(ErrorCode.NONE, buffers, size)
+
+    def size_from(self, offset: int) -> int:
+        """Bytes that a Fetch from `offset` could get; 0 outside of the log."""
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return 0
+        return self._store.size_from(offset)
+
+    # -- waiting
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` whenever the partition grows, until `unwatch`."""
+        self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Ends `watch`; fine if there was none."""
+        self._watchers.pop(callback, None)
+
+    def wake(self) -> None:
+        """Calls all who watch: also for those who delete or move the partition."""
+        for callback in tuple(self._watchers):
+            callback()
+
+    # -- finding offsets
+
+    def offset_for(self, timestamp: int) -> FoundOffset:
+        """The offset of a point in time, or of one of Kafka's named ones.
+
+        Reads the records of one batch, rarely of more.
+
+        Args:
+            timestamp: ms since the epoch, for the first record that is not
+                older; or EARLIEST, LATEST, MAX_TIMESTAMP (KIP-734: the first
+                record with the largest timestamp), EARLIEST_LOCAL (KIP-405).
+                LATEST_TIERED and EARLIEST_PENDING_UPLOAD find nothing.
+        """
+        start, end = self.log_start_offset, self.log_end_offset
+        if timestamp >= 0:
+            batches = self._store.since(timestamp, start)
+            return self._first_not_older(timestamp, batches, start)
+        if timestamp == MAX_TIMESTAMP:
+            # Kafka does not look at the start of the log here.
+            return self._first_not_older(*self._store.latest(), 0)
+        if timestamp == LATEST:
+            return FoundOffset(ErrorCode.NONE, -1, end, self.epochs.latest)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return FoundOffset(ErrorCode.NONE, -1, start, self.epochs.at(start))
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return _NOT_FOUND
+        return FoundOffset(ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
+
+    def _first_not_older(
+        self, timestamp: int, batches: Iterable[bytes], start: int
+    ) -> FoundOffset:
+        for batch in batches:
+            epoch = records.read_header(batch).partition_leader_epoch
+            try:
+                for record in records.read_records(batch):
+                    time = record.timestamp_ms
+                    if time >= timestamp and record.offset >= start:
+                        return FoundOffset(ErrorCode.NONE, time, record.offset, epoch)
+            except WireError:
+                return FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
+        return _NOT_FOUND
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers (KIP-101, KIP-320).
+
+        The largest known epoch up to the one asked for, and where it ended;
+        (-1, -1) for an epoch that is not known yet.
+        """
+        return self.epochs.end_of(leader_epoch, self.log_end_offset)
+
+    # -- deleting
+
+    def delete_records(self, before: int) -> tuple[int, int]:
+        """Moves the start of the log to `before`: (error code, low watermark).
+
+        The batch that contains `before` is kept whole. An offset below the
+        start changes nothing (KIP-107).
+
+        Args:
+            before: an offset, or HIGH_WATERMARK for all.
+        """
+        if "delete" not in self.config.cleanup_policy:
+            return ErrorCode.POLICY_VIOLATION, -1
+        if before == HIGH_WATERMARK:
+            before = self.high_watermark
+        if not 0 <= before <= self.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+        self._start_at(before)
+        return ErrorCode.NONE, self.log_start_offset
+
+    def expire(self, now_ms: int) -> int:
+        """Applies retention by time and by size; says how many batches went.
+
+        Kafka deletes whole segments; here each batch is one. Producers that
+        have been silent for long are forgotten, too.
+        """
+        config, count = self.config, self.batch_count
+        self.producers.expire(now_ms - config.producer_id_expiration_ms)
+        if "delete" not in config.cleanup_policy or not count:
+            return 0
+        end = self.log_end_offset
+        if config.retention_ms >= 0:
+            youngest = now_ms - config.retention_ms
+            self._start_at(self._store.first_offset_younger(youngest, end))
+        if 0 <= config.retention_bytes < self.size_in_bytes:
+            size = config.retention_bytes
+            self._start_at(self._store.first_offset_within(size, end))
+        return count - self.batch_count
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._store.drop_before(offset, self.log_end_offset)
+            self.epochs.start_at(offset)

@@ -1,0 +1,502 @@
+"""Record batches, format 2 (KIP-98): headers, checks, reading and building.
+
+A batch is 61 bytes of header and then its records, which are compressed as one
+piece where a codec is set. Its CRC covers what comes after the CRC: base offset
+and partition leader epoch stand in front of it, so a broker may set both in a
+batch and pass the rest on as it was sent.
+
+Serving needs headers only. Records are read for lookups by timestamp, and by
+clients, tools and tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from kohort.protocol import compression
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import Buffer, WireError, slotted
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+LOG_OVERHEAD: Final = 12
+"""Bytes of base offset and length; the length counts what follows them."""
+CRC_START: Final = 21
+"""Where the bytes begin that the CRC covers: with the attributes."""
+PLACE: Final = struct.Struct(">qii")
+"""Base offset, length, partition leader epoch: the first bytes of a batch, which
+a broker sets without a new CRC."""
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+MAGIC: Final = 2
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+MAX_SEQUENCE: Final = 2**31 - 1
+
+# The smallest length that any format allows, and the first bytes, up to the
+# magic, without which nothing can be said about a batch.
+_SMALLEST_LENGTH = 14
+_UP_TO_MAGIC = 17
+_CRC_AT = 17
+_MAX_TIMESTAMP_AT = 35
+_KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+_START = struct.Struct(">qiib").unpack_from
+_UNPACK = HEADER.unpack_from
+_LENGTH = struct.Struct(">i").unpack_from
+
+
+@slotted
+class BatchHeader:
+    """The header of one batch, in wire order; times in ms since the epoch.
+
+    `length` counts from behind itself. `crc` is crc32c of what follows it.
+    """
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LOG_OVERHEAD
+
+    @property
+    def codec(self) -> int:
+        """Number of the compression codec; 5 to 7 do not exist."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether all records have the time at which they were appended."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction (KIP-98)."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker for brokers, not data (KIP-98)."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp is a delete horizon (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; -1 where there is no producer id."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return advance_sequence(self.base_sequence, self.last_offset_delta)
+
+
+@slotted
+class Record:
+    """One record; key and value are None where they are null."""
+
+    offset: int = 0
+    timestamp_ms: int = NO_TIMESTAMP
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+@slotted
+class BatchError:
+    """Why a batch is refused.
+
+    Attributes:
+        error_code: as Kafka's broker answers.
+        reason: what is wrong, for logs.
+        on_wire: whether Kafka puts a message beside this error code; for most
+            it sends null.
+    """
+
+    error_code: int
+    reason: str
+    on_wire: bool = False
+
+
+def advance_sequence(sequence: int, by: int) -> int:
+    """The sequence `by` records later; 0 follows 2^31 - 1."""
+    return (sequence + by) & MAX_SEQUENCE
+
+
+@functools.cache
+def _crc32c() -> Callable[..., int]:
+    from crc32c import crc32c  # noqa: PLC0415 - 15 ms, and not every run produces
+
+    found: Callable[..., int] = crc32c
+    return found
+
+
+def crc_of(data: Buffer, crc: int = 0) -> int:
+    """The crc32c of the data; `crc` is that of what comes before it."""
+    return _crc32c()(data, crc)
+
+
+def read_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`.
+
+    Raises:
+        WireError: there are fewer bytes than a header has.
+    """
+    try:
+        return BatchHeader(*_UNPACK(data, position))
+    except struct.error:
+        left = len(data) - position
+        raise WireError(f"{left} bytes are no batch header") from None
+
+
+def read_headers(data: Buffer) -> Iterator[tuple[BatchHeader, int]]:
+    """The batches in what Fetch returns: (header, position of the batch) each.
+
+    A batch that is cut off at the end is left out: Kafka fills a response up
+    to its limit with part of one.
+
+    Raises:
+        WireError: a length or a format that cannot be.
+    """
+    position, end = 0, len(data)
+    while end - position >= _UP_TO_MAGIC:
+        _, length, _, magic = _START(data, position)
+        if magic != MAGIC or length + LOG_OVERHEAD < HEADER_SIZE:
+            raise WireError(f"a batch of magic {magic}, length {length}")
+        if position + length + LOG_OVERHEAD > end:
+            return
+        yield read_header(data, position), position
+        position += length + LOG_OVERHEAD
+
+
+def check_framing(data: Buffer, *, zstd: bool = True) -> BatchError | None:
+    """Whether the data of a partition in Produce starts with one whole batch.
+
+    Kafka looks at this before it goes near a log. Bytes behind the batch that
+    make no whole batch are ignored, as Kafka ignores them, unless they cannot
+    be the start of one.
+
+    Args:
+        data: the records of one partition in the request.
+        zstd: whether the version of Produce allows zstd, that is v7 (KIP-110).
+    """
+    size = _whole_batch(data, 0)
+    if not isinstance(size, int):
+        return BatchError(size.error_code, size.reason, True)
+    behind = _whole_batch(data, size) if 0 < size < len(data) else 0
+    if not size:
+        reason = f"no whole batch in {len(data)} bytes"
+    elif data[_UP_TO_MAGIC - 1] != MAGIC:
+        reason = "Produce takes magic 2 only"
+    elif not zstd and size > 22 and data[22] & CODEC_MASK == compression.ZSTD:
+        return BatchError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
+        )
+    elif size < HEADER_SIZE:
+        return BatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes")
+    elif not isinstance(behind, int):
+        return behind
+    elif behind:
+        reason = "more than one batch"
+    else:
+        return None
+    return BatchError(ErrorCode.INVALID_RECORD, reason)
+
+
+def _whole_batch(data: Buffer, position: int) -> int | BatchError:
+    """The size of the batch at `position`; 0 where only part of one is there."""
+    left = len(data) - position
+    if left >= _UP_TO_MAGIC:
+        _, length, _, magic = _START(data, position)
+    elif left >= LOG_OVERHEAD:
+        (length,), magic = _LENGTH(data, position + 8), MAGIC
+    else:
+        return 0
+    if length < _SMALLEST_LENGTH:
+        return BatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length}")
+    if not 0 <= magic <= MAGIC:
+        return BatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch of magic {magic}")
+    return length + LOG_OVERHEAD if left >= length + LOG_OVERHEAD else 0
+
+
+def check_batch(
+    header: BatchHeader, batch: Buffer, max_message_bytes: int
+) -> BatchError | None:
+    """What Kafka's log checks before it appends a client's batch, in its order.
+
+    Records are not read: a count that agrees with the offsets is believed, and
+    compressed bytes are not unfolded.
+
+    Args:
+        header: that of the batch.
+        batch: the batch, no more and no less, after `check_framing`.
+        max_message_bytes: ``max.message.bytes`` of the topic.
+    """
+    size = header.length + LOG_OVERHEAD
+    if header.base_offset:
+        return BatchError(
+            ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, not 0"
+        )
+    if size > max_message_bytes:
+        return BatchError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes of {max_message_bytes}"
+        )
+    if _crc32c()(memoryview(batch)[CRC_START:]) != header.crc:
+        return BatchError(ErrorCode.CORRUPT_MESSAGE, f"CRC is not {header.crc:#x}")
+    return _check_fields(header)
+
+
+def _check_fields(header: BatchHeader) -> BatchError | None:
+    count, attributes = header.record_count, header.attributes
+    if attributes & CODEC_MASK > compression.ZSTD:
+        # Kafka answers UNKNOWN_SERVER_ERROR, as the exception that it meets
+        # here has no code; this one says what is wrong.
+        return BatchError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {attributes & CODEC_MASK}"
+        )
+    if count <= 0 or count != header.last_offset_delta + 1:
+        return BatchError(
+            ErrorCode.INVALID_RECORD,
+            f"{count} records, last offset delta {header.last_offset_delta}",
+        )
+    if attributes & CONTROL:
+        return BatchError(ErrorCode.INVALID_RECORD, "control records of a client")
+    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
+        return BatchError(
+            ErrorCode.INVALID_RECORD,
+            f"producer {header.producer_id}, sequence {header.base_sequence}",
+        )
+    return None
+
+
+def with_timestamp_type(
+    header: BatchHeader, batch: Buffer, append_time_ms: int | None
+) -> bytes:
+    """The first 61 bytes of a batch with another type of timestamp, and its CRC.
+
+    Only the type and the largest timestamp change, as in Kafka: readers take
+    the largest for every record.
+
+    Args:
+        header: that of the batch.
+        batch: the batch, no more and no less.
+        append_time_ms: the time for LogAppendTime; None makes it CreateTime.
+    """
+    # Kafka drops attributes that it does not know when it writes new ones.
+    attributes = header.attributes & _KEPT_ATTRIBUTES
+    latest = header.max_timestamp
+    if append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME
+        latest = append_time_ms
+    made = bytearray(batch[:HEADER_SIZE])
+    struct.pack_into(">h", made, CRC_START, attributes)
+    struct.pack_into(">q", made, _MAX_TIMESTAMP_AT, latest)
+    crc = crc_of(memoryview(batch)[HEADER_SIZE:], crc_of(made[CRC_START:]))
+    struct.pack_into(">I", made, _CRC_AT, crc)
+    return bytes(made)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint and the position behind it."""
+    value = data[position]
+    position += 1
+    if value >= 0x80:
+        value &= 0x7F
+        shift = 7
+        while True:
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 63:
+                raise WireError("a varint of more than 10 bytes")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    value = (value << 1) ^ (value >> 63)
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _bytes_at(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = _varint(data, position)
+    if size < 0:
+        return None, position
+    if position + size > end:
+        raise WireError(f"{size} bytes, where {end - position} are left")
+    return data[position : position + size], position + size
+
+
+def read_records(
+    data: Buffer, position: int = 0, *, limit: int = compression.LIMIT
+) -> Iterator[Record]:
+    """The records of the batch at `position`.
+
+    Args:
+        data: a buffer with the whole batch in it.
+        position: where the batch starts.
+        limit: bytes to which its records may decompress.
+
+    Raises:
+        WireError: the batch is damaged. Records before the damage are given.
+    """
+    header = read_header(data, position)
+    end = position + header.size
+    if header.magic != MAGIC or header.size < HEADER_SIZE or end > len(data):
+        raise WireError(f"no whole batch of {header.size} bytes at {position}")
+    packed = memoryview(data)[position + HEADER_SIZE : end]
+    records = compression.decompress(header.codec, packed, limit=limit)
+    return _iterate(header, records)
+
+
+def _iterate(header: BatchHeader, data: bytes) -> Iterator[Record]:
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    position, end = 0, len(data)
+    try:
+        for _ in range(header.record_count):
+            size, position = _varint(data, position)
+            stop = position + size
+            if size < 0 or stop > end:
+                raise WireError(f"a record of {size} bytes")
+            # One byte of attributes, which no version uses.
+            delta, position = _varint(data, position + 1)
+            timestamp = base_timestamp + delta if append_time is None else append_time
+            delta, position = _varint(data, position)
+            key, position = _bytes_at(data, position, stop)
+            value, position = _bytes_at(data, position, stop)
+            headers, position = _headers_at(data, position, stop)
+            if position != stop:
+                raise WireError(f"a record ends at {position}, not {stop}")
+            yield Record(base_offset + delta, timestamp, key, value, headers)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise WireError(str(error)) from None
+    if position != end:
+        raise WireError(f"{end - position} bytes behind the last record")
+
+
+def _headers_at(
+    data: bytes, position: int, end: int
+) -> tuple[Sequence[tuple[str, bytes | None]], int]:
+    count, position = _varint(data, position)
+    if count == 0:
+        return (), position
+    if count < 0:
+        raise WireError(f"{count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _bytes_at(data, position, end)
+        if name is None:
+            raise WireError("a header without a key")
+        value, position = _bytes_at(data, position, end)
+        headers.append((name.decode(), value))
+    return headers, position
+
+
+def _put_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)  # -1 as a zigzag varint
+    else:
+        _put_varint(out, len(data))
+        out += data
+
+
+def _put_record(out: bytearray, record: Record, position: int, delta_ms: int) -> None:
+    body = bytearray(1)
+    _put_varint(body, delta_ms)
+    _put_varint(body, position)
+    _put_bytes(body, record.key)
+    _put_bytes(body, record.value)
+    _put_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _put_bytes(body, name.encode())
+        _put_bytes(body, value)
+    _put_varint(out, len(body))
+    out += body
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    codec: int = compression.NONE,
+    base_offset: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    attributes: int = 0,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """A batch of these records, in this order.
+
+    Records get offsets from `base_offset` on, whatever they carried before.
+
+    Args:
+        records: at least one.
+        codec: 0 to 4.
+        base_offset: 0 in Produce.
+        producer_id: of an idempotent producer, with its epoch and the sequence
+            of the first record.
+        producer_epoch: see `producer_id`.
+        base_sequence: see `producer_id`.
+        attributes: flags beside the codec, as `TRANSACTIONAL`.
+        partition_leader_epoch: -1 in Produce.
+
+    Raises:
+        WireError: no records, or no such codec.
+    """
+    if not records:
+        raise WireError("a batch without records")
+    base_timestamp = records[0].timestamp_ms
+    body = bytearray()
+    for position, record in enumerate(records):
+        _put_record(body, record, position, record.timestamp_ms - base_timestamp)
+    packed = compression.compress(codec, bytes(body))
+    fields = (
+        attributes & ~CODEC_MASK | codec,
+        len(records) - 1,
+        base_timestamp,
+        max(record.timestamp_ms for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    covered = struct.pack(">hiqqqhii", *fields) + packed
+    length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
+    start = struct.pack(
+        ">qiibI", base_offset, length, partition_leader_epoch, MAGIC, crc_of(covered)
+    )
+    return start + covered
