@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 it did not work, 2 the command or the configuration is wro
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gc
 import os
@@ -105,6 +104,8 @@ def serve(
 
 
 async def _serve(config: Config, host: str, port: int, advertise: str | None) -> int:
+    import asyncio  # noqa: PLC0415 - as above
+
     from kohort.broker.server import Broker  # noqa: PLC0415 - as above
 
     stop = asyncio.Event()

@@ -47,7 +47,7 @@ _SERVICE_LINKS = re.compile(
 _BITS = {"short": 16, "int": 32, "long": 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
-_IntKey = Literal[
+IntKey = Literal[
     "connections.max.idle.ms",
     "default.replication.factor",
     "fetch.max.bytes",
@@ -60,18 +60,18 @@ _IntKey = Literal[
     "log.retention.hours",
     "max.connections",
     "max.incremental.fetch.session.cache.slots",
+    "max.request.partition.size.limit",
     "message.max.bytes",
     "node.id",
     "num.partitions",
     "offset.metadata.max.bytes",
     "offsets.retention.check.interval.ms",
     "offsets.retention.minutes",
-    "offsets.topic.num.partitions",
-    "queued.max.request.bytes",
+    "producer.id.expiration.ms",
     "socket.request.max.bytes",
 ]
-_BoolKey = Literal["auto.create.topics.enable", "delete.topic.enable"]
-_StrKey = Literal["log.message.timestamp.type", "wire.error.numbering"]
+BoolKey = Literal["auto.create.topics.enable", "delete.topic.enable"]
+StrKey = Literal["log.message.timestamp.type", "wire.error.numbering"]
 
 
 class ConfigError(ValueError):
@@ -158,11 +158,11 @@ class Config:
         return cls(settings | _from_sets(sets))
 
     @overload
-    def __getitem__(self, name: _IntKey) -> int: ...
+    def __getitem__(self, name: IntKey) -> int: ...
     @overload
-    def __getitem__(self, name: _BoolKey) -> bool: ...
+    def __getitem__(self, name: BoolKey) -> bool: ...
     @overload
-    def __getitem__(self, name: _StrKey) -> str: ...
+    def __getitem__(self, name: StrKey) -> str: ...
     @overload
     def __getitem__(self, name: str) -> Any: ...
     def __getitem__(self, name: str) -> Any:

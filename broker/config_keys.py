@@ -227,15 +227,15 @@ offsets.load.buffer.size                        int      5242880 1.. read-only
 offsets.retention.check.interval.ms             long     600000 1.. read-only used
 offsets.retention.minutes                       int      10080 1.. read-only used
 offsets.topic.compression.codec                 int      0 * read-only
-offsets.topic.num.partitions                    int      50 1.. read-only used
+offsets.topic.num.partitions                    int      50 1.. read-only
 offsets.topic.replication.factor                short    3 1.. read-only
 offsets.topic.segment.bytes                     int      104857600 1.. read-only
 principal.builder.class                         class    org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder * per-broker
 process.roles                                   list     null broker|controller read-only
 producer.id.expiration.check.interval.ms        int      600000 1.. hidden
-producer.id.expiration.ms                       int      86400000 1.. cluster-wide
+producer.id.expiration.ms                       int      86400000 1.. cluster-wide used
 producer.purgatory.purge.interval.requests      int      1000 * read-only
-queued.max.request.bytes                        long     -1 * read-only used
+queued.max.request.bytes                        long     -1 * read-only
 queued.max.requests                             int      500 1.. read-only
 quota.window.num                                int      11 1.. read-only
 quota.window.size.seconds                       int      1 1.. read-only
