@@ -1,0 +1,80 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from kohort.broker.dispatch import Request
+from kohort.broker.handlers import configs
+from kohort.broker.handlers.refusal import RefusedError
+from kohort.protocol.errors import ErrorCode
+
+
+class Named(Protocol):
+    """One key of a request."""
+
+    @property
+    def name(self) -> str:
+        """The key."""
+
+
+class Resource(Protocol):
+    """One resource of a request."""
+
+    @property
+    def resource_type(self) -> int:
+        """The type, one of `configs.NAMES`."""
+
+    @property
+    def resource_name(self) -> str:
+        """The topic's name; the broker's id, or nothing for all brokers."""
+
+    @property
+    def configs(self) -> Sequence[Named]:
+        """What to change."""
+
+
+NewValues = Callable[[configs.Target, Resource], Mapping[str, str | None]]
+
+
+def alter(
+    request: Request, new_values: NewValues
+) -> Iterator[tuple[int, str | None, int, str]]:
+    """Alters each resource of the request, all of its keys or none.
+
+    Args:
+        request: its message has `resources` and `validate_only`.
+        new_values: everything that is to be set of a resource.
+
+    Yields:
+        A row of the response: error code, error message, type and name.
+    """
+    message = request.message
+    resources: Sequence[Resource] = message.resources
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        try:
+            if times[kind, name] > 1:
+                raise _invalid("the request names the resource twice")
+            if len({each.name for each in resource.configs}) < len(resource.configs):
+                raise _invalid("a key occurs twice")
+            target = configs.target(request, kind, name)
+            target.put(new_values(target, resource), message.validate_only)
+        except RefusedError as error:
+            yield error.code, error.why, kind, name
+        else:
+            yield 0, None, kind, name
+
+
+def given(name: str, value: str | None) -> str:
+    """The value of a key; raises RefusedError where it is null."""
+    if value is None:
+        raise _invalid(f"{name} is null")
+    return value
+
+
+def _invalid(why: str) -> RefusedError:
+    return RefusedError(ErrorCode.INVALID_REQUEST, why)

@@ -1,0 +1,161 @@
+"""CreateTopics: with partitions by number, or placed by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kohort.broker.dispatch import Request
+from kohort.broker.handlers import configs
+from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
+from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.protocol.apis.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kohort.protocol.errors import ErrorCode
+
+_DEFAULT = -1
+_RESERVED = "__cluster_metadata"
+"""The log of Kafka's controllers: no topic, and never one."""
+
+
+def handle(request: Request) -> None:
+    """Creates each topic that can be created."""
+    message: CreateTopicsRequest = request.message
+    times = Counter(topic.name for topic in message.topics)
+    topics = [topic for topic in message.topics if times[topic.name] == 1]
+    default = request.node.cluster.config["num.partitions"]
+    total = sum(max(_count(topic, default), 0) for topic in topics)
+    if message.timeout_ms <= 0:
+        error = RefusedError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT)
+        results = [_refused(topic, error) for topic in message.topics]
+    elif total > MAX_PARTITIONS:
+        error = RefusedError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{total} partitions are more than a request may create ({MAX_PARTITIONS})",
+        )
+        results = [_refused(topic, error) for topic in message.topics]
+    else:
+        results = [_result(request, topic) for topic in topics]
+        error = RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
+        repeated = {t.name: t for t in message.topics if times[t.name] > 1}
+        results += [_refused(topic, error) for topic in repeated.values()]
+    request.reply(CreateTopicsResponse(0, results))
+
+
+def _count(topic: CreatableTopic, default: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default if topic.num_partitions == _DEFAULT else topic.num_partitions
+
+
+def _refused(topic: CreatableTopic, error: RefusedError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        topic.name, error_code=error.code, error_message=error.why
+    )
+
+
+def _result(request: Request, topic: CreatableTopic) -> CreatableTopicResult:
+    cluster = request.node.cluster
+    try:
+        _check_name(request, topic.name)
+        overrides = _overrides(topic)
+        configs.check_topic(cluster.config, overrides)
+        partitions, replicas = _placed(request, topic)
+    except RefusedError as error:
+        return _refused(topic, error)
+    if request.message.validate_only:
+        topic_id = cluster.ids.topic_id()
+    else:
+        topic_id = cluster.topics.create(topic.name, partitions, overrides).id
+    shown = _shown(request, overrides) if request.version >= 5 else ()
+    return CreatableTopicResult(
+        topic.name, topic_id, 0, None, 0, partitions, replicas, shown
+    )
+
+
+def _check_name(request: Request, name: str) -> None:
+    topics = request.node.cluster.topics
+    if name == _RESERVED:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{name} is reserved")
+    why = topics.why_illegal(name)
+    if why is not None:
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+    if name in topics.by_name:
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+
+
+def _overrides(topic: CreatableTopic) -> dict[str, str]:
+    """The topic's configuration; of several values for a key the last counts."""
+    overrides = {}
+    for config in topic.configs:
+        if config.value is None:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"{config.name} is null")
+        overrides[config.name] = config.value
+    return overrides
+
+
+def _placed(request: Request, topic: CreatableTopic) -> tuple[int, int]:
+    """The number of partitions, and of replicas of each."""
+    cluster = request.node.cluster
+    if topic.assignments:
+        if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                "with assignments, num_partitions and replication_factor must be -1",
+            )
+        return _placed_by_hand(request, list(topic.assignments))
+    replicas: int = topic.replication_factor
+    if replicas == _DEFAULT:
+        replicas = cluster.config["default.replication.factor"]
+    partitions = _count(topic, cluster.config["num.partitions"])
+    if replicas <= 0:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "the replication factor must be at least 1, or -1 for the default",
+        )
+    if partitions <= 0:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS,
+            "the number of partitions must be at least 1, or -1 for the default",
+        )
+    if replicas > len(cluster.nodes):
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{replicas} replicas do not fit on {len(cluster.nodes)} broker(s)",
+        )
+    return partitions, replicas
+
+
+def _placed_by_hand(
+    request: Request, assignments: list[CreatableReplicaAssignment]
+) -> tuple[int, int]:
+    indexes = [assignment.partition_index for assignment in assignments]
+    replicas = len(assignments[0].broker_ids)
+    for assignment in assignments:
+        check_replicas(assignment.broker_ids, request.node.cluster.nodes, replicas)
+    if sorted(indexes) != list(range(len(indexes))):
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "the partitions of the assignments must be 0, 1, 2, ... once each",
+        )
+    return len(indexes), replicas
+
+
+def _shown(request: Request, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
+    """The configuration that the topic has, values as they were sent (KIP-525)."""
+    entries = configs.topic_entries(request.node.cluster.config, overrides)
+    return [
+        CreatableTopicConfigs(
+            entry.key.name,
+            overrides.get(entry.key.name, entry.value),
+            False,
+            entry.source,
+            entry.key.sensitive,
+        )
+        for entry in entries
+    ]

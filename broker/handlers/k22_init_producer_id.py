@@ -1,0 +1,44 @@
+"""InitProducerId: ids of idempotent producers (KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+from kohort.broker import telemetry
+from kohort.broker.dispatch import Request
+from kohort.protocol.apis.k22_init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from kohort.protocol.errors import ErrorCode
+
+_NONE = -1
+
+log = telemetry.get_logger("transactions")
+
+
+def handle(request: Request) -> None:
+    """Gives an id that is new; a producer that has one and wants it bumped, too.
+
+    Without a transactional id Kafka knows no producer by its id: whatever id and
+    epoch come in, a new id with epoch 0 goes out.
+    """
+    message: InitProducerIdRequest = request.message
+    has_id, has_epoch = message.producer_id != _NONE, message.producer_epoch != _NONE
+    if message.transactional_id == "" or has_id != has_epoch:
+        _refuse(request, ErrorCode.INVALID_REQUEST)
+    elif message.transactional_id is not None:
+        # kohort has no transactions. Of the codes that this answer can have, this
+        # one is fatal at once in the clients in use; librdkafka takes most
+        # others for a passing state, and tries until its timeout.
+        log.warning(
+            "transactions_unsupported",
+            transactional_id=message.transactional_id,
+            client=request.client_id,
+        )
+        _refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    else:
+        producer_id = request.node.cluster.new_producer_id()
+        request.reply(InitProducerIdResponse(0, 0, producer_id, 0))
+
+
+def _refuse(request: Request, error: ErrorCode) -> None:
+    request.reply(InitProducerIdResponse(0, error, _NONE, _NONE))

@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch: where the records of an epoch end (KIP-279, KIP-320)."""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch import Request
+from kohort.broker.topics import Topic
+from kohort.protocol.apis.k23_offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from kohort.protocol.errors import ErrorCode
+
+
+def handle(request: Request) -> None:
+    """Looks the epoch up in each partition; who asks does not matter."""
+    message: OffsetForLeaderEpochRequest = request.message
+    by_name = request.node.cluster.topics.by_name
+    request.reply(
+        OffsetForLeaderEpochResponse(
+            0,
+            [
+                OffsetForLeaderTopicResult(
+                    wanted.topic,
+                    [_end(by_name.get(wanted.topic), p) for p in wanted.partitions],
+                )
+                for wanted in message.topics
+            ],
+        )
+    )
+
+
+def _end(topic: Topic | None, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    index = wanted.partition
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, index)
+    partition = topic.partitions[index]
+    error = partition.epochs.check(wanted.current_leader_epoch)
+    if error:
+        return EpochEndOffset(error, index)
+    return EpochEndOffset(0, index, *partition.end_of_epoch(wanted.leader_epoch))

@@ -1,0 +1,121 @@
+"""DescribeConfigs: what topics and the broker are set to, and by whom (KIP-226)."""
+
+from __future__ import annotations
+
+from kohort.broker.config import (
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    TYPE_NUMBERS,
+    Entry,
+)
+from kohort.broker.config_keys import BROKER_KEYS
+from kohort.broker.dispatch import Request
+from kohort.broker.handlers import configs
+from kohort.broker.handlers.refusal import RefusedError
+from kohort.protocol.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kohort.protocol.errors import ErrorCode
+
+
+def handle(request: Request) -> None:
+    """Describes each resource, of its keys those asked for."""
+    message: DescribeConfigsRequest = request.message
+    unknown = [
+        each for each in message.resources if each.resource_type not in configs.NAMES
+    ]
+    if unknown:
+        # In Kafka one type that it does not know spoils the whole request.
+        why = f"there are no resources of type {unknown[0].resource_type}"
+        error = RefusedError(ErrorCode.INVALID_REQUEST, why)
+        results = [_refused(resource, error) for resource in message.resources]
+    else:
+        results = [_result(request, resource) for resource in message.resources]
+    request.reply(DescribeConfigsResponse(0, results))
+
+
+def _refused(
+    resource: DescribeConfigsResource, error: RefusedError
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error.code, error.why, resource.resource_type, resource.resource_name
+    )
+
+
+def _result(
+    request: Request, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    message: DescribeConfigsRequest = request.message
+    try:
+        entries = _entries(request, resource)
+    except RefusedError as error:
+        return _refused(resource, error)
+    wanted = resource.configuration_keys
+    return DescribeConfigsResult(
+        0,
+        "",
+        resource.resource_type,
+        resource.resource_name,
+        [
+            _shown(resource, entry, message.include_synonyms)
+            for entry in entries
+            if not wanted or entry.key.name in wanted
+        ],
+    )
+
+
+def _entries(request: Request, resource: DescribeConfigsResource) -> list[Entry]:
+    kind, name = resource.resource_type, resource.resource_name
+    cluster = request.node.cluster
+    if kind == configs.TOPIC:
+        configs.check_topic_name(name)
+        topic = cluster.topics.by_name.get(name)
+        if topic is None:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
+            )
+        return configs.topic_entries(cluster.config, topic.overrides)
+    if kind == configs.BROKER and not name:
+        return _common_entries(request)
+    if kind == configs.BROKER:
+        configs.check_broker(request, name)
+        described = (n for n, key in BROKER_KEYS.items() if key.mode != "hidden")
+        return [cluster.config.entry(name) for name in described]
+    if kind == configs.BROKER_LOGGER:
+        configs.check_broker(request, name)
+        # The levels of single loggers cannot be set in kohort.
+        return []
+    raise configs.refused_type(kind)
+
+
+def _common_entries(request: Request) -> list[Entry]:
+    """What has been set for all brokers while they ran, and only that."""
+    source = DYNAMIC_DEFAULT_BROKER_CONFIG
+    values = request.node.cluster.config.dynamic(source)
+    return [
+        Entry(BROKER_KEYS[name], text, source, ((name, text, source),))
+        for name, text in values.items()
+    ]
+
+
+def _shown(
+    resource: DescribeConfigsResource, entry: Entry, with_synonyms: bool
+) -> DescribeConfigsResourceResult:
+    key = entry.key
+    return DescribeConfigsResourceResult(
+        key.name,
+        entry.value,
+        resource.resource_type == configs.BROKER and key.read_only,
+        entry.source,
+        key.sensitive,
+        [DescribeConfigsSynonym(*each) for each in entry.synonyms]
+        if with_synonyms
+        else (),
+        TYPE_NUMBERS[key.type],
+        # Documentation is optional (KIP-569); kohort has none of its own.
+        None,
+    )

@@ -1,0 +1,23 @@
+"""AlterConfigs: everything that is set of a resource is replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kohort.broker.dispatch import Request
+from kohort.broker.handlers import configs
+from kohort.broker.handlers.alteration import alter, given
+from kohort.protocol.apis.k33_alter_configs import (
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def handle(request: Request) -> None:
+    """Replaces the configuration of each resource."""
+    rows = [AlterConfigsResourceResponse(*row) for row in alter(request, _new_values)]
+    request.reply(AlterConfigsResponse(0, rows))
+
+
+def _new_values(_: configs.Target, resource: Any) -> dict[str, str]:
+    return {each.name: given(each.name, each.value) for each in resource.configs}

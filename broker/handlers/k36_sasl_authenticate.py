@@ -1,0 +1,16 @@
+"""SaslAuthenticate: a listener without SASL has no use for it."""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch import Request
+from kohort.protocol.apis.k36_sasl_authenticate import SaslAuthenticateResponse
+from kohort.protocol.errors import ErrorCode
+
+
+def handle(request: Request) -> None:
+    """Says that the connection needs no authentication; it stays open."""
+    request.reply(
+        SaslAuthenticateResponse(
+            ErrorCode.ILLEGAL_SASL_STATE, "this listener has no authentication"
+        )
+    )

@@ -1,0 +1,83 @@
+"""CreatePartitions: topics grow (KIP-195)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kohort.broker.dispatch import Request
+from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
+from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.topics import Topic
+from kohort.protocol.apis.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kohort.protocol.errors import ErrorCode
+
+
+def handle(request: Request) -> None:
+    """Adds partitions to each topic that can have them."""
+    message: CreatePartitionsRequest = request.message
+    times = Counter(topic.name for topic in message.topics)
+    room = MAX_PARTITIONS
+    results = []
+    for wanted in {topic.name: topic for topic in message.topics}.values():
+        error_code, error_message = 0, None
+        try:
+            room -= _grown(request, wanted, times[wanted.name], room)
+        except RefusedError as error:
+            error_code, error_message = error.code, error.why
+        results.append(
+            CreatePartitionsTopicResult(wanted.name, error_code, error_message)
+        )
+    request.reply(CreatePartitionsResponse(0, results))
+
+
+def _grown(
+    request: Request, wanted: CreatePartitionsTopic, times: int, room: int
+) -> int:
+    """Grows a topic, and says by how many partitions."""
+    message: CreatePartitionsRequest = request.message
+    if message.timeout_ms <= 0:
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT)
+    if times > 1:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
+    topic = _growing(request, wanted)
+    added = wanted.count - len(topic.partitions)
+    if added > room:
+        # Kafka has no better code, either: its metadata log has no room for it.
+        raise RefusedError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"a request may create {MAX_PARTITIONS} partitions at most",
+        )
+    if not message.validate_only:
+        request.node.cluster.topics.grow(topic, wanted.count)
+    return added
+
+
+def _growing(request: Request, wanted: CreatePartitionsTopic) -> Topic:
+    """The topic, if it can grow as wanted."""
+    topic = request.node.cluster.topics.by_name.get(wanted.name)
+    if topic is None:
+        raise RefusedError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}"
+        )
+    count = len(topic.partitions)
+    if wanted.count <= count:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {wanted.name} has {count} partitions; {wanted.count} are not more",
+        )
+    if wanted.assignments is not None:
+        added = wanted.count - count
+        if len(wanted.assignments) != added:
+            raise RefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{len(wanted.assignments)} assignments for {added} new partitions",
+            )
+        for assignment in wanted.assignments:
+            # Partitions have one replica, whatever the number of nodes.
+            check_replicas(assignment.broker_ids, request.node.cluster.nodes, 1)
+    return topic

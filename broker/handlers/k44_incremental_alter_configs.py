@@ -1,0 +1,61 @@
+"""IncrementalAlterConfigs: single keys are set, taken back, or their lists changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kohort.broker.dispatch import Request
+from kohort.broker.handlers import configs
+from kohort.broker.handlers.alteration import alter, given
+from kohort.broker.handlers.refusal import RefusedError
+from kohort.protocol.apis.k44_incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from kohort.protocol.errors import ErrorCode
+
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+
+def handle(request: Request) -> None:
+    """Changes the configuration of each resource."""
+    rows = [AlterConfigsResourceResponse(*row) for row in alter(request, _new_values)]
+    request.reply(IncrementalAlterConfigsResponse(0, rows))
+
+
+def _new_values(target: configs.Target, resource: Any) -> dict[str, str | None]:
+    values = dict(target.values)
+    for change in resource.configs:
+        name, operation = change.name, change.config_operation
+        if operation == _DELETE:
+            values.pop(name, None)
+            continue
+        value = given(name, change.value)
+        if operation == _SET:
+            values[name] = value
+        elif operation in {_APPEND, _SUBTRACT}:
+            values[name] = _changed_list(target, name, operation, value)
+        else:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"there is no operation {operation}"
+            )
+    return values
+
+
+def _changed_list(target: configs.Target, name: str, operation: int, value: str) -> str:
+    key = target.keys.get(name)
+    if key is None or key.type != "list":
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
+    old = target.values[name] if name in target.values else target.default(name)
+    items = _items(old or "")
+    # Elements are compared as they stand, blanks and all, as Kafka does.
+    wanted = _items(value)
+    if operation == _APPEND:
+        items += [item for item in dict.fromkeys(wanted) if item not in items]
+    else:
+        items = [item for item in items if item not in wanted]
+    return ",".join(items)
+
+
+def _items(text: str) -> list[str]:
+    return text.split(",") if text.strip() else []

@@ -1,0 +1,13 @@
+"""ListPartitionReassignments: kohort never moves a partition."""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch import Request
+from kohort.protocol.apis.k46_list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+)
+
+
+def handle(request: Request) -> None:
+    """Answers that nothing is being moved; Kafka does so for unknown topics, too."""
+    request.reply(ListPartitionReassignmentsResponse(error_message=None))

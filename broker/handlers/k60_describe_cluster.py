@@ -1,0 +1,46 @@
+"""DescribeCluster: the cluster's id, its nodes, and the controller."""
+
+from __future__ import annotations
+
+from kohort.broker.dispatch import Request
+from kohort.broker.handlers import operations
+from kohort.protocol.apis.k60_describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kohort.protocol.errors import ErrorCode
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(request: Request) -> None:
+    """Describes the brokers; who wants controllers has come to the wrong place."""
+    message: DescribeClusterRequest = request.message
+    cluster = request.node.cluster
+    wanted = message.endpoint_type
+    if wanted != _BROKERS:
+        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        why = f"there is no endpoint type {wanted}"
+        if wanted == _CONTROLLERS:
+            error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            why = "this is an endpoint of brokers, not of controllers"
+        request.reply(DescribeClusterResponse(0, error, why))
+        return
+    request.reply(
+        DescribeClusterResponse(
+            0,
+            0,
+            None,
+            _BROKERS,
+            cluster.id,
+            cluster.controller_id,
+            [
+                DescribeClusterBroker(node.id, node.host, node.port)
+                for node in cluster.nodes.values()
+            ],
+            operations.CLUSTER
+            if message.include_cluster_authorized_operations
+            else operations.NOT_ASKED_FOR,
+        )
+    )
