@@ -89,6 +89,11 @@ class Partition:
         return self.log_end_offset
 
     @property
+    def leader_epoch(self) -> int:
+        """The epoch that batches are written in."""
+        return self.epochs.latest
+
+    @property
     def size_in_bytes(self) -> int:
         """Bytes of all batches that are kept."""
         return self._store.size_in_bytes

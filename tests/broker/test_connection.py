@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
 from collections.abc import AsyncIterator
 
@@ -181,11 +182,17 @@ async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
                 min_bytes=1,
                 topics=[FetchTopic("t", bytes(16), [FetchPartition(0)])],
             )
-            peer.writer.write(frame("Fetch", 4, fetch) + frame("Heartbeat", 4, Heartbeat))
-            while not topic.partitions[0].waiters:
+            peer.writer.write(
+                frame("Fetch", 4, fetch) + frame("Heartbeat", 4, Heartbeat)
+            )
+            while not topic.partitions[0].is_watched:
                 await other.is_served()
+            # A reset: a mere end of the stream would still get its answer.
+            sock = peer.writer.get_extra_info("socket")
+            linger = struct.pack("ii", 1, 0)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             peer.writer.transport.abort()
-        while topic.partitions[0].waiters:
+        while topic.partitions[0].is_watched:
             await other.is_served()
 
 
@@ -210,7 +217,13 @@ async def test_stop_closes_every_connection() -> None:
         async with connected(broker) as idle, connected(broker) as waiting:
             await idle.is_served()
             join = JoinGroupRequest(
-                "g", 9000, 9000, "", None, "", [JoinGroupRequestProtocol("range")]
+                "g",
+                9000,
+                9000,
+                "",
+                None,
+                "consumer",
+                [JoinGroupRequestProtocol("range")],
             )
             waiting.writer.write(frame("JoinGroup", 3, join))
             await waiting.writer.drain()
