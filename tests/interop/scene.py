@@ -403,9 +403,10 @@ class Scene:
     # The end
 
     def stop(self) -> None:
-        """No process of a scene outlives it."""
+        """Neither a process nor a connection of a scene outlives it."""
         for member in self.everybody:
             member.stop()
+        del self.admin  # librdkafka has no other way to close one
 
     def _launch(self, name: str) -> Member:
         assert all(each.name != name for each in self.everybody), (
