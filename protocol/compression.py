@@ -135,7 +135,7 @@ def _compress_snappy(data: bytes) -> bytes:
 def _decompress_snappy(data: bytes, limit: int) -> bytes:
     """Both forms: Java's stream of blocks, and librdkafka's single raw block."""
     if not data.startswith(_XERIAL_MAGIC):
-        return _decompress_snappy_block(data, limit)
+        return _decompress_snappy_block(data, limit, limit)
     out: list[bytes] = []
     left = limit
     position = len(_XERIAL_HEADER)
@@ -146,18 +146,20 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
         position += 4
         if size < 0 or position + size > len(data):
             raise WireError(f"snappy: a block of {size} bytes")
-        out.append(_decompress_snappy_block(data[position : position + size], left))
+        out.append(
+            _decompress_snappy_block(data[position : position + size], left, limit)
+        )
         left -= len(out[-1])
         position += size
     return b"".join(out)
 
 
-def _decompress_snappy_block(block: bytes, limit: int) -> bytes:
+def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
     import cramjam  # noqa: PLC0415 - see the module's docstring
 
     try:
         # The size stands in front, and is believed only if it is allowed.
-        if cramjam.snappy.decompress_raw_len(block) > limit:
+        if cramjam.snappy.decompress_raw_len(block) > left:
             raise _too_large(limit)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:

@@ -1,0 +1,190 @@
+"""Whatever is done to a partition, it agrees with a plain list of records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from kohort.broker.log.memory import LONG_BATCH
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    LogConfig,
+)
+from kohort.protocol import records
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import Record, build_batch
+
+NOW = 1_700_000_000_000
+
+
+@dataclass
+class Batch:
+    """What the list knows of one batch."""
+
+    base_offset: int
+    size: int
+    found: list[Record]
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.base_offset + len(self.found)
+
+    @property
+    def latest(self) -> int:
+        """Its largest timestamp."""
+        return max(record.timestamp_ms for record in self.found)
+
+
+class LogMachine(RuleBasedStateMachine):
+    """A partition beside a list; every rule asks both."""
+
+    @initialize(retention=st.sampled_from([-1, 50]), size=st.sampled_from([-1, 700]))
+    def begin(self, retention: int, size: int) -> None:
+        """An empty partition."""
+        config = LogConfig(retention_ms=retention, retention_bytes=size)
+        self.partition = Partition("t-0", config)
+        self.batches: list[Batch] = []
+        self.start = self.end = self.grown = self.calls = 0
+        self.partition.watch(self._called)
+
+    def _called(self) -> None:
+        self.calls += 1
+
+    @rule(
+        times=st.lists(st.integers(-50, 50), min_size=1, max_size=5),
+        codec=st.integers(0, 4),
+        size=st.sampled_from([0, 10, 3_000, LONG_BATCH]),
+    )
+    def append(self, times: list[int], codec: int, size: int) -> None:
+        """A batch gets the next offsets, and whoever watches is called."""
+        some = [Record(0, NOW + time, b"k", bytes(size)) for time in times]
+        batch = build_batch(some, codec=codec)
+        result = self.partition.append(batch, now_ms=NOW)
+        assert (result.error_code, result.base_offset) == (0, self.end)
+        placed = [
+            Record(self.end + position, record.timestamp_ms, record.key, record.value)
+            for position, record in enumerate(some)
+        ]
+        self.batches.append(Batch(self.end, len(batch), placed))
+        self.end += len(some)
+        self.grown += 1
+        assert result.last_offset == self.end - 1
+
+    @rule(
+        position=st.floats(0, 1),
+        max_bytes=st.sampled_from([0, 100, 500, 5_000, 10**6]),
+        minimum_one=st.booleans(),
+    )
+    def read(self, position: float, max_bytes: int, minimum_one: bool) -> None:
+        """Exactly what was appended, from the batch with the offset on."""
+        offset = self.start + int(position * (self.end - self.start))
+        expected: list[Batch] = []
+        size = 0
+        for batch in self.batches:
+            if batch.end <= offset:
+                continue
+            size += batch.size
+            if size > max_bytes and (expected or not minimum_one):
+                break
+            expected.append(batch)
+        answer = self.partition.read(offset, max_bytes, minimum_one=minimum_one)
+        assert answer.error_code == ErrorCode.NONE
+        data = b"".join(answer.buffers)
+        assert len(data) == answer.size_in_bytes == sum(b.size for b in expected)
+        found = [
+            record
+            for _, position in records.read_headers(data)
+            for record in records.read_records(data, position)
+        ]
+        assert found == [record for batch in expected for record in batch.found]
+
+    @rule(by=st.integers(1, 3))
+    def read_outside(self, by: int) -> None:
+        """Before the start and behind the end there is nothing."""
+        for offset in (self.start - by, self.end + by):
+            answer = self.partition.read(offset, 1000, minimum_one=True)
+            assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    @rule(time=st.integers(-60, 60))
+    def look_up(self, time: int) -> None:
+        """The first record in the log that is not older."""
+        answer = self.partition.offset_for(NOW + time)
+        fitting = [
+            (record.timestamp_ms, record.offset)
+            for batch in self.batches
+            for record in batch.found
+            if record.timestamp_ms >= NOW + time and record.offset >= self.start
+        ]
+        expected = fitting[0] if fitting else (-1, -1)
+        assert (answer.timestamp_ms, answer.offset) == expected
+
+    @rule()
+    def look_up_by_name(self) -> None:
+        """Start, end, and the first record of the largest timestamp."""
+        assert self.partition.offset_for(EARLIEST).offset == self.start
+        assert self.partition.offset_for(LATEST).offset == self.end
+        answer = self.partition.offset_for(MAX_TIMESTAMP)
+        every = [record for batch in self.batches for record in batch.found]
+        latest = max(every, key=lambda r: r.timestamp_ms, default=Record(offset=-1))
+        assert (answer.timestamp_ms, answer.offset) == (
+            latest.timestamp_ms,
+            latest.offset,
+        )
+
+    @precondition(lambda self: self.end > 0)
+    @rule(position=st.floats(0, 1))
+    def delete(self, position: float) -> None:
+        """The start moves forward, never back."""
+        before = int(position * self.end)
+        self.start = max(self.start, before)
+        assert self.partition.delete_records(before) == (ErrorCode.NONE, self.start)
+        self._drop()
+
+    @rule(later=st.integers(0, 100))
+    def expire(self, later: int) -> None:
+        """Old batches go, then those above the size; nothing behind one that stays."""
+        config = self.partition.config
+        count = len(self.batches)
+        if config.retention_ms >= 0:
+            limit = NOW + later - config.retention_ms
+            while self.batches and self.batches[0].latest < limit:
+                self.start = max(self.start, self.batches.pop(0).end)
+        if config.retention_bytes >= 0:
+            surplus = sum(b.size for b in self.batches) - config.retention_bytes
+            while self.batches and surplus >= self.batches[0].size:
+                surplus -= self.batches[0].size
+                self.start = max(self.start, self.batches.pop(0).end)
+        assert self.partition.expire(NOW + later) == count - len(self.batches)
+
+    def _drop(self) -> None:
+        self.batches = [batch for batch in self.batches if batch.end > self.start]
+
+    @invariant()
+    def sizes_and_offsets_agree(self) -> None:
+        """After every step."""
+        partition = self.partition
+        assert partition.log_start_offset == self.start
+        assert partition.log_end_offset == partition.high_watermark == self.end
+        assert partition.batch_count == len(self.batches)
+        size = sum(batch.size for batch in self.batches)
+        assert partition.size_in_bytes == partition.size_from(self.start) == size
+        assert self.calls == self.grown
+
+
+LogMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None
+)
+TestLog = LogMachine.TestCase

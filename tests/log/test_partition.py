@@ -1,0 +1,639 @@
+"""A partition's log, as Apache Kafka 4.3 answered the same requests."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kohort.broker.log.epochs import LeaderEpochs
+from kohort.broker.log.memory import LONG_BATCH
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    HIGH_WATERMARK,
+    LATEST,
+    LATEST_TIERED,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP,
+    AppendResult,
+    LogConfig,
+)
+from kohort.protocol import records
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import Record, build_batch
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+EVERYTHING = 10**9
+
+
+class Scene:
+    """One partition, and the time."""
+
+    def __init__(self, **config: Any) -> None:
+        self.partition = Partition("t-0", LogConfig(**config))
+        self.now_ms = NOW
+
+    def send(self, *times: int, **fields: Any) -> AppendResult:
+        """Appends one batch with a record at each of these times after NOW."""
+        some = [Record(0, NOW + time, b"k", b"v" * 5) for time in times]
+        return self.partition.append(build_batch(some, **fields), now_ms=self.now_ms)
+
+    def bytes_from(self, offset: int) -> bytes:
+        """All bytes of a read without a limit."""
+        found = self.partition.read(offset, EVERYTHING, minimum_one=True)
+        assert not found.error_code
+        data = b"".join(found.buffers)
+        assert len(data) == found.size_in_bytes == self.partition.size_from(offset)
+        return data
+
+    def offsets_from(self, offset: int) -> list[int]:
+        """The base offsets of the batches in a read without a limit."""
+        data = self.bytes_from(offset)
+        return [header.base_offset for header, _ in records.read_headers(data)]
+
+    def found(self, timestamp: int) -> tuple[int, int, int]:
+        """(time after NOW, offset, leader epoch); -1 where there is none."""
+        answer = self.partition.offset_for(timestamp)
+        assert not answer.error_code
+        time = answer.timestamp_ms
+        return (time if time < 0 else time - NOW), answer.offset, answer.leader_epoch
+
+
+def test_an_empty_partition() -> None:
+    """Offsets start at 0, and reading at the end is no error."""
+    scene = Scene()
+    partition = scene.partition
+    assert partition.high_watermark == partition.last_stable_offset == 0
+    assert partition.log_start_offset == partition.log_end_offset == 0
+    assert (partition.size_in_bytes, partition.batch_count) == (0, 0)
+    assert scene.bytes_from(0) == b""
+    assert partition.expire(NOW) == 0
+    assert partition.leader_epoch == 0
+
+
+def test_offsets_are_dense() -> None:
+    """Each batch starts where the one before it ended."""
+    scene = Scene()
+    assert scene.send(0, 0, 0) == AppendResult(ErrorCode.NONE, 0, 2, -1, 0)
+    assert scene.send(0) == AppendResult(ErrorCode.NONE, 3, 3, -1, 0)
+    assert scene.send(0, 0) == AppendResult(ErrorCode.NONE, 4, 5, -1, 0)
+    partition = scene.partition
+    assert partition.high_watermark == partition.last_stable_offset == 6
+    assert partition.batch_count == 3
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("size", [10, LONG_BATCH])
+def test_a_batch_stays_as_it_was_sent(codec: int, size: int) -> None:
+    """Base offset and leader epoch apart, the bytes are the producer's."""
+    partition = Partition("t-0", leader_epoch=6)
+    value = records.build_batch([Record(0, 0, None, bytes(range(250)) * (size // 10))])
+    batch = build_batch([Record(0, NOW, b"k", value)] * 2, codec=codec)
+    for base in (0, 2):
+        assert partition.append(batch, now_ms=NOW).base_offset == base
+    found = partition.read(2, EVERYTHING, minimum_one=True)
+    expected = struct.pack(">q", 2) + batch[8:12] + struct.pack(">i", 6) + batch[16:]
+    assert b"".join(found.buffers) == expected
+    assert partition.size_in_bytes == 2 * len(batch)
+
+
+def test_a_received_frame_may_be_forgotten() -> None:
+    """A batch is a view into a frame, and bytes behind it are not kept."""
+    scene = Scene()
+    batch = build_batch([Record(0, NOW, None, b"v")])
+    frame = b"#" * 10 + batch + b"tail"
+    view = memoryview(frame)[10:]
+    assert not scene.partition.append(view, now_ms=NOW).error_code
+    assert scene.partition.size_in_bytes == len(batch)
+    assert len(scene.bytes_from(0)) == len(batch)
+
+
+def test_reading_starts_with_the_batch_that_has_the_offset() -> None:
+    """Consumers skip what they did not ask for in the first batch."""
+    scene = Scene()
+    for count in (3, 2, 3, 1, 2):
+        scene.send(*[0] * count)
+    starts = [0, 0, 0, 3, 3, 5, 5, 5, 8, 9, 9]
+    assert [scene.offsets_from(offset)[0] for offset in range(11)] == starts
+    assert scene.offsets_from(4) == [3, 5, 8, 9]
+    assert scene.bytes_from(11) == b""
+
+
+@pytest.mark.parametrize("offset", [-2, -1, 12, 100])
+def test_offsets_out_of_range(offset: int) -> None:
+    """Before the start or behind the end."""
+    scene = Scene()
+    scene.send(*[0] * 11)
+    found = scene.partition.read(offset, EVERYTHING, minimum_one=True)
+    assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (found.buffers, found.size_in_bytes) == ((), 0)
+    assert scene.partition.size_from(offset) == 0
+
+
+def test_a_limit_cuts_between_batches() -> None:
+    """Kafka would send part of a batch, which no client can use."""
+    scene = Scene()
+    size = 0
+    for _ in range(4):
+        scene.send(0)
+        size = scene.partition.size_in_bytes // scene.partition.batch_count
+    read = scene.partition.read
+    assert read(0, 3 * size - 1, minimum_one=False).size_in_bytes == 2 * size
+    assert read(1, 3 * size, minimum_one=False).size_in_bytes == 3 * size
+    assert read(0, size - 1, minimum_one=False).size_in_bytes == 0
+    assert read(0, 0, minimum_one=True).size_in_bytes == size
+
+
+def refusals() -> dict[str, tuple[bytes, int, int]]:
+    """Batches, with the error code and the log start offset of Kafka's answer."""
+    good = build_batch([Record(0, NOW, b"k", b"v")] * 3)
+
+    def patched(layout: str, position: int, value: int) -> bytes:
+        made = bytearray(good)
+        struct.pack_into(layout, made, position, value)
+        if position > 20:
+            struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
+        return bytes(made)
+
+    corrupt, invalid = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
+    return {
+        "empty": (b"", invalid, -1),
+        "truncated": (good[:-1], invalid, -1),
+        "two": (good + good, invalid, -1),
+        "magic 1": (patched("b", 16, 1), invalid, -1),
+        "magic 3": (patched("b", 16, 3), corrupt, -1),
+        "length": (patched(">i", 8, 7), corrupt, -1),
+        "no header": (patched(">i", 8, 30), corrupt, -1),
+        "crc": (patched(">I", 17, 5), corrupt, -1),
+        "large": (
+            build_batch([Record(0, NOW, None, bytes(2_000))]),
+            ErrorCode.MESSAGE_TOO_LARGE,
+            -1,
+        ),
+        "base offset": (patched(">q", 0, 1), invalid, 1),
+        "count": (patched(">i", 57, 2), invalid, 1),
+        "control": (patched(">h", 21, 32), invalid, 1),
+        "codec": (patched(">h", 21, 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, 1),
+    }
+
+
+@pytest.mark.parametrize("name", refusals())
+def test_refused_batches(name: str) -> None:
+    """The code, and the log start offset only where Kafka had got to the log."""
+    scene = Scene(max_message_bytes=2_000)
+    scene.send(0, 0)
+    scene.partition.delete_records(1)
+    batch, code, start = refusals()[name]
+    result = scene.partition.append(batch, now_ms=NOW)
+    assert result.error_code == code
+    assert (result.base_offset, result.last_offset) == (-1, -1)
+    assert (result.log_append_time_ms, result.log_start_offset) == (-1, start)
+    assert bool(result.error_message) == (name in {"magic 3", "length"})
+    assert result.reason
+    assert (scene.partition.log_end_offset, scene.partition.batch_count) == (2, 1)
+
+
+def test_zstd_in_an_old_produce() -> None:
+    """Before Produce v7 there was no zstd."""
+    partition = Scene().partition
+    batch = build_batch([Record()], codec=4)
+    refused = partition.append(batch, now_ms=NOW, zstd=False)
+    assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refused.log_start_offset == -1
+    assert not partition.append(batch, now_ms=NOW).error_code
+
+
+def test_timestamps_too_far_ahead() -> None:
+    """An hour is allowed; each record that is later is named (KIP-467)."""
+    scene = Scene()
+    assert not scene.send(HOUR).error_code
+    result = scene.send(0, HOUR + 1, 5, HOUR + 2)
+    assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [position for position, _ in result.record_errors] == [1, 3]
+    assert str(NOW + HOUR + 2) in result.record_errors[1][1]
+    assert result.error_message
+    assert (result.base_offset, result.log_start_offset) == (-1, 0)
+    scene.now_ms += 2
+    assert not scene.send(0, HOUR + 1, 5, HOUR + 2).error_code
+
+
+def test_timestamps_too_old() -> None:
+    """No limit by default; a record without a time is never too old."""
+    assert not Scene().send(-NOW + 5).error_code
+    scene = Scene(message_timestamp_before_max_ms=1_000)
+    result = scene.send(0, -1_001, -1_000)
+    assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [position for position, _ in result.record_errors] == [1]
+    assert not scene.send(-1 - NOW).error_code
+
+
+def test_records_of_compacted_topics_have_keys() -> None:
+    """A null key is named and refused; the code is that of timestamps if both are."""
+    scene = Scene(cleanup_policy="compact")
+    some = [Record(0, NOW, key, b"v") for key in (b"k", None, b"", None)]
+    result = scene.partition.append(build_batch(some, codec=1), now_ms=NOW)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [position for position, _ in result.record_errors] == [1, 3]
+    assert "t-0" in result.record_errors[0][1]
+    assert not scene.send(0, 0).error_code
+    late = Record(0, NOW + 2 * HOUR, b"k", b"v")
+    result = scene.partition.append(build_batch([some[1], late]), now_ms=NOW)
+    assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [position for position, _ in result.record_errors] == [0, 1]
+
+
+def test_unreadable_records_of_compacted_topics() -> None:
+    """Where records have to be read, they have to be readable."""
+    scene = Scene(cleanup_policy="compact,delete")
+    made = bytearray(build_batch([Record(0, NOW, b"k", b"v")]))
+    struct.pack_into(">h", made, 21, 1)
+    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
+    result = scene.partition.append(bytes(made), now_ms=NOW)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert "gzip" in result.reason
+
+
+@pytest.mark.parametrize("size", [5, LONG_BATCH])
+def test_append_time(size: int) -> None:
+    """The broker's time for all records, in the answer, too; whatever they had."""
+    scene = Scene(message_timestamp_type=LOG_APPEND_TIME)
+    scene.now_ms += 77
+    some = [Record(0, NOW + time, b"k", bytes(size)) for time in (9 * HOUR, 0)]
+    result = scene.partition.append(build_batch(some), now_ms=scene.now_ms)
+    assert result == AppendResult(ErrorCode.NONE, 0, 1, NOW + 77, 0)
+    scene.send(0)
+    data = scene.bytes_from(0)
+    (first, _), (second, at) = records.read_headers(data)
+    assert first.is_log_append_time
+    assert first.base_timestamp == NOW + 9 * HOUR
+    assert second.base_offset == 2
+    for header, position in ((first, 0), (second, at)):
+        batch = data[position : position + header.size]
+        assert records.crc_of(batch[21:]) == header.crc
+    assert {r.timestamp_ms for r in records.read_records(data)} == {NOW + 77}
+    assert scene.found(NOW) == (77, 0, 0)
+    assert scene.found(MAX_TIMESTAMP) == (77, 0, 0)
+
+
+def test_a_producer_sets_append_time() -> None:
+    """With CreateTime the flag is taken away; with LogAppendTime it is refused."""
+    flagged = {"attributes": records.LOG_APPEND_TIME}
+    scene = Scene()
+    assert not scene.send(0, 3, **flagged).error_code
+    data = scene.bytes_from(0)
+    header = records.read_header(data)
+    assert not header.attributes
+    assert records.crc_of(data[21:]) == header.crc
+    assert [r.timestamp_ms - NOW for r in records.read_records(data)] == [0, 3]
+
+    result = Scene(message_timestamp_type=LOG_APPEND_TIME).send(0, 3, **flagged)
+    assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [position for position, _ in result.record_errors] == [0, 1]
+
+
+def test_batches_of_the_broker_itself() -> None:
+    """They are placed and stored, and nothing in them is doubted."""
+    partition = Partition("__consumer_offsets-0", leader_epoch=2)
+    batch = build_batch([Record(0, NOW, None, b"v")] * 2, attributes=records.CONTROL)
+    partition.append_own(batch, now_ms=NOW)
+    result = partition.append_own(batch, now_ms=NOW)
+    assert (result.error_code, result.base_offset, result.last_offset) == (0, 2, 3)
+    data = b"".join(partition.read(2, EVERYTHING, minimum_one=True).buffers)
+    header = records.read_header(data)
+    assert (header.base_offset, header.partition_leader_epoch) == (2, 2)
+
+
+def test_who_watches_is_called_when_it_grows() -> None:
+    """In the order in which they came, and no longer after they left."""
+    scene = Scene()
+    calls: list[str] = []
+    watchers: list[Callable[[], None]] = [
+        lambda: calls.append(f"a{scene.partition.log_end_offset}"),
+        lambda: calls.append(f"b{scene.partition.log_end_offset}"),
+    ]
+    for watcher in watchers:
+        scene.partition.watch(watcher)
+    scene.send(0, 0)
+    scene.partition.append(b"", now_ms=NOW)
+    assert calls == ["a2", "b2"]
+    scene.partition.unwatch(watchers[0])
+    scene.partition.unwatch(watchers[0])
+    scene.send(0)
+    scene.partition.wake()
+    assert calls == ["a2", "b2", "b3", "b3"]
+
+
+def test_repeated_batches_wake_nobody() -> None:
+    """Only what is new is news."""
+    scene = Scene()
+    calls: list[None] = []
+    scene.partition.watch(lambda: calls.append(None))
+    for _ in range(3):
+        scene.send(0, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert len(calls) == 1
+
+
+def test_who_watches_may_leave_when_called() -> None:
+    """A Fetch that is answered unregisters itself, and others are called still."""
+    scene = Scene()
+    calls: list[str] = []
+
+    def once() -> None:
+        scene.partition.unwatch(once)
+        calls.append("once")
+
+    scene.partition.watch(once)
+    scene.partition.watch(lambda: calls.append("always"))
+    scene.send(0)
+    scene.send(0)
+    assert calls == ["once", "always", "always"]
+
+
+def timed() -> Scene:
+    """Five batches, with times that neither grow nor are all different."""
+    scene = Scene()
+    scene.send(0, 50, 20)
+    scene.send(-100, -90)
+    scene.send(10, 60, 50)
+    scene.send(500)
+    scene.send(200, 500)
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        (-200, (0, 0)),
+        (-95, (0, 0)),
+        (0, (0, 0)),
+        (1, (50, 1)),
+        (21, (50, 1)),
+        (50, (50, 1)),
+        (51, (60, 6)),
+        (61, (500, 8)),
+        (500, (500, 8)),
+        (501, (-1, -1)),
+    ],
+)
+def test_offsets_by_time(time: int, expected: tuple[int, int]) -> None:
+    """The first record in the log that is not older, which may have any time."""
+    found = timed().found(NOW + time)
+    assert found[:2] == expected
+    assert found[2] == (-1 if expected[1] < 0 else 0)
+
+
+def test_offsets_by_name() -> None:
+    """Start, end, the first of the largest timestamp; nothing is tiered here."""
+    scene = timed()
+    assert scene.found(EARLIEST) == scene.found(EARLIEST_LOCAL) == (-1, 0, 0)
+    assert scene.found(LATEST) == (-1, 11, 0)
+    assert scene.found(MAX_TIMESTAMP) == (500, 8, 0)
+    assert scene.found(LATEST_TIERED) == (-1, -1, -1)
+    assert scene.found(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
+    unknown = scene.partition.offset_for(-7)
+    assert unknown.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_offsets_in_an_empty_partition() -> None:
+    """Start and end are at 0; no record has any time."""
+    scene = Scene()
+    assert scene.found(EARLIEST) == scene.found(LATEST) == (-1, 0, 0)
+    assert scene.found(MAX_TIMESTAMP) == scene.found(0) == (-1, -1, -1)
+
+
+def test_offsets_by_time_begin_with_the_log() -> None:
+    """Deleted records are not found, also those in the batch that is kept."""
+    scene = timed()
+    scene.partition.delete_records(1)
+    assert scene.found(NOW) == (50, 1, 0)
+    scene.partition.delete_records(4)
+    assert scene.found(NOW - 95) == (-90, 4, 0)
+    assert scene.found(NOW) == (10, 5, 0)
+    assert scene.found(EARLIEST) == (-1, 4, 0)
+
+
+def test_the_largest_timestamp_may_be_deleted_already() -> None:
+    """Kafka names a record before the start, as long as its batch is there."""
+    scene = Scene()
+    scene.send(50, 10, 20)
+    scene.send(5, 40)
+    scene.partition.delete_records(1)
+    assert scene.found(MAX_TIMESTAMP) == (50, 0, 0)
+    assert scene.found(NOW + 45) == (-1, -1, -1)
+    scene.partition.delete_records(3)
+    assert scene.found(MAX_TIMESTAMP) == (40, 4, 0)
+
+
+def test_offsets_by_time_in_a_damaged_batch() -> None:
+    """Records that are no records are an error, and nothing worse."""
+    scene = Scene()
+    made = bytearray(build_batch([Record(0, NOW, b"k", b"v")]))
+    made[-3:] = b"\xff\xff\xff"
+    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
+    assert not scene.partition.append(bytes(made), now_ms=NOW).error_code
+    answer = scene.partition.offset_for(NOW)
+    assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_header_may_promise_a_time_that_no_record_has() -> None:
+    """The search goes on with the next batch."""
+    scene = Scene()
+    made = bytearray(build_batch([Record(0, NOW, b"k", b"v")]))
+    struct.pack_into(">q", made, 35, NOW + 900)
+    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
+    scene.partition.append(bytes(made), now_ms=NOW)
+    scene.send(700)
+    assert scene.found(NOW + 500) == (700, 1, 0)
+
+
+def test_deleting_records() -> None:
+    """The start moves to any offset; whole batches before it go (KIP-107)."""
+    scene = timed()
+    partition = scene.partition
+    size = partition.size_in_bytes
+    assert partition.delete_records(1) == (ErrorCode.NONE, 1)
+    assert (partition.batch_count, partition.size_in_bytes) == (5, size)
+    assert scene.offsets_from(1) == [0, 3, 5, 8, 9]
+    assert partition.delete_records(0) == (ErrorCode.NONE, 1)
+    assert partition.delete_records(5) == (ErrorCode.NONE, 5)
+    assert scene.offsets_from(5) == [5, 8, 9]
+    assert partition.size_in_bytes == len(scene.bytes_from(5))
+    assert scene.send(0).log_start_offset == 5
+
+
+def test_reading_what_was_deleted() -> None:
+    """Out of range, even where the batch is kept for what is behind it."""
+    scene = timed()
+    scene.partition.delete_records(4)
+    found = scene.partition.read(3, EVERYTHING, minimum_one=True)
+    assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_deleting_all_records() -> None:
+    """The high watermark by its name; offsets go on from there."""
+    scene = timed()
+    partition = scene.partition
+    assert partition.delete_records(HIGH_WATERMARK) == (ErrorCode.NONE, 11)
+    assert (partition.batch_count, partition.size_in_bytes) == (0, 0)
+    assert scene.bytes_from(11) == b""
+    assert scene.found(EARLIEST) == scene.found(LATEST) == (-1, 11, 0)
+    assert scene.found(NOW) == scene.found(MAX_TIMESTAMP) == (-1, -1, -1)
+    assert scene.send(0, 0).base_offset == 11
+    assert scene.offsets_from(12) == [11]
+
+
+@pytest.mark.parametrize("before", [-5, -2, 12])
+def test_deleting_out_of_range(before: int) -> None:
+    """Behind the end, or negative."""
+    scene = timed()
+    assert scene.partition.delete_records(before) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert scene.partition.log_start_offset == 0
+
+
+def test_records_of_compacted_topics_cannot_be_deleted() -> None:
+    """The policy has to include delete; it is checked before the offset."""
+    scene = Scene(cleanup_policy="compact")
+    scene.send(0)
+    for before in (0, 99):
+        answer = scene.partition.delete_records(before)
+        assert answer == (ErrorCode.POLICY_VIOLATION, -1)
+    scene.partition.config = LogConfig(cleanup_policy="compact,delete")
+    assert scene.partition.delete_records(1) == (ErrorCode.NONE, 1)
+
+
+def test_retention_by_time() -> None:
+    """Batches go from the front, until one is young enough."""
+    scene = Scene(retention_ms=1_000)
+    for time in (0, 300, 100, 400):
+        scene.send(time)
+    partition = scene.partition
+    assert partition.expire(NOW + 1_000) == 0
+    assert partition.expire(NOW + 1_001) == 1
+    assert partition.log_start_offset == 1
+    # The third is older than the second, and waits for it.
+    assert partition.expire(NOW + 1_300) == 0
+    assert partition.expire(NOW + 1_301) == 2
+    assert scene.offsets_from(3) == [3]
+    assert partition.expire(NOW + 9_999) == 1
+    assert partition.log_start_offset == partition.log_end_offset == 4
+    assert scene.send(0).base_offset == 4
+
+
+def test_retention_of_records_without_time() -> None:
+    """They are as old as their writing."""
+    scene = Scene(retention_ms=1_000)
+    scene.send(-1 - NOW)
+    assert scene.partition.expire(NOW + 1_000) == 0
+    assert scene.partition.expire(NOW + 1_001) == 1
+
+
+def test_retention_by_size() -> None:
+    """What is kept is never below the limit: a batch goes if all of it is above."""
+    scene = Scene(retention_ms=-1)
+    for _ in range(5):
+        scene.send(0)
+    partition = scene.partition
+    size = partition.size_in_bytes // 5
+    for limit, kept in ((5 * size, 5), (4 * size + 1, 5), (4 * size, 4), (size, 1)):
+        partition.config = LogConfig(retention_ms=-1, retention_bytes=limit)
+        partition.expire(NOW + 10**12)
+        assert partition.batch_count == kept
+        assert partition.log_start_offset == 5 - kept
+    partition.config = LogConfig(retention_ms=-1, retention_bytes=0)
+    assert partition.expire(NOW) == 1
+    assert partition.log_start_offset == 5
+
+
+def test_compacted_topics_keep_everything() -> None:
+    """Neither limit counts without delete in the policy."""
+    scene = Scene(cleanup_policy="compact", retention_ms=1, retention_bytes=1)
+    scene.send(0)
+    assert scene.partition.expire(NOW + 10**12) == 0
+    assert scene.partition.batch_count == 1
+
+
+def test_the_end_of_the_only_epoch() -> None:
+    """What Kafka answers OffsetForLeaderEpoch for a topic that never moved."""
+    scene = timed()
+    ends = {epoch: scene.partition.end_of_epoch(epoch) for epoch in (-2, -1, 0, 1)}
+    assert ends == {-2: (-2, 0), -1: (-1, -1), 0: (0, 11), 1: (-1, -1)}
+    scene.partition.delete_records(HIGH_WATERMARK)
+    assert scene.partition.end_of_epoch(0) == (0, 11)
+    assert scene.partition.end_of_epoch(-2) == (-2, 11)
+
+
+def test_the_ends_of_several_epochs() -> None:
+    """An epoch that was left out ends with the one before it (KIP-101)."""
+    scene = Scene()
+    scene.send(0, 0)
+    scene.partition.epochs.begin(3, scene.partition.log_end_offset)
+    scene.send(10)
+    scene.partition.epochs.begin(5, scene.partition.log_end_offset)
+    scene.send(20)
+    ends = [scene.partition.end_of_epoch(epoch) for epoch in range(7)]
+    assert ends == [(0, 2), (0, 2), (0, 2), (3, 3), (3, 3), (5, 4), (-1, -1)]
+    assert [scene.found(NOW + time)[2] for time in (0, 10, 20)] == [0, 3, 5]
+    assert scene.found(LATEST) == (-1, 4, 5)
+    assert scene.found(EARLIEST) == (-1, 0, 0)
+    scene.partition.delete_records(2)
+    assert scene.found(EARLIEST) == (-1, 2, 3)
+    assert scene.partition.end_of_epoch(1) == (1, 2)
+
+
+def test_an_epoch_in_which_nothing_was_written() -> None:
+    """It leaves no trace once the next one begins."""
+    epochs = LeaderEpochs(1)
+    epochs.begin(2, 0)
+    epochs.begin(4, 10)
+    epochs.begin(7, 10)
+    assert epochs.latest == 7
+    assert epochs.end_of(4, 12) == (2, 10)
+    assert epochs.end_of(1, 12) == (1, 0)
+    assert [epochs.at(offset) for offset in (0, 9, 10)] == [2, 2, 7]
+
+
+@pytest.mark.parametrize(
+    ("current", "code"),
+    [
+        (-1, ErrorCode.NONE),
+        (4, ErrorCode.NONE),
+        (3, ErrorCode.FENCED_LEADER_EPOCH),
+        (-2, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_the_epoch_that_a_client_knows(current: int, code: int) -> None:
+    """Too old is fenced, too new is unknown, -1 is not said (KIP-320)."""
+    assert LeaderEpochs(4).check(current) == code
+
+
+def test_configuration_may_change() -> None:
+    """A new limit counts from the next batch on."""
+    scene = Scene()
+    partition = scene.partition
+    assert not scene.send(0).error_code
+    partition.config = LogConfig(max_message_bytes=70)
+    assert scene.send(0, 0).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    partition.config = LogConfig(message_timestamp_type=LOG_APPEND_TIME)
+    assert scene.send(0, 0).log_append_time_ms == NOW
+
+
+def names(values: Sequence[object]) -> list[str]:
+    """For a readable comparison of types."""
+    return [type(value).__name__ for value in values]
+
+
+def test_short_batches_do_not_pin_their_frame() -> None:
+    """Only a long batch stays in the buffer that it came in."""
+    partition = Scene().partition
+    for size in (100, 2 * LONG_BATCH):
+        batch = build_batch([Record(0, NOW, None, bytes(size))])
+        partition.append(batch, now_ms=NOW)
+    found = partition.read(0, EVERYTHING, minimum_one=True)
+    assert names(found.buffers) == ["bytes", "bytes", "memoryview"]

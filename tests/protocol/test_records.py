@@ -1,0 +1,421 @@
+"""Record batches: built, read, checked, and held against other implementations."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.protocol.other_clients import module_of
+
+from kohort.protocol import compression, records
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import WireError
+from kohort.protocol.records import BatchError, Record
+
+CODECS = range(5)
+NOW = 1_700_000_000_000
+MAX_BYTES = 1048588
+
+codecs = pytest.mark.parametrize("codec", CODECS, ids=lambda c: compression.CODECS[c])
+libraries = pytest.mark.parametrize(
+    "library",
+    [
+        module_of("aiokafka.record.default_records"),
+        module_of("kafka.record.default_records"),
+    ],
+    ids=["aiokafka", "kafka-python"],
+)
+
+optional_bytes = st.none() | st.binary(max_size=200)
+some_records = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(0, 2**42),
+        optional_bytes,
+        optional_bytes,
+        st.lists(st.tuples(st.text(max_size=10), optional_bytes), max_size=3),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def contents(found: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """Everything in records but their offsets."""
+    return [(r.timestamp_ms, r.key, r.value, list(r.headers)) for r in found]
+
+
+def batch_of(count: int = 3, **fields: Any) -> bytes:
+    """A batch of some small records."""
+    return records.build_batch(
+        [Record(0, NOW + i, b"k", b"value") for i in range(count)], **fields
+    )
+
+
+def patched(batch: bytes, layout: str, position: int, *values: int) -> bytes:
+    """A batch with other bytes in its header, and the CRC that goes with them."""
+    made = bytearray(batch)
+    struct.pack_into(layout, made, position, *values)
+    if position >= records.CRC_START:
+        struct.pack_into(">I", made, 17, records.crc_of(made[records.CRC_START :]))
+    return bytes(made)
+
+
+def accepted(data: bytes, max_bytes: int = MAX_BYTES) -> BatchError | None:
+    """What the log makes of the data of one partition in Produce."""
+    error = records.check_framing(data)
+    if error is not None:
+        return error
+    header = records.read_header(data)
+    return records.check_batch(header, data[: header.size], max_bytes)
+
+
+@codecs
+@given(some=some_records, base=st.integers(0, 2**60), extra=st.binary(max_size=5))
+def test_records_come_back(
+    codec: int, some: list[Record], base: int, extra: bytes
+) -> None:
+    """What is built is read, wherever in a buffer it lies; offsets are dense."""
+    batch = records.build_batch(some, codec=codec, base_offset=base)
+    found = list(records.read_records(memoryview(extra + batch + extra), len(extra)))
+    assert contents(found) == contents(some)
+    assert [r.offset for r in found] == list(range(base, base + len(some)))
+
+
+@codecs
+@libraries
+@settings(max_examples=30)
+@given(some=some_records)
+def test_other_libraries_read_ours(
+    library: Any, codec: int, some: list[Record]
+) -> None:
+    """Other clients find the same records and header fields in our batches."""
+    batch = records.build_batch(
+        some, codec=codec, producer_id=7, producer_epoch=3, base_sequence=11
+    )
+    theirs = library.DefaultRecordBatch(bytearray(batch))
+    assert theirs.validate_crc()
+    header = records.read_header(batch)
+    assert theirs.producer_id == header.producer_id == 7
+    assert theirs.base_sequence == header.base_sequence == 11
+    assert theirs.compression_type == header.codec == codec
+    assert theirs.max_timestamp == header.max_timestamp
+    found = [(r.timestamp, r.key, r.value, list(r.headers)) for r in theirs]
+    assert found == contents(some)
+
+
+@codecs
+@libraries
+@settings(max_examples=30)
+@given(some=some_records)
+def test_we_read_those_of_other_libraries(
+    library: Any, codec: int, some: list[Record]
+) -> None:
+    """We find the same records in batches of other clients, and accept them."""
+    builder = library.DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=0,
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=11,
+        batch_size=1_000_000,
+    )
+    for position, record in enumerate(some):
+        time, key, value = record.timestamp_ms, record.key, record.value
+        builder.append(position, time, key, value, list(record.headers))
+    batch = bytes(builder.build())
+    assert accepted(batch) is None
+    header = records.read_header(batch)
+    assert (header.producer_id, header.producer_epoch) == (7, 3)
+    assert (header.base_sequence, header.last_sequence) == (11, 10 + len(some))
+    assert header.record_count == header.last_offset_delta + 1 == len(some)
+    assert contents(list(records.read_records(batch))) == contents(some)
+
+
+def test_a_batch_in_bytes() -> None:
+    """The layout, byte for byte, as Apache Kafka 4.3 handed this batch out."""
+    expected = bytes.fromhex(
+        "00000000000000000000003e0000000002f0b0baa1000800000000000001a1fca66a65"
+        "000001a1fca66a65000000000000004b0000000000000000000118000000026b0a7676"
+        "76767600"
+    )
+    built = records.build_batch(
+        [Record(0, 0x1A1FCA66A65, b"k", b"vvvvv")],
+        producer_id=75,
+        producer_epoch=0,
+        base_sequence=0,
+        partition_leader_epoch=0,
+        attributes=records.LOG_APPEND_TIME,
+    )
+    assert built == expected
+
+
+def test_flags_of_a_header() -> None:
+    """Each attribute is seen, and only where it is set."""
+    flags = {
+        records.LOG_APPEND_TIME: "is_log_append_time",
+        records.TRANSACTIONAL: "is_transactional",
+        records.CONTROL: "is_control",
+        records.DELETE_HORIZON: "has_delete_horizon",
+    }
+    for flag in flags:
+        header = records.read_header(batch_of(codec=3, attributes=flag))
+        seen = {other for other, name in flags.items() if getattr(header, name)}
+        assert seen == {flag}
+        assert header.codec == 3
+
+
+def test_offsets_and_sequences_of_a_header() -> None:
+    """The last offset and sequence follow from the first; sequences wrap."""
+    header = records.read_header(
+        batch_of(4, base_offset=10, producer_id=1, base_sequence=2**31 - 2)
+    )
+    assert (header.last_offset, header.last_sequence) == (13, 1)
+    assert records.read_header(batch_of(4)).last_sequence == records.NO_SEQUENCE
+
+
+def test_append_time_counts_for_every_record() -> None:
+    """With LogAppendTime the largest timestamp in the header is that of all."""
+    batch = batch_of(attributes=records.LOG_APPEND_TIME)
+    times = {r.timestamp_ms for r in records.read_records(batch)}
+    assert times == {NOW + 2}
+
+
+def test_headers_of_several_batches() -> None:
+    """Fetch returns batches one after another; a cut one at the end is left out."""
+    first, second = batch_of(3, base_offset=5), batch_of(2, codec=1, base_offset=8)
+    third = batch_of(1, base_offset=10)
+    for cut in (0, 5, 20, len(third) - 1):
+        data = first + second + third[:cut]
+        found = list(records.read_headers(memoryview(data)))
+        assert [(h.base_offset, at) for h, at in found] == [(5, 0), (8, len(first))]
+    assert len(list(records.read_headers(first + second + third))) == 3
+
+
+@pytest.mark.parametrize(("position", "byte"), [(16, 1), (11, 0)])
+def test_headers_of_something_else(position: int, byte: int) -> None:
+    """Another magic, or a length below that of a header, ends the reading."""
+    data = bytearray(batch_of())
+    data[position] = byte
+    with pytest.raises(WireError, match="a batch of magic"):
+        list(records.read_headers(data))
+
+
+def test_a_header_needs_61_bytes() -> None:
+    """Fewer are no header, and no records."""
+    with pytest.raises(WireError, match="60 bytes are no batch header"):
+        records.read_header(batch_of()[:60])
+    with pytest.raises(WireError, match="no whole batch"):
+        records.read_records(batch_of()[:-1])
+
+
+@codecs
+@given(some=some_records, position=st.integers(12), byte=st.integers(1, 255))
+def test_damage_is_a_wire_error(
+    codec: int, some: list[Record], position: int, byte: int
+) -> None:
+    """A flipped byte fails the CRC, and reading on nevertheless stays safe."""
+    batch = bytearray(records.build_batch(some, codec=codec))
+    position = 12 + position % (len(batch) - 12)
+    batch[position] ^= byte
+    damaged = bytes(batch)
+    if position >= 16:  # the leader epoch before it may be anything
+        assert accepted(damaged) is not None
+    try:
+        found = list(records.read_records(damaged, limit=1_000_000))
+    except WireError:
+        return
+    assert all(isinstance(record, Record) for record in found)
+
+
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        (b"\x07", "a record of -4 bytes"),
+        (b"\x40\x00", "a record of 32 bytes"),
+        (b"\x0c\x00\x00\x00\x01\x01\x00", ""),
+        (b"\x0e\x00\x00\x00\x01\x01\x00\x00", "a record ends"),
+        (b"\x0e\x00\x00\x00\x01\x01\x01\x00", "-1 headers"),
+        (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", "a header without a key"),
+        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01", "utf-8"),
+        (b"\x0c\x00\x00\x00\x20\x01\x00", "16 bytes, where"),
+        (b"\x0c\x00\x00\x00\x01\x01\x00\x00", "1 bytes behind"),
+        (b"\xff" * 12, "varint"),
+        (b"", "index out of range"),
+    ],
+)
+def test_records_that_cannot_be(body: bytes, match: str) -> None:
+    """Each length that lies is found; the third body is the one that is right."""
+    batch = records.build_batch([Record()])[: records.HEADER_SIZE] + body
+    batch = patched(batch, ">i", 8, len(batch) - records.LOG_OVERHEAD)
+    if not match:
+        assert list(records.read_records(batch)) == [Record(0, -1, None, None, ())]
+        return
+    with pytest.raises(WireError, match=match):
+        list(records.read_records(batch))
+
+
+def test_a_batch_has_records() -> None:
+    """There is no empty batch, and no sixth codec."""
+    with pytest.raises(WireError, match="without records"):
+        records.build_batch([])
+    with pytest.raises(WireError, match="codec 5"):
+        batch_of(codec=5)
+
+
+GOOD = batch_of()
+BEHIND = batch_of(1)
+
+# What Apache Kafka 4.3 answers to each of these.
+FRAMINGS: dict[str, tuple[bytes, int]] = {
+    "nothing": (b"", ErrorCode.INVALID_RECORD),
+    "8 bytes": (GOOD[:8], ErrorCode.INVALID_RECORD),
+    "16 bytes": (GOOD[:16], ErrorCode.INVALID_RECORD),
+    "60 bytes": (GOOD[:60], ErrorCode.INVALID_RECORD),
+    "one byte short": (GOOD[:-1], ErrorCode.INVALID_RECORD),
+    "two batches": (GOOD + BEHIND, ErrorCode.INVALID_RECORD),
+    "magic 0": (patched(GOOD, "b", 16, 0), ErrorCode.INVALID_RECORD),
+    "magic 1": (patched(GOOD, "b", 16, 1), ErrorCode.INVALID_RECORD),
+    "magic 3": (patched(GOOD, "b", 16, 3), ErrorCode.CORRUPT_MESSAGE),
+    "magic -1": (patched(GOOD, "b", 16, -1), ErrorCode.CORRUPT_MESSAGE),
+    "length 0": (patched(GOOD, ">i", 8, 0), ErrorCode.CORRUPT_MESSAGE),
+    "length -1": (patched(GOOD, ">i", 8, -1), ErrorCode.CORRUPT_MESSAGE),
+    "length 13": (patched(GOOD, ">i", 8, 13), ErrorCode.CORRUPT_MESSAGE),
+    "length 48": (patched(GOOD, ">i", 8, 48)[:60], ErrorCode.CORRUPT_MESSAGE),
+    "length + 1": (
+        patched(GOOD, ">i", 8, len(GOOD) - 11),
+        ErrorCode.INVALID_RECORD,
+    ),
+    "size 3 behind": (GOOD + struct.pack(">qi", 0, 3), ErrorCode.CORRUPT_MESSAGE),
+    "magic 7 behind": (
+        GOOD + struct.pack(">qiib", 0, 300, 0, 7),
+        ErrorCode.CORRUPT_MESSAGE,
+    ),
+    "30 times x behind": (GOOD + b"x" * 30, ErrorCode.CORRUPT_MESSAGE),
+}
+
+
+@pytest.mark.parametrize("name", FRAMINGS)
+def test_data_that_is_not_one_batch(name: str) -> None:
+    """Code by code what Kafka answers to data that is not one batch of magic 2."""
+    data, code = FRAMINGS[name]
+    error = records.check_framing(memoryview(data))
+    assert error is not None
+    assert error.error_code == code
+    assert error.reason
+
+
+@pytest.mark.parametrize("size", [0, 1, 11, 12, 16, 17, len(BEHIND) - 1])
+def test_part_of_a_batch_behind_is_ignored(size: int) -> None:
+    """Kafka takes the one whole batch, and drops what follows it."""
+    assert accepted(GOOD + BEHIND[:size]) is None
+
+
+def test_messages_that_go_on_the_wire() -> None:
+    """Kafka says in words what it cannot read at the start, and only that."""
+    with_words = {
+        name
+        for name, (data, _) in FRAMINGS.items()
+        if (error := records.check_framing(data)) and error.on_wire
+    }
+    assert with_words == {"magic 3", "magic -1", "length 0", "length -1", "length 13"}
+
+
+def test_zstd_needs_a_version_that_has_it() -> None:
+    """Produce v7 brought zstd (KIP-110)."""
+    batch = batch_of(codec=compression.ZSTD)
+    assert records.check_framing(batch) is None
+    error = records.check_framing(batch, zstd=False)
+    assert error is not None
+    assert error.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert records.check_framing(batch_of(codec=3), zstd=False) is None
+
+
+# In the order in which Kafka checks, so that each hides all behind it.
+FIELDS: list[tuple[str, int, int, int]] = [
+    (">q", 0, 7, ErrorCode.INVALID_RECORD),
+    (">I", 17, 5, ErrorCode.CORRUPT_MESSAGE),
+    (">h", 21, 5, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    (">i", 57, 2, ErrorCode.INVALID_RECORD),
+    (">i", 57, 0, ErrorCode.INVALID_RECORD),
+    (">i", 57, -1, ErrorCode.INVALID_RECORD),
+    (">i", 23, 5, ErrorCode.INVALID_RECORD),
+    (">i", 23, -1, ErrorCode.INVALID_RECORD),
+    (">h", 21, records.CONTROL, ErrorCode.INVALID_RECORD),
+]
+
+
+@pytest.mark.parametrize(("layout", "position", "value", "code"), FIELDS)
+def test_fields_that_cannot_be(
+    layout: str, position: int, value: int, code: int
+) -> None:
+    """Base offset, CRC, codec, counts and the control flag, one wrong at a time."""
+    error = accepted(patched(GOOD, layout, position, value))
+    assert error is not None
+    assert error.error_code == code
+    assert not error.on_wire
+
+
+def test_a_batch_without_any_record() -> None:
+    """Count 0 and last offset delta -1 agree, and are refused all the same."""
+    error = accepted(patched(patched(GOOD, ">i", 57, 0), ">i", 23, -1))
+    assert error is not None
+    assert error.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_checks_come_in_kafkas_order() -> None:
+    """Base offset before size, size before CRC, CRC before the codec."""
+    bad_crc = patched(patched(GOOD, ">h", 21, 5), ">I", 17, 5)
+    error = accepted(bad_crc)
+    assert error is not None
+    assert error.error_code == ErrorCode.CORRUPT_MESSAGE
+    error = accepted(bad_crc, max_bytes=len(GOOD) - 1)
+    assert error is not None
+    assert error.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    error = accepted(patched(bad_crc, ">q", 0, 1), max_bytes=len(GOOD) - 1)
+    assert error is not None
+    assert error.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_the_largest_batch() -> None:
+    """max.message.bytes counts the whole batch, and is allowed itself."""
+    assert accepted(GOOD, max_bytes=len(GOOD)) is None
+    error = accepted(GOOD, max_bytes=len(GOOD) - 1)
+    assert error is not None
+    assert error.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_producer_needs_a_sequence() -> None:
+    """An id without a sequence is refused; a sequence without an id is not."""
+    error = accepted(batch_of(producer_id=7, producer_epoch=0))
+    assert error is not None
+    assert error.error_code == ErrorCode.INVALID_RECORD
+    assert accepted(batch_of(producer_epoch=0, base_sequence=0)) is None
+    assert accepted(batch_of(producer_id=-2, base_sequence=-1)) is None
+
+
+@codecs
+def test_another_type_of_timestamp(codec: int) -> None:
+    """Type, largest timestamp and CRC change as in Kafka; the rest stays."""
+    batch = batch_of(codec=codec, attributes=0x180 | records.DELETE_HORIZON)
+    before = records.read_header(batch)
+    head = records.with_timestamp_type(before, batch, NOW + 900)
+    stamped = head + batch[records.HEADER_SIZE :]
+    assert accepted(stamped) is None
+    after = records.read_header(stamped)
+    # Bits that no version gave a meaning go, as Kafka lets them go.
+    kept = records.DELETE_HORIZON | codec
+    assert after.attributes == kept | records.LOG_APPEND_TIME
+    assert (after.max_timestamp, after.base_timestamp) == (NOW + 900, NOW)
+    assert {r.timestamp_ms for r in records.read_records(stamped)} == {NOW + 900}
+
+    head = records.with_timestamp_type(after, stamped, None)
+    plain = head + batch[records.HEADER_SIZE :]
+    assert accepted(plain) is None
+    assert records.read_header(plain).attributes == kept
