@@ -135,8 +135,8 @@ def target(request: Request, resource_type: int, name: str) -> Target:
 
 def refused_type(resource_type: int) -> RefusedError:
     """INVALID_REQUEST for resources without a configuration."""
-    kind = NAMES.get(resource_type, f"type {resource_type}")
-    why = f"resources of {kind} have no configuration that could be altered"
+    kind = NAMES.get(resource_type, str(resource_type))
+    why = f"resources of type {kind} have no configuration in kohort"
     return RefusedError(ErrorCode.INVALID_REQUEST, why)
 
 

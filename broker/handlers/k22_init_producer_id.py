@@ -26,9 +26,9 @@ def handle(request: Request) -> None:
     if message.transactional_id == "" or has_id != has_epoch:
         _refuse(request, ErrorCode.INVALID_REQUEST)
     elif message.transactional_id is not None:
-        # kohort has no transactions. Of the codes that this answer can have, this
-        # one is fatal at once in the clients in use; librdkafka takes most
-        # others for a passing state, and tries until its timeout.
+        # kohort has no transactions, and the producer is to fail at once. With
+        # this code all clients do; librdkafka takes INVALID_REQUEST and
+        # UNSUPPORTED_VERSION for a passing state, and tries until its timeout.
         log.warning(
             "transactions_unsupported",
             transactional_id=message.transactional_id,
