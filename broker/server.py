@@ -70,7 +70,8 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """What clients take as ``bootstrap.servers``: "host:port"."""
         node = self.cluster.nodes[self.config["node.id"]]
-        return f"{node.host}:{node.port}"
+        host = f"[{node.host}]" if ":" in node.host else node.host
+        return f"{host}:{node.port}"
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -44,11 +44,13 @@ def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
     if key_type == _GROUP:
         node = request.node
         return Coordinator(key, node.id, node.host, node.port, 0, "")
+    error, why = ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported"
     if key_type == _SHARE and request.version >= 4:
         # Keys of share groups are group:topic-id:partition; kohort has none.
         why = ""
     elif key_type == _TRANSACTION:
+        # The one code at which all clients give up at once: librdkafka goes on
+        # asking after any other until its own time is up.
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         why = "kohort has no transactions"
-    else:
-        why = f"key type {key_type} is not supported"
-    return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, why)
+    return Coordinator(key, -1, "", -1, error, why)

@@ -358,7 +358,8 @@ class Partition:
         Args:
             before: an offset, or HIGH_WATERMARK for all.
         """
-        if "delete" not in self.config.cleanup_policy:
+        policy = self.config.cleanup_policy
+        if "compact" in policy and "delete" not in policy:
             return ErrorCode.POLICY_VIOLATION, -1
         if before == HIGH_WATERMARK:
             before = self.high_watermark
