@@ -1,0 +1,83 @@
+"""A broker that is sent anything goes on serving others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.broker.wire_client import WireClient, connected
+from tests.fuzz.frames import mutated_frames
+
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
+from kohort.protocol.registry import APIS
+
+WITHOUT_CREATION = tuple(
+    api for api in APIS if api.name not in {"CreateTopics", "CreatePartitions"}
+)
+"""These two may make 10,000 partitions a request: allowed, but not fast."""
+
+
+class Served:
+    """A broker, a client that behaves, and what has been logged."""
+
+    def __init__(self, runner: asyncio.Runner, log: io.StringIO) -> None:
+        self.runner = runner
+        self.log = log
+        self.broker = Broker({"connections.max.idle.ms": 2000})
+        self.client: WireClient
+        self._stack = contextlib.AsyncExitStack()
+
+    async def start(self) -> None:
+        """Starts the broker and connects."""
+        await self._stack.enter_async_context(self.broker)
+        self.client = await self._stack.enter_async_context(connected(self.broker))
+
+    async def stop(self) -> None:
+        """Stops both."""
+        await self._stack.aclose()
+
+    async def survives(self, stream: bytes) -> None:
+        """Sends a stream and vanishes; the other client does not notice."""
+        reader, writer = await asyncio.open_connection(
+            self.broker.host, self.broker.port
+        )
+        writer.write(stream)
+        await self._is_served()
+        writer.transport.abort()
+        await self._is_served()
+
+    async def _is_served(self) -> None:
+        answer = await self.client.call("ApiVersions", 0, ApiVersionsRequest())
+        assert answer.error_code == 0
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """One broker for all examples of a test."""
+    log = io.StringIO()
+    with contextlib.redirect_stderr(log), asyncio.Runner() as runner:
+        made = Served(runner, log)
+        runner.run(made.start())
+        yield made
+        runner.run(made.stop())
+
+
+@settings(
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+    ],
+    deadline=None,
+)
+@given(stream=mutated_frames(WITHOUT_CREATION), noise=st.binary(max_size=50))
+def test_no_stream_ends_the_broker(served: Served, stream: bytes, noise: bytes) -> None:
+    """Nor makes a handler fail: every refusal is one that was meant."""
+    served.runner.run(served.survives(stream + noise))
+    assert "request_failed" not in served.log.getvalue()
+    assert "Traceback" not in served.log.getvalue()
