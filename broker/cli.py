@@ -107,6 +107,7 @@ async def _serve(config: Config, host: str, port: int, advertise: str | None) ->
     import asyncio  # noqa: PLC0415 - as above
 
     from kohort.broker.server import Broker  # noqa: PLC0415 - as above
+    from kohort.protocol.records import crc_of  # noqa: PLC0415 - as above
 
     stop = asyncio.Event()
     running = asyncio.get_running_loop()
@@ -127,6 +128,8 @@ async def _serve(config: Config, host: str, port: int, advertise: str | None) ->
         f"kohort accepts connections on {broker.bootstrap_servers} (pid {os.getpid()})"
     )
     sys.stdout.flush()
+    # The first Produce shall not wait for the checksum's library to be loaded.
+    crc_of(b"")
     await stop.wait()
     await broker.stop()
     return 0

@@ -136,6 +136,7 @@ class Broker:
             limit = self._clock.now() - idle_ms / 1000
             for connection in list(self.connections):
                 if connection.is_idle_since(limit):
+                    log.info("idle_connection_closed", client=connection.client_address)
                     connection.abort()
         now_ms = self.cluster.now_ms()
         for topic in self.cluster.topics.by_name.values():

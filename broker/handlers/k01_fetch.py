@@ -163,13 +163,7 @@ class _Fetch:
         if not 0 <= wanted.partition < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = topic.partitions[wanted.partition]
-        if wanted.leader_epoch >= 0:
-            epoch = partition.epochs.latest
-            if wanted.leader_epoch < epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-            if wanted.leader_epoch > epoch:
-                return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return partition
+        return partition.epochs.check(wanted.leader_epoch) or partition
 
     def _collect(self) -> bool:
         """Reads all partitions; whether that is enough for an answer."""

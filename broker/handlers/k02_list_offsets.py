@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -51,7 +50,7 @@ def _partition(
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ListOffsetsPartitionResponse(index, error)
     partition = topic.partitions[index]
-    error = _epoch_error(partition, wanted.current_leader_epoch)
+    error = partition.epochs.check(wanted.current_leader_epoch)
     if wanted.timestamp < EARLIEST and version < _SINCE.get(wanted.timestamp, 2**15):
         error = ErrorCode.UNSUPPORTED_VERSION
     if error:
@@ -60,12 +59,3 @@ def _partition(
     return ListOffsetsPartitionResponse(
         index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch
     )
-
-
-def _epoch_error(partition: Partition, epoch: int) -> ErrorCode:
-    current = partition.epochs.latest
-    if epoch < 0 or epoch == current:
-        return ErrorCode.NONE
-    if epoch < current:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.UNKNOWN_LEADER_EPOCH

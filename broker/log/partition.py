@@ -41,6 +41,10 @@ _NOT_FOUND = FoundOffset(ErrorCode.NONE, -1, -1, -1)
 # the log: it has no other information about these appends.
 _WITHOUT_LOG_START = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
 
+_NO_TRANSACTIONS = BatchError(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "kohort has no transactions", True
+)
+
 
 class Partition:
     """A partition's log.
@@ -129,6 +133,8 @@ class Partition:
         if error is not None:
             knows_log = error.error_code not in _WITHOUT_LOG_START
             return self._refused(error, self.log_start_offset if knows_log else -1)
+        if header.is_transactional:
+            return self._refused(_NO_TRANSACTIONS, -1)
         answer = None
         if self._must_read(header, now_ms):
             answer = self._check_records(header, data, now_ms)
