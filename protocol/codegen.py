@@ -4,8 +4,8 @@ What makes the generated code fast: neighbouring fields of fixed size are read
 by one ``unpack_from`` and written by one ``pack``; the length of what follows
 them goes with them; arrays are loops in line; and lengths are compared with the
 end of the frame once, behind the last field (a slice past the end is short,
-never an error, so nothing is read that is not there). Counts of arrays, which
-allocate, are checked where they stand, and their items stop at the end.
+never an error, so nothing is read that is not there). Only counts of arrays are
+checked where they stand: an item has a byte at least.
 
 Where the bytes are doubtful, Apache Kafka's own reader decides: any negative
 length is null, what is no UTF-8 is replaced, the size of a tagged field that is
@@ -17,7 +17,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from kohort.protocol.slotted import replace, slotted
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import Field, Primitive
@@ -116,20 +118,19 @@ class _Source:
         self._names += 1
         return f"{prefix}{self._names}"
 
-    def constant(self, prefix: str, value: Any) -> str:
-        """A name in the function's globals for a value."""
-        for name, known in self.scope.items():
-            if name.startswith(prefix) and known is value:
-                return name
-        name = f"{prefix}{len(self.scope)}"
-        self.scope[name] = value
+    def constant(self, name: str, value: Any) -> str:
+        """The name, or one like it, of a value in the function's globals."""
+        while self.scope.setdefault(name, value) is not value:
+            name += "_"
         return name
 
     def literal(self, value: Any) -> str:
         """An expression for a default: a struct's is one shared object."""
         if value is None or isinstance(value, (bool, int, str, bytes, float)):
             return repr(value)
-        return "()" if value == () else self.constant("D_", value)
+        return (
+            "()" if value == () else self.constant(f"no_{type(value).__name__}", value)
+        )
 
     def structure(self, prefix: str, fmt: str) -> str:
         """A name for ``unpack_from`` or ``pack`` of a struct format."""
@@ -142,7 +143,8 @@ class _Source:
         return name
 
 
-class _Form(NamedTuple):
+@slotted
+class _Form:
     """What is encoded one way or another, by version."""
 
     name: str
@@ -238,7 +240,7 @@ class _Reader:
             values.get(f.name) or self.out.literal(f.default)
             for f in self.plan.fields_of(cls)
         )
-        return f"{self.out.constant('C_', cls)}({', '.join(arguments)})"
+        return f"{self.out.constant(cls.__name__, cls)}({', '.join(arguments)})"
 
     def _tags(self, tagged: list[tuple[int, Field]]) -> dict[str, str]:
         out = self.out
@@ -342,11 +344,9 @@ class _Reader:
             if isinstance(kind, type):
                 item = self.struct_of(kind)
             else:
-                item = self._sized(kind, form._replace(nullable=False))
+                item = self._sized(kind, replace(form, nullable=False))
             self.flush()
             out.add(f"{value}.append({item})")
-            # Items lie about their lengths too: stop as soon as one is out.
-            out.add(f"if p > end: bad_length({form.name!r}, {length})")
 
     def _fixed_items(self, fmt: str, value: str, length: str) -> None:
         out = self.out
@@ -371,9 +371,9 @@ class _Writer:
         """Takes an expression of fixed size, to be written with its neighbours."""
         self._run.append((value, fmt))
 
-    def constant(self, count: int = 1) -> None:
-        """Takes zero bytes, to be written with their neighbours."""
-        self._run.append(("", "x" * count))
+    def zero(self) -> None:
+        """Takes a zero byte, to be written with its neighbours."""
+        self._run.append(("", "x"))
 
     def _packed(self, *more: tuple[str, str]) -> str:
         """The expression that packs what is collected, and more."""
@@ -408,7 +408,7 @@ class _Writer:
         if tagged:
             self._tags(tagged, value)
         elif self.plan.flexible:
-            self.constant()
+            self.zero()
 
     def _tags(self, tagged: list[tuple[int, Field]], value: str) -> None:
         """Writes tagged fields where they differ from their defaults.
@@ -518,7 +518,7 @@ class _Writer:
                 if isinstance(kind, type):
                     self.struct_of(kind, item)
                 else:
-                    self._sized(kind, form._replace(nullable=False), item)
+                    self._sized(kind, replace(form, nullable=False), item)
                 self.flush()
         elif kind.format == "16s":
             out.add(f"{self.append}(b''.join({items}))")

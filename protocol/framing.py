@@ -22,6 +22,10 @@ from kohort.protocol.messages import (
 LONG_FRAME = 16 * 1024
 """Bytes from which on the pieces of a frame are gathered and joined once."""
 
+_SMALL_PIECE = 1024
+"""Bytes below which pieces are collected in one buffer: an object per piece
+would cost a hundred times what a peer sends that sends byte by byte."""
+
 _SIZE = struct.Struct(">i").unpack_from
 
 Frame = tuple[bytes, int, int]
@@ -58,7 +62,7 @@ class Framer:
         self._limit = limit
         self._kept = b""
         # A long frame that is under way: its pieces, and how much is missing.
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._missing = 0
 
     @property
@@ -76,8 +80,7 @@ class Framer:
         frames: list[Frame] = []
         if self._pieces:
             if len(data) < self._missing:
-                self._pieces.append(data)
-                self._missing -= len(data)
+                self._gather(data)
                 return frames
             self._pieces.append(data[: self._missing])
             frame = b"".join(self._pieces)
@@ -105,6 +108,17 @@ class Framer:
         if position < end:
             self._kept = data[position:] if position else data
         return frames
+
+    def _gather(self, data: bytes) -> None:
+        """Takes a piece from the middle of a long frame."""
+        self._missing -= len(data)
+        last = self._pieces[-1]
+        if len(data) >= _SMALL_PIECE:
+            self._pieces.append(data)
+        elif isinstance(last, bytearray):
+            last += data
+        else:
+            self._pieces.append(bytearray(data))
 
 
 class FrameSizeError(WireError):

@@ -1,0 +1,113 @@
+"""Whatever arrives is read, or refused with a WireError."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections import Counter
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.fuzz.frames import frame, mutated_frames, request
+
+from kohort.protocol.framing import Frame, Framer, FrameSizeError, RequestHeader
+from kohort.protocol.messages import WireError, codec
+from kohort.protocol.registry import APIS, BY_KEY, Api
+
+LIMIT = 2**20
+FACTOR = 134
+"""Examples per example of the profile: 2,010 by default, 10,050 with ``ci``."""
+
+
+def _read(buffer: bytes, start: int, end: int) -> object:
+    """A request, read as a broker reads it."""
+    key, version = struct.unpack_from(">hh", buffer[start:end])
+    api = BY_KEY.get(key)
+    if api is None or not api.accepts(version):
+        raise WireError(f"API key {key} version {version}")
+    header = codec(
+        RequestHeader,
+        api.request_header_version(version),
+        flexible=api.is_flexible(version),
+    )
+    _, position = header.decode(buffer, start, end)
+    message, position = api.request(version).decode(buffer, position, end)
+    assert start < position <= end
+    return message
+
+
+def _frames(framer: Framer, data: bytes) -> tuple[list[Frame], bool]:
+    """(frames, whether the stream goes on)."""
+    try:
+        return framer.feed(data), True
+    except FrameSizeError as error:
+        return error.frames, False
+
+
+def _outcomes(stream: bytes, cut: int) -> Counter[str]:
+    """How the requests of a stream ended, that arrives in two pieces."""
+    framer = Framer(LIMIT)
+    outcomes: Counter[str] = Counter()
+    for piece in (stream[:cut], stream[cut:]):
+        frames, goes_on = _frames(framer, piece)
+        for buffer, start, end in frames:
+            if end - start < 4:
+                outcomes["short"] += 1
+                continue
+            try:
+                message = _read(buffer, start, end)
+            except WireError:
+                outcomes["refused"] += 1
+            else:
+                assert type(message).__name__.endswith("Request")
+                outcomes["read"] += 1
+        if not goes_on:
+            outcomes["size"] += 1
+            break
+    return outcomes
+
+
+@settings(
+    max_examples=settings().max_examples * FACTOR,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(stream=mutated_frames(), data=st.data())
+def test_any_stream_is_read_or_refused(stream: bytes, data: st.DataObject) -> None:
+    """Nothing but a WireError ends a request."""
+    _outcomes(stream, data.draw(st.integers(0, len(stream))))
+
+
+@given(stream=mutated_frames())
+def test_reading_costs_what_came_in(stream: bytes) -> None:
+    """No length in a frame is believed before its bytes are there."""
+    _outcomes(stream, len(stream))  # codecs are made on first use
+    tracemalloc.start()
+    try:
+        _outcomes(stream, len(stream))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000 + 100 * len(stream)
+
+
+@given(noise=st.binary(max_size=200), api=st.sampled_from(APIS), data=st.data())
+def test_noise_behind_a_header(noise: bytes, api: Api, data: st.DataObject) -> None:
+    """Bytes that were never a request."""
+    version = data.draw(st.integers(api.oldest, api.newest))
+    assert _outcomes(frame(request(api, version, noise)), 0).total() == 1
+
+
+def test_the_streams_are_worth_reading() -> None:
+    """Of what the strategy makes, some is read, some refused, some has a bad size."""
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=300, database=None, derandomize=True)
+    @given(stream=mutated_frames())
+    def look(stream: bytes) -> None:
+        seen.update(_outcomes(stream, len(stream)))
+
+    look()
+    total = seen.total()
+    assert seen["read"] > total / 10
+    assert seen["refused"] > total / 10
+    assert seen["size"] > 5

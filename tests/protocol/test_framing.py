@@ -1,0 +1,160 @@
+"""Frames are cut where they end, however the stream arrives; headers."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.request_header.v1.header import RequestHeader as KioRequestHeader1
+from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeader2
+from kio.schema.response_header.v0.header import ResponseHeader as KioResponseHeader0
+from kio.schema.response_header.v1.header import ResponseHeader as KioResponseHeader1
+from tests.protocol.kio_bridge import from_kio, kio_class, kio_encode, to_kio
+from tests.protocol.strategies import SIDES, Side, carried, messages
+
+from kohort.protocol.framing import (
+    LONG_FRAME,
+    Framer,
+    FrameSizeError,
+    RequestHeader,
+    ResponseHeader,
+)
+from kohort.protocol.messages import codec
+from kohort.protocol.registry import APIS
+
+LIMIT = 4 * LONG_FRAME
+SIZES = st.integers(0, 40) | st.sampled_from(
+    (LONG_FRAME - 5, LONG_FRAME - 1, LONG_FRAME, LONG_FRAME + 1, LIMIT)
+)
+
+
+def _frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def _fed(framer: Framer, data: bytes) -> list[bytes]:
+    return [buffer[start:end] for buffer, start, end in framer.feed(data)]
+
+
+@given(sizes=st.lists(SIZES, max_size=6), data=st.data())
+def test_frames_do_not_depend_on_how_they_arrive(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    """Any cuts of a stream give the same frames, at the byte that completes them."""
+    payloads = [bytes([i]) * size for i, size in enumerate(sizes)]
+    stream = b"".join(map(_frame, payloads))
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12))
+    framer = Framer(LIMIT)
+    got: list[bytes] = []
+    begin = 0
+    for cut in [*sorted(cuts), len(stream)]:
+        got += _fed(framer, stream[begin:cut])
+        begin = cut
+        ends = [
+            len(b"".join(map(_frame, payloads[: i + 1]))) for i in range(len(sizes))
+        ]
+        assert len(got) == sum(end <= cut for end in ends)
+        assert framer.is_between_frames == (cut in {0, *ends})
+    assert got == payloads
+
+
+@pytest.mark.parametrize("size", [1, 100, LONG_FRAME, LIMIT])
+def test_a_stream_that_comes_byte_by_byte(size: int) -> None:
+    """A slow client costs memory by what it sent, not by how often."""
+    payload = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    framer = Framer(LIMIT)
+    tracemalloc.start()
+    try:
+        got = [
+            frame
+            for byte in struct.iter_unpack("c", _frame(payload))
+            for frame in _fed(framer, byte[0])
+        ]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert got == [payload]
+    assert peak < 20_000 + 6 * size
+
+
+def test_whole_frames_are_not_copied() -> None:
+    """Frames that arrive whole are offsets into what arrived."""
+    stream = _frame(b"one") + _frame(b"two")
+    frames = Framer(LIMIT).feed(stream)
+    assert frames == [(stream, 4, 7), (stream, 11, 14)]
+    assert all(buffer is stream for buffer, _, _ in frames)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), LIMIT + 1, 2**31 - 1])
+@pytest.mark.parametrize("cut", [0, 2, 4, 9])
+def test_a_size_that_cannot_be(size: int, cut: int) -> None:
+    """The frames before it are handed out with the error."""
+    stream = _frame(b"one") + struct.pack(">i", size) + b"more"
+    framer = Framer(LIMIT)
+    before = _fed(framer, stream[:cut])
+    with pytest.raises(FrameSizeError, match=f"{size} bytes") as caught:
+        framer.feed(stream[cut:])
+    assert before + [b[s:e] for b, s, e in caught.value.frames] == [b"one"]
+
+
+def test_a_long_frame_that_is_announced_costs_nothing() -> None:
+    """Memory follows what arrives, not what the size says."""
+    framer = Framer(2**31 - 1)
+    tracemalloc.start()
+    try:
+        assert framer.feed(struct.pack(">i", 2**31 - 1) + b"start") == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000
+    assert not framer.is_between_frames
+
+
+@pytest.mark.parametrize(
+    ("declared", "version", "theirs"),
+    [
+        (RequestHeader, 1, KioRequestHeader1),
+        (RequestHeader, 2, KioRequestHeader2),
+        (ResponseHeader, 0, KioResponseHeader0),
+        (ResponseHeader, 1, KioResponseHeader1),
+    ],
+)
+@given(data=st.data())
+def test_headers(
+    declared: type, version: int, theirs: type, data: st.DataObject
+) -> None:
+    """Headers are those of kio; the client id is never compact."""
+    flexible = version == (2 if declared is RequestHeader else 1)
+    c = codec(declared, version, flexible=flexible)
+    header = data.draw(messages(declared, version))
+    values = carried(header, version)
+
+    encoded = c.encode(header)
+
+    assert encoded == kio_encode(to_kio(theirs, values))
+    assert c.decode(encoded, 0, len(encoded)) == (header, len(encoded))
+    assert from_kio(to_kio(theirs, values)) == values
+
+
+@pytest.mark.parametrize("side", SIDES, ids=str)
+def test_header_versions(side: Side) -> None:
+    """Each message has the header that kio gives it."""
+    theirs = kio_class(side.api.key, side.version, is_request=side.is_request)
+    of = (
+        side.api.request_header_version
+        if side.is_request
+        else side.api.response_header_version
+    )
+    assert of(side.version) == theirs.__header_schema__.__version__
+    assert side.api.is_flexible(side.version) == theirs.__flexible__
+
+
+def test_versions_out_of_range() -> None:
+    """What the registry accepts ends at the ranges it lists."""
+    for api in APIS:
+        assert [v for v in range(-1, 30) if api.accepts(v)] == list(
+            range(api.oldest, api.newest + 1)
+        )

@@ -1,0 +1,108 @@
+"""Every message of every API, in every version, in both of its forms."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from construct import ConstructError
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protocol.strategies import SIDES, Side, carried, filled, messages, mutated
+
+from kohort.protocol.codegen import uvarint
+from kohort.protocol.messages import WireError, fields_of
+from kohort.protocol.primitives import plain
+from kohort.protocol.slotted import replace
+
+FLEXIBLE = [side for side in SIDES if side.api.is_flexible(side.version)]
+
+
+def _tagged(side: Side) -> dict[str, Any]:
+    """The tagged fields of a message itself, and their defaults."""
+    return {
+        f.name: f.default
+        for f in fields_of(side.declared)
+        if f.exists_in(side.version) and f.versions.tag is not None
+    }
+
+
+every_side = pytest.mark.parametrize("side", SIDES, ids=str)
+every_flexible_side = pytest.mark.parametrize("side", FLEXIBLE, ids=str)
+
+
+@every_side
+@given(data=st.data())
+def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
+    """What is encoded is decoded to the same, wherever in a buffer it stands."""
+    message = data.draw(messages(side.declared, side.version))
+    encoded = side.codec.encode(message)
+
+    decoded, position = side.codec.decode(encoded, 0, len(encoded))
+
+    assert position == len(encoded)
+    assert type(decoded) is side.declared
+    assert plain(decoded) == plain(message)
+
+    before, behind = data.draw(st.tuples(*[st.binary(max_size=9)] * 2))
+    end = len(before) + len(encoded)
+    buffer = bytearray(before + encoded + behind)
+    assert side.codec.decode(buffer, len(before), end) == (decoded, end)
+
+
+@every_side
+@given(data=st.data())
+def test_the_codec_is_the_layout(side: Side, data: st.DataObject) -> None:
+    """The generated codec and the construct layout read and write the same bytes."""
+    message = data.draw(messages(side.declared, side.version))
+    encoded = side.codec.encode(message)
+
+    assert side.layout.build(plain(message)) == encoded
+    assert side.layout.parse(encoded) == carried(message, side.version)
+
+
+@every_side
+@given(data=st.data())
+def test_doubtful_bytes_are_read_alike(side: Side, data: st.DataObject) -> None:
+    """Where bytes are wrong, codec and layout refuse them both, or read the same."""
+    encoded = data.draw(mutated(side.codec.encode(filled(side.declared, side.version))))
+    stream = io.BytesIO(encoded)
+    try:
+        expected = side.layout.parse_stream(stream)
+    except ConstructError:
+        with pytest.raises(WireError):
+            side.codec.decode(encoded, 0, len(encoded))
+        return
+
+    decoded, position = side.codec.decode(encoded, 0, len(encoded))
+
+    assert position == stream.tell()
+    assert carried(decoded, side.version) == expected
+
+
+@every_flexible_side
+def test_unknown_tagged_fields_are_skipped(side: Side) -> None:
+    """A newer peer's tagged fields change nothing."""
+    encoded = side.codec.encode(side.declared())
+    assert encoded[-1] == 0  # no tagged field: all have their defaults
+    unknown = b"\x02" + b"\x63\x03abc" + uvarint(1000) + uvarint(300) + bytes(300)
+    longer = encoded[:-1] + unknown
+
+    decoded, position = side.codec.decode(longer, 0, len(longer))
+
+    assert position == len(longer)
+    assert plain(decoded) == plain(side.declared())
+    assert side.layout.parse(longer) == carried(side.declared(), side.version)
+
+
+@pytest.mark.parametrize("side", [s for s in FLEXIBLE if _tagged(s)], ids=str)
+@given(data=st.data())
+def test_tagged_fields_with_their_default_are_left_out(
+    side: Side, data: st.DataObject
+) -> None:
+    """A default is not sent, even if the message was built with one."""
+    message = data.draw(messages(side.declared, side.version))
+    encoded = side.codec.encode(replace(message, **_tagged(side)))
+    assert encoded[-1] == 0
+    assert side.codec.encode(message).startswith(encoded[:-1])
