@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.settings import GroupSettings
-
 from kohort.broker.clock import Clock
 from kohort.broker.config import Config
+from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Append
 from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.driver import GroupDriver
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.ids import Ids

@@ -10,10 +10,9 @@ import heapq
 from collections.abc import Callable
 from typing import Protocol
 
-from kohort.broker.coordinator.coordinator import Coordinator
-
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
+from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     Append,
     Arm,

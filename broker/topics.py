@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from kohort.broker.log.partition import Partition
-from kohort.broker.log.results import LogConfig
-
 from kohort.broker.config import Config
 from kohort.broker.ids import Ids
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import LogConfig
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}").fullmatch
 

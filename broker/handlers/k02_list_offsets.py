@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kohort.broker.dispatch import Request
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -9,8 +10,6 @@ from kohort.broker.log.results import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-
-from kohort.broker.dispatch import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsPartition,

@@ -35,6 +35,12 @@ def frame(name: str, version: int, message: object, correlation_id: int = 1) -> 
     return struct.pack(">i", len(body)) + body
 
 
+def join() -> JoinGroupRequest:
+    """A first join of the group "g"."""
+    protocols = [JoinGroupRequestProtocol("range")]
+    return JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
+
+
 class Peer:
     """A client that sends and reads frames."""
 
@@ -81,16 +87,13 @@ async def connected(broker: Broker) -> AsyncIterator[Peer]:
 
 async def test_answers_come_in_the_order_of_requests() -> None:
     """Also behind a JoinGroup that waits for its group's first window."""
-    join = JoinGroupRequest(
-        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range")]
-    )
     async with (
         Broker({"group.initial.rebalance.delay.ms": 50}) as broker,
         connected(broker) as peer,
     ):
         peer.writer.write(
             frame("ApiVersions", 3, ApiVersions, 1)
-            + frame("JoinGroup", 3, join, 2)
+            + frame("JoinGroup", 3, join(), 2)
             + frame("Heartbeat", 4, Heartbeat, 3)
             + frame("ApiVersions", 3, ApiVersions, 4)
         )
@@ -156,19 +159,16 @@ async def test_who_does_not_read_is_not_read_from() -> None:
 
 async def test_a_join_outlives_its_connection() -> None:
     """Kafka's members do not belong to connections; nobody trips over the answer."""
-    join = JoinGroupRequest(
-        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range")]
-    )
     async with (
         Broker({"group.initial.rebalance.delay.ms": 100}) as broker,
         connected(broker) as other,
     ):
         async with connected(broker) as peer:
-            peer.writer.write(frame("JoinGroup", 3, join))
+            peer.writer.write(frame("JoinGroup", 3, join()))
             await peer.writer.drain()
             await other.is_served()
         # The first window ends after a while; this member waits for the second.
-        other.writer.write(frame("JoinGroup", 3, join, 9))
+        other.writer.write(frame("JoinGroup", 3, join(), 9))
         assert await other.next_id() == 9
 
 
@@ -202,10 +202,7 @@ async def test_a_half_closed_connection_gets_its_answer() -> None:
         Broker({"group.initial.rebalance.delay.ms": 50}) as broker,
         connected(broker) as peer,
     ):
-        join = JoinGroupRequest(
-            "g", 9000, 9000, "", None, "consumer", [JoinGroupRequestProtocol("range")]
-        )
-        peer.writer.write(frame("JoinGroup", 3, join, 6))
+        peer.writer.write(frame("JoinGroup", 3, join(), 6))
         peer.writer.write_eof()
         assert await peer.next_id() == 6
         await peer.is_closed()
@@ -213,24 +210,18 @@ async def test_a_half_closed_connection_gets_its_answer() -> None:
 
 async def test_stop_closes_every_connection() -> None:
     """Whether it is idle or waits for something."""
-    async with Broker() as broker:
-        async with connected(broker) as idle, connected(broker) as waiting:
-            await idle.is_served()
-            join = JoinGroupRequest(
-                "g",
-                9000,
-                9000,
-                "",
-                None,
-                "consumer",
-                [JoinGroupRequestProtocol("range")],
-            )
-            waiting.writer.write(frame("JoinGroup", 3, join))
-            await waiting.writer.drain()
-            await idle.is_served()
-            await broker.stop()
-            await idle.is_closed()
-            await waiting.is_closed()
+    async with (
+        Broker() as broker,
+        connected(broker) as idle,
+        connected(broker) as waiting,
+    ):
+        await idle.is_served()
+        waiting.writer.write(frame("JoinGroup", 3, join()))
+        await waiting.writer.drain()
+        await idle.is_served()
+        await broker.stop()
+        await idle.is_closed()
+        await waiting.is_closed()
 
 
 async def test_a_port_is_listened_on_once() -> None:
@@ -266,16 +257,16 @@ async def test_idle_connections_are_closed() -> None:
 
 
 async def test_a_thousand_connections() -> None:
-    """All are answered, and gone afterwards."""
-    async with Broker() as broker:
-        async with contextlib.AsyncExitStack() as stack:
-            peers = [
-                await stack.enter_async_context(connected(broker)) for _ in range(1000)
-            ]
-            await asyncio.gather(*(peer.is_served() for peer in peers))
-            # A topic that is created by one is seen by all.
-            wanted = MetadataRequest([MetadataRequestTopic(name="new")])
-            for peer in peers:
-                peer.writer.write(frame("Metadata", 4, wanted))
-                await peer.next_answer()
-            assert list(broker.cluster.topics.by_name) == ["new"]
+    """All are answered, and what one creates the others see."""
+    async with Broker() as broker, contextlib.AsyncExitStack() as stack:
+        peers = [
+            await stack.enter_async_context(connected(broker)) for _ in range(1000)
+        ]
+        await asyncio.gather(*(peer.is_served() for peer in peers))
+        assert len(broker.connections) == 1000
+        wanted = MetadataRequest([MetadataRequestTopic(name="new")])
+        for peer in peers:
+            peer.writer.write(frame("Metadata", 4, wanted))
+        answers = await asyncio.gather(*(peer.next_answer() for peer in peers))
+        assert len(set(answers)) == 2  # the first hears that it is unknown
+        assert list(broker.cluster.topics.by_name) == ["new"]

@@ -44,9 +44,7 @@ class Served:
 
     async def survives(self, stream: bytes) -> None:
         """Sends a stream and vanishes; the other client does not notice."""
-        reader, writer = await asyncio.open_connection(
-            self.broker.host, self.broker.port
-        )
+        _, writer = await asyncio.open_connection(self.broker.host, self.broker.port)
         writer.write(stream)
         await self._is_served()
         writer.transport.abort()
