@@ -94,10 +94,6 @@ def serve(
             _address(advertise)
         except ConfigError as error:
             _fail(f"--advertise {error}", 2)
-    log = telemetry.get_logger("config")
-    for name, value, origin in config.unused:
-        log.warning("key_has_no_effect_yet", key=name, value=value, origin=origin)
-
     from kohort.broker import loop  # noqa: PLC0415 - the other commands need no loop
 
     sys.exit(loop.run(_serve(config, host, port, advertise)))

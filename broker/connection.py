@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from kohort.broker import telemetry
 from kohort.broker.cluster import Node
-from kohort.broker.dispatch import Request, UnknownApiError, route_of
+from kohort.broker.dispatch import UnknownApiError, route_of
+from kohort.broker.request import Request
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import Frame, Framer, FrameSizeError
@@ -218,16 +219,24 @@ class Connection(asyncio.Protocol):
             position = skip_tags(buffer, position)
         message, _ = route.decode(buffer, position, end)
         self._current = request = Request(
-            route, correlation_id, client_id, message, self.node, self
+            route.format,
+            route.respond,
+            correlation_id,
+            client_id,
+            message,
+            self.node,
+            self,
         )
         try:
             route.handle(request)
         except Exception:
             # A defect of ours; the client must not take it for an answer.
-            log.exception("request_failed", api=route.api.name, version=route.version)
+            log.exception(
+                "request_failed", api=request.api.name, version=request.version
+            )
             self._current = None
             self._frames.clear()
-            self._failure = f"{route.api.name} v{route.version} failed"
+            self._failure = f"{request.api.name} v{request.version} failed"
 
     def _refuse_version(self, correlation_id: int) -> None:
         """ApiVersions in an unknown version: a v0 body that names the known ones."""

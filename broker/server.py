@@ -82,6 +82,8 @@ class Broker:
 
     async def start(self) -> None:
         """Listens; when it returns, clients can connect and every group is served."""
+        for name, value, origin in self.config.unused:
+            log.warning("key_has_no_effect_yet", key=name, value=value, origin=origin)
         loop = asyncio.get_running_loop()
         self._clock = RealClock(loop)
         self.cluster = Cluster(self.config, self._clock, Ids(self._seed))

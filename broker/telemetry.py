@@ -18,7 +18,9 @@ class _Settings:
     """How lines are written; `configure` sets it for the process."""
 
     format: Format = "auto"
-    level: int = LEVELS.index("info")
+    # In somebody's program or test a broker speaks up when something is wrong;
+    # the command line asks for more.
+    level: int = LEVELS.index("warning")
     # Grows when settings change: a logger that has an older number is bound anew.
     version: int = 0
 

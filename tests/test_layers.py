@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ["server", "connection", "dispatch", "handlers", "driver", "coordinator"]
+LAYERS = [
+    "server",
+    "connection",
+    "dispatch",
+    "handlers",
+    "request",
+    "driver",
+    "coordinator",
+]
 """The broker's layers, the outermost first."""
 
 IMPURE = {
@@ -57,15 +65,6 @@ def walk(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
             yield from walk(child, types=types)
 
 
-def is_request(node: ast.ImportFrom) -> bool:
-    """Whether only `Request` is taken from dispatch: what dispatch calls handlers with.
-
-    It is the type of the handlers' argument, and the one name that points outward.
-    """
-    names = [alias.name for alias in node.names]
-    return node.module == "kohort.broker.dispatch" and names == ["Request"]
-
-
 def imports(path: Path, *, types: bool = True) -> set[str]:
     """The modules that a file imports, wherever in it."""
     found: set[str] = set()
@@ -74,8 +73,6 @@ def imports(path: Path, *, types: bool = True) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path} has a relative import"
-            if path.parent.name == "handlers" and is_request(node):
-                continue
             name = node.module or ""
             # A name that is imported from a package may be a module of it.
             found |= {

@@ -199,7 +199,8 @@ class Group:
 
     def rebalance_timeout_ms(self) -> int:
         """The longest of all members' timeouts; once per rebalance."""
-        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        timeouts = (member.rebalance_timeout_ms for member in self.members.values())
+        return max(0, max(timeouts, default=0))
 
     def elect_leader(self) -> bool:
         """Sees that a member that has joined leads; False where none has."""

@@ -19,6 +19,10 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.errors import ErrorCode
 
+_SHORTEST_RETRY_MS = 10
+"""A join phase that nobody has joined starts again after the rebalance timeout. Of
+static members that is 0 if they say so: Kafka then tries without a pause."""
+
 _SYNC_AGAIN = SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -78,7 +82,8 @@ def complete_join(turn: Turn, group: Group) -> None:
     if group.members and not group.elect_leader():
         # Static members that are away stay until their sessions end, and a
         # generation needs a leader that is there.
-        _arm_join(turn, group, group.rebalance_timeout_ms())
+        timeout_ms = group.rebalance_timeout_ms()
+        _arm_join(turn, group, max(timeout_ms, _SHORTEST_RETRY_MS))
         return
     listed = group.next_generation(turn.now)
     if turn.listening:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
 

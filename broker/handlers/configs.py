@@ -17,8 +17,8 @@ from kohort.broker.config import (
     to_text,
 )
 from kohort.broker.config_keys import BROKER_KEYS, TOPIC_KEYS, Key
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.request import Request
 from kohort.broker.topics import why_no_topic_name
 from kohort.protocol.errors import ErrorCode
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kohort.broker.clock import Timer
-from kohort.broker.dispatch import Request
 from kohort.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -18,6 +17,7 @@ from kohort.broker.fetch_sessions import (
     TopicKey,
 )
 from kohort.broker.log.partition import Partition
+from kohort.broker.request import Request
 from kohort.protocol.apis.k01_fetch import (
     FetchableTopicResponse,
     FetchRequest,

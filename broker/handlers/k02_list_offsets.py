@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kohort.broker.dispatch import Request
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -10,6 +9,7 @@ from kohort.broker.log.results import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
+from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsPartition,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import CommitOffsets
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,

@@ -7,8 +7,8 @@ from typing import Any
 
 from kohort.broker.coordinator.effects import FetchOffsetsResult
 from kohort.broker.coordinator.events import FetchOffsets
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers.gather import Gather
+from kohort.broker.request import Request
 from kohort.broker.topics import Topics
 from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequest,

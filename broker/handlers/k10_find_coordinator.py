@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k10_find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import JoinResult
 from kohort.broker.coordinator.events import Join
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
     JoinGroupResponse,

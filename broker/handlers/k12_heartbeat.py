@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import HeartbeatResult
 from kohort.broker.coordinator.events import Heartbeat
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 _bodies: dict[tuple[int, int], bytes] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import LeaveResult
 from kohort.broker.coordinator.events import Leave, LeavingMember
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k13_leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,

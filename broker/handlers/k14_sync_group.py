@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import Sync
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import DescribeGroupResult
 from kohort.broker.coordinator.events import DescribeGroup
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import operations
 from kohort.broker.handlers.gather import Gather
+from kohort.broker.request import Request
 from kohort.protocol.apis.k15_describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import ListGroupsResult
 from kohort.broker.coordinator.events import ListGroups
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k16_list_groups import (
     ListedGroup,
     ListGroupsRequest,

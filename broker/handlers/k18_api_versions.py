@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,

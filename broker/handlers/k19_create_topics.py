@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.request import Request
 from kohort.protocol.apis.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

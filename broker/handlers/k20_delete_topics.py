@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k20_delete_topics import (
     DeletableTopicResult,

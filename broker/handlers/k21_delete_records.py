@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k21_delete_records import (
     DeleteRecordsPartitionResult,

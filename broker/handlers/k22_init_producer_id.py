@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker import telemetry
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k22_init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,

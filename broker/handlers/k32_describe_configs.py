@@ -8,9 +8,9 @@ from kohort.broker.config import (
     Entry,
 )
 from kohort.broker.config_keys import BROKER_KEYS
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.request import Request
 from kohort.protocol.apis.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.alteration import alter, given
+from kohort.broker.request import Request
 from kohort.protocol.apis.k33_alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k37_create_partitions import (
     CreatePartitionsRequest,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import DeleteGroupResult
 from kohort.broker.coordinator.events import DeleteGroup
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers.gather import Gather
+from kohort.broker.request import Request
 from kohort.protocol.apis.k42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,

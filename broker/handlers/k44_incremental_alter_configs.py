@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.alteration import alter, given
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.request import Request
 from kohort.protocol.apis.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k46_list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )

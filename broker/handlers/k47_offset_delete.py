@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import DeleteOffsetsResult
 from kohort.broker.coordinator.events import DeleteOffsets
-from kohort.broker.dispatch import Request
+from kohort.broker.request import Request
 from kohort.protocol.apis.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import operations
+from kohort.broker.request import Request
 from kohort.protocol.apis.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

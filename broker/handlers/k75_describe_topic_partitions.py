@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kohort.broker.dispatch import Request
 from kohort.broker.handlers import operations
+from kohort.broker.request import Request
 from kohort.broker.topics import Topic, why_no_topic_name
 from kohort.protocol.apis.k75_describe_topic_partitions import (
     CursorResponse,
