@@ -22,6 +22,9 @@ WITHOUT_CREATION = tuple(
 )
 """These two may make 10,000 partitions a request: allowed, but not fast."""
 
+FACTOR = 20
+"""Streams per example of the profile: 300 by default, 1,500 with ``ci``."""
+
 
 class Served:
     """A broker, a client that behaves, and what has been logged."""
@@ -67,6 +70,7 @@ def served() -> Iterator[Served]:
 
 
 @settings(
+    max_examples=settings().max_examples * FACTOR,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
         HealthCheck.too_slow,

@@ -1,0 +1,286 @@
+"""Produce, Fetch and ListOffsets, as a client sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.broker.wire_client import WireClient, connected
+
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.apis.k01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+from kohort.protocol.apis.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.records import Record, build_batch, read_headers, read_records
+
+NOW_MS = 1_700_000_000_000
+
+
+def batch(*values: bytes, **header: int) -> bytes:
+    """A record batch with these values."""
+    records = [Record(i, NOW_MS + i, None, v, ()) for i, v in enumerate(values)]
+    return build_batch(records, **header)
+
+
+def produce(
+    *rows: tuple[int, bytes], topic: str = "t", acks: int = -1
+) -> ProduceRequest:
+    """Batches for partitions of one topic, by name."""
+    data = [PartitionProduceData(*row) for row in rows]
+    return ProduceRequest(None, acks, 1000, [TopicProduceData(topic, ZERO_UUID, data)])
+
+
+def fetch(*offsets: int, wait_ms: int = 0, **fields: Any) -> FetchRequest:
+    """A fetch of partitions 0, 1, ... of "t" from these offsets."""
+    rows = [
+        FetchPartition(i, fetch_offset=offset, partition_max_bytes=2**20)
+        for i, offset in enumerate(offsets)
+    ]
+    topics = [FetchTopic("t", ZERO_UUID, rows)] if rows else []
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=topics, **fields)
+
+
+def rows_of(response: Any) -> list[Any]:
+    """The partitions of a response about one topic."""
+    return [row for topic in response.responses for row in topic.partitions]
+
+
+def values_of(row: Any) -> list[bytes]:
+    """The values of all records of a partition's row, as offset order has them."""
+    data = bytes(row.records)
+    return [
+        record.value
+        for _, position in read_headers(data)
+        for record in read_records(data, position)
+    ]
+
+
+async def produced(client: WireClient, *rows: tuple[int, bytes]) -> Sequence[Any]:
+    """Produces and gives the rows of the response."""
+    response = await client.call("Produce", 9, produce(*rows))
+    partitions: Sequence[Any] = response.responses[0].partition_responses
+    return partitions
+
+
+async def test_what_is_produced_is_fetched() -> None:
+    """Batches come back as they were sent, but for the offset that they were given."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 2)
+        rows = await produced(client, (0, batch(b"a", b"b")), (1, batch(b"c")))
+        assert [(r.error_code, r.base_offset) for r in rows] == [(0, 0), (0, 0)]
+        assert (await produced(client, (0, batch(b"d"))))[0].base_offset == 2
+        response = await client.call("Fetch", 11, fetch(0, 0))
+        assert [values_of(row) for row in rows_of(response)] == [
+            [b"a", b"b", b"d"],
+            [b"c"],
+        ]
+        assert [row.high_watermark for row in rows_of(response)] == [3, 1]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+async def test_every_version_of_produce(version: int) -> None:
+    """By name before v13, by id from then on."""
+    async with Broker() as broker, connected(broker) as client:
+        topic = broker.cluster.topics.create("t", 1)
+        data = [PartitionProduceData(0, batch(b"x"))]
+        named = TopicProduceData("t", topic.id, data)
+        request = ProduceRequest(None, -1, 1000, [named])
+        response = await client.call("Produce", version, request)
+        (row,) = response.responses[0].partition_responses
+        assert (row.error_code, row.base_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+async def test_every_version_of_fetch(version: int) -> None:
+    """By name before v13, by id from then on."""
+    async with Broker() as broker, connected(broker) as client:
+        topic = broker.cluster.topics.create("t", 1)
+        await produced(client, (0, batch(b"x")))
+        rows = [FetchPartition(0, partition_max_bytes=1000)]
+        request = FetchRequest(min_bytes=1, topics=[FetchTopic("t", topic.id, rows)])
+        (row,) = rows_of(await client.call("Fetch", version, request))
+        assert values_of(row) == [b"x"]
+
+
+async def test_a_damaged_batch_ends_nothing_but_itself() -> None:
+    """CORRUPT_MESSAGE for its partition; the other one takes its records."""
+    damaged = bytearray(batch(b"abc"))
+    damaged[-2] ^= 1
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 2)
+        rows = await produced(client, (0, bytes(damaged)), (1, batch(b"fine")))
+        assert [r.error_code for r in rows] == [ErrorCode.CORRUPT_MESSAGE, 0]
+        assert (await produced(client, (0, batch(b"next"))))[0].base_offset == 0
+
+
+async def test_unknown_topics_and_partitions() -> None:
+    """Each gets its own error."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 1)
+        (row,) = await produced(client, (7, batch(b"x")))
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elsewhere = produce((0, batch(b"x")), topic="nowhere")
+        response = await client.call("Produce", 9, elsewhere)
+        (row,) = response.responses[0].partition_responses
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = FetchTopic("", bytes(15) + b"!", [FetchPartition(0)])
+        response = await client.call("Fetch", 13, FetchRequest(topics=[unknown]))
+        assert rows_of(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        # An error is no reason to wait for records.
+        response = await client.call("Fetch", 11, fetch(99, wait_ms=600_000))
+        assert rows_of(response)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_repeated_batch_is_recognised() -> None:
+    """It gets its first offset again; a gap in the sequence is refused (KIP-98)."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 1)
+        producer = {"producer_id": 5, "producer_epoch": 0}
+        first = batch(b"a", b"b", base_sequence=0, **producer)
+        assert (await produced(client, (0, first)))[0].base_offset == 0
+        assert (await produced(client, (0, first)))[0].base_offset == 0
+        gap = batch(b"z", base_sequence=9, **producer)
+        (row,) = await produced(client, (0, gap))
+        assert row.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        (found,) = rows_of(await client.call("Fetch", 11, fetch(0)))
+        assert values_of(found) == [b"a", b"b"]
+
+
+async def test_produce_without_acks_is_not_answered() -> None:
+    """The next request is; and where it fails the connection is closed."""
+    async with Broker() as broker:
+        broker.cluster.topics.create("t", 1)
+        async with connected(broker) as client:
+            await client.send("Produce", 9, produce((0, batch(b"x")), acks=0))
+            assert (await produced(client, (0, batch(b"y"))))[0].base_offset == 1
+            await client.send("Produce", 9, produce((5, batch(b"x")), acks=0))
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.response("Produce", 9)
+
+
+async def test_a_fetch_waits_for_records() -> None:
+    """An append to any of its partitions has it answered at once."""
+    async with (
+        Broker() as broker,
+        connected(broker) as reader,
+        connected(broker) as writer,
+    ):
+        topic = broker.cluster.topics.create("t", 2)
+        await reader.send("Fetch", 11, fetch(0, 0, wait_ms=600_000))
+        while not topic.partitions[1].is_watched:
+            await writer.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
+        await produced(writer, (1, batch(b"late")))
+        response = await reader.response("Fetch", 11)
+        assert [values_of(row) for row in rows_of(response)] == [[], [b"late"]]
+        assert not topic.partitions[0].is_watched
+
+
+async def test_a_fetch_waits_no_longer_than_asked() -> None:
+    """Then it is answered without records."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 1)
+        (row,) = rows_of(await client.call("Fetch", 11, fetch(0, wait_ms=20)))
+        assert (row.error_code, values_of(row)) == (0, [])
+
+
+async def test_a_deleted_topic_wakes_its_readers() -> None:
+    """They are told, and do not wait in vain."""
+    async with Broker() as broker, connected(broker) as reader:
+        topic = broker.cluster.topics.create("t", 1)
+        await reader.send("Fetch", 11, fetch(0, wait_ms=600_000))
+        async with connected(broker) as other:
+            while not topic.partitions[0].is_watched:
+                await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
+        broker.cluster.delete_topic("t")
+        (row,) = rows_of(await reader.response("Fetch", 11))
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_fetch_keeps_to_its_sizes() -> None:
+    """Whole batches; the first one whatever its size (KIP-74)."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 2)
+        big = batch(b"x" * 30_000)
+        for index in (0, 0, 1):
+            await produced(client, (index, big))
+        response = await client.call("Fetch", 11, fetch(0, 0, max_bytes=40_000))
+        assert [len(values_of(row)) for row in rows_of(response)] == [1, 0]
+        response = await client.call("Fetch", 11, fetch(0, 0, max_bytes=1))
+        assert [len(values_of(row)) for row in rows_of(response)] == [1, 0]
+        response = await client.call("Fetch", 11, fetch(0, 0))
+        assert [len(values_of(row)) for row in rows_of(response)] == [2, 1]
+
+
+async def test_an_incremental_fetch_names_what_is_new() -> None:
+    """The session knows its partitions; forgotten ones are not read (KIP-227)."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 3)
+        first = await client.call("Fetch", 11, fetch(0, 0, 0, session_epoch=0))
+        assert first.session_id > 0
+        assert len(rows_of(first)) == 3
+        session = {"session_id": first.session_id}
+        await produced(client, (0, batch(b"a")), (2, batch(b"b")))
+        forgotten = [ForgottenTopic("t", ZERO_UUID, [2])]
+        response = await client.call(
+            "Fetch",
+            11,
+            fetch(session_epoch=1, forgotten_topics_data=forgotten, **session),
+        )
+        assert [row.partition_index for row in rows_of(response)] == [0]
+        response = await client.call("Fetch", 11, fetch(1, session_epoch=2, **session))
+        assert rows_of(response) == []
+        response = await client.call("Fetch", 11, fetch(session_epoch=2, **session))
+        assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        await client.call("Fetch", 11, fetch(0, session_epoch=-1, **session))
+        response = await client.call("Fetch", 11, fetch(session_epoch=3, **session))
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version", "found"),
+    [
+        (-2, 1, (0, -1, 0)),
+        (-1, 1, (0, -1, 3)),
+        (NOW_MS + 1, 1, (0, NOW_MS + 1, 1)),
+        (NOW_MS + 99, 1, (0, -1, -1)),
+        (-3, 7, (0, NOW_MS + 2, 2)),
+        (-3, 6, (ErrorCode.UNSUPPORTED_VERSION, -1, -1)),
+        (-4, 8, (0, -1, 0)),
+        (-4, 7, (ErrorCode.UNSUPPORTED_VERSION, -1, -1)),
+        (-5, 9, (0, -1, -1)),
+        (-6, 11, (0, -1, -1)),
+        (-6, 10, (ErrorCode.UNSUPPORTED_VERSION, -1, -1)),
+        (-7, 11, (ErrorCode.UNSUPPORTED_VERSION, -1, -1)),
+    ],
+)
+async def test_offsets_of_points_in_time(
+    timestamp: int, version: int, found: tuple[int, int, int]
+) -> None:
+    """(error code, timestamp, offset), for each special timestamp since its version."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.topics.create("t", 1)
+        await produced(client, (0, batch(b"a", b"b", b"c")))
+        wanted = [ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])]
+        response = await client.call(
+            "ListOffsets", version, ListOffsetsRequest(topics=wanted)
+        )
+        (row,) = response.topics[0].partitions
+        assert (row.error_code, row.timestamp, row.offset) == found
