@@ -63,7 +63,7 @@ def rows_of(response: Any) -> list[Any]:
     return [row for topic in response.responses for row in topic.partitions]
 
 
-def values_of(row: Any) -> list[bytes]:
+def values_of(row: Any) -> list[bytes | None]:
     """The values of all records of a partition's row, as offset order has them."""
     data = bytes(row.records)
     return [
