@@ -1,0 +1,484 @@
+"""A coordinator on virtual time, with the verbs of its protocol.
+
+Performs effects as a driver does, checks what has to hold for every event, and
+remembers records and notices. `sleep` moves the clock and fires what is due.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+from kohort.broker.coordinator.coordinator import Coordinator
+from kohort.broker.coordinator.effects import (
+    Append,
+    Arm,
+    CommitResult,
+    DeleteGroupResult,
+    DeleteOffsetsResult,
+    DescribeGroupResult,
+    Disarm,
+    Effect,
+    FetchOffsetsResult,
+    GroupRecord,
+    GroupTombstone,
+    HeartbeatResult,
+    JoinResult,
+    LeaveResult,
+    ListGroupsResult,
+    Notice,
+    OffsetRecord,
+    Record,
+    Reply,
+    SyncResult,
+)
+from kohort.broker.coordinator.events import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Event,
+    Expired,
+    FetchOffsets,
+    Heartbeat,
+    Join,
+    Leave,
+    LeavingMember,
+    ListGroups,
+    Sync,
+    TimerKey,
+)
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.settings import GroupSettings
+from kohort.protocol.consumer import Subscription, encode
+
+R = TypeVar("R")
+
+START = 1_700_000_000.0
+"""When every scene begins, seconds since the epoch."""
+
+
+MOST_AT_ONCE = 1_000
+"""Timers that may fire without any time passing."""
+
+
+def protocols(*names: str, metadata: bytes = b"meta") -> list[tuple[str, bytes]]:
+    """The same metadata for several protocols."""
+    return [(name, metadata) for name in names]
+
+
+def subscribed(*topics: str, protocol: str = "range") -> list[tuple[str, bytes]]:
+    """One protocol, with a consumer's subscription."""
+    return [(protocol, encode(Subscription(topics)))]
+
+
+class Pending(Generic[R]):
+    """A request: the token that its reply comes back with."""
+
+    def __init__(self, name: str, on_result: Callable[[R], None] | None = None) -> None:
+        self.name = name
+        self.results: list[R] = []
+        self._on_result = on_result
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def answer(self, result: R) -> None:
+        """Takes the reply; there is one at most."""
+        assert not self.results, f"{self} is answered twice"
+        self.results.append(result)
+        if self._on_result is not None:
+            self._on_result(result)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the reply has come."""
+        return bool(self.results)
+
+    @property
+    def result(self) -> R:
+        """The reply, which has come."""
+        assert self.results, f"{self} waits"
+        return self.results[0]
+
+
+class Context:
+    """A coordinator, its clock, its timers and its log.
+
+    Initial delays are off unless a scene asks for them.
+    """
+
+    def __init__(self, **settings: int) -> None:
+        self.settings = GroupSettings(**({"initial_rebalance_delay_ms": 0} | settings))
+        numbers = itertools.count(1)
+        self.coordinator = Coordinator(
+            self.settings, lambda prefix: f"{prefix}-{next(numbers)}"
+        )
+        self.now = START
+        # Deadline, and the order of arming among equal ones.
+        self.timers: dict[TimerKey, tuple[float, int]] = {}
+        self.records: list[Record] = []
+        self.notices: list[Notice] = []
+        # Requests without an answer, and since when.
+        self.waiting: dict[Pending[Any], float] = {}
+        # The generation of each group, and who was told that it leads it.
+        self.generations: dict[str, tuple[int, set[str]]] = {}
+        self._order = itertools.count()
+        self._perform(self.coordinator.start(self.now))
+
+    # -- the driver
+
+    def submit(self, event: Event) -> list[Effect]:
+        """Hands an event in, performs its effects, and fires what is due at once."""
+        effects = self.coordinator.handle(event, self.now)
+        self._perform(effects)
+        self._fire(self.now)
+        return effects
+
+    def _ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
+        self.waiting[pending] = self.now
+        self.submit(event)
+        return pending
+
+    def _perform(self, effects: list[Effect]) -> None:
+        is_replying = False
+        for effect in effects:
+            assert not is_replying or isinstance(effect, Reply), "replies come last"
+            if isinstance(effect, Reply):
+                is_replying = True
+                pending = cast("Pending[Any]", effect.token)
+                del self.waiting[pending]
+                pending.answer(effect.result)
+            elif isinstance(effect, Append):
+                self.records += effect.records
+            elif isinstance(effect, Arm):
+                assert effect.deadline >= self.now
+                self.timers[effect.key] = (effect.deadline, next(self._order))
+            elif isinstance(effect, Disarm):
+                del self.timers[effect.key]
+            else:
+                self.notices.append(effect)
+        self._check()
+
+    def _fire(self, until: float) -> None:
+        since, fired = self.now, 0
+        while self.timers:
+            key = min(self.timers, key=self.timers.__getitem__)
+            deadline, _ = self.timers[key]
+            if deadline > until:
+                return
+            del self.timers[key]
+            fired = 0 if deadline > since else fired + 1
+            assert fired < MOST_AT_ONCE, f"{key} is armed again and again"
+            self.now = since = max(self.now, deadline)
+            self._perform(self.coordinator.handle(Expired(key), self.now))
+
+    def sleep(self, ms: float) -> None:
+        """Lets time pass, and fires timers as they come due."""
+        until = self.now + ms / 1000
+        self._fire(until)
+        self.now = until
+
+    # -- what has to hold, whatever happens
+
+    def _check(self) -> None:
+        groups = self.coordinator.groups
+        for group_id in [*self.generations]:
+            if group_id not in groups:
+                del self.generations[group_id]  # deleted: it starts over
+        for group in groups.values():
+            self._check_generation(group)
+            self._check_waiting(group)
+            assert not group.members or group.leader in group.members
+            for member in group.members.values():
+                if not member.satisfies_heartbeat:
+                    assert self.timers[member.session_key][0] <= member.deadline
+
+    def _check_generation(self, group: Group) -> None:
+        known, leaders = self.generations.get(group.group_id, (0, set()))
+        assert group.generation_id >= known, "generations never go down"
+        if group.generation_id > known:
+            leaders = set()
+            assert len(group.members) <= self.settings.max_size
+        self.generations[group.group_id] = (group.generation_id, leaders)
+
+    def _check_waiting(self, group: Group) -> None:
+        members = group.members.values()
+        joins = sum(m.join_token is not None for m in members)
+        assert group.awaiting_join == joins, "counters count right"
+        if joins:
+            assert group.state == "PreparingRebalance"
+            assert ("join", group.group_id) in self.timers
+        if any(m.sync_token is not None for m in members):
+            assert group.state == "CompletingRebalance"
+            assert ("sync", group.group_id) in self.timers
+
+    # -- who takes part
+
+    def member(self, name: str, **options: Any) -> Member:
+        """Somebody who may join; see `Member`."""
+        return Member(self, name, **options)
+
+    def stable_group(self, *names: str, sync: bool = True, **options: Any) -> Members:
+        """Members of one group in the same generation, led by the first.
+
+        Static ones (``static=True``) have the instance ids ``i-A`` and so on.
+        """
+        static = options.pop("static", False)
+        members = [
+            self.member(n, instance=f"i-{n}" if static else None, **options)
+            for n in names
+        ]
+        return self.form(members, sync=sync)
+
+    def form(self, members: Members, *, sync: bool = True) -> Members:
+        """Gets these members into one generation, led by the first."""
+        members[0].enter()
+        if len(members) > 1:
+            for member in members[1:]:
+                member.enter()
+            members[0].join()
+        self.sleep(0)
+        if sync:
+            self.sync_all(members)
+        return members
+
+    def sync_all(self, members: Members) -> None:
+        """Everybody syncs, the first as the leader; each is assigned its name."""
+        for member in members[1:]:
+            member.sync()
+        members[0].sync(assign(*members))
+
+    def state(self, group: str = "g") -> str:
+        """What DescribeGroups says."""
+        return self.describe(group).state
+
+    def describe(self, group: str = "g") -> DescribeGroupResult:
+        """DescribeGroups for one group."""
+        pending: Pending[DescribeGroupResult] = Pending("describe")
+        return self._ask(DescribeGroup(pending, group), pending).result
+
+    def list_groups(
+        self, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> ListGroupsResult:
+        """ListGroups."""
+        pending: Pending[ListGroupsResult] = Pending("list")
+        return self._ask(ListGroups(pending, states, types), pending).result
+
+    def delete(self, group: str = "g") -> int:
+        """DeleteGroups for one group: the error code."""
+        pending: Pending[DeleteGroupResult] = Pending("delete")
+        return self._ask(DeleteGroup(pending, group), pending).result.error_code
+
+    def leave(self, *members: tuple[str, str | None], group: str = "g") -> LeaveResult:
+        """LeaveGroup for (member id, instance id) each."""
+        pending: Pending[LeaveResult] = Pending("leave")
+        leaving = [LeavingMember(m, i, None) for m, i in members]
+        return self._ask(Leave(pending, group, leaving), pending).result
+
+    def commit(
+        self,
+        offsets: Sequence[tuple[str, int, int, int, str | None]],
+        *,
+        group: str = "g",
+        generation_id: int = -1,
+        member_id: str = "",
+        instance: str | None = None,
+        is_old: bool = False,
+        retention_ms: int = -1,
+    ) -> CommitResult:
+        """OffsetCommit, of a simple consumer unless told otherwise."""
+        pending: Pending[CommitResult] = Pending("commit")
+        event = CommitOffsets(
+            pending,
+            group,
+            generation_id,
+            member_id,
+            instance,
+            is_old,
+            offsets,
+            retention_ms,
+        )
+        return self._ask(event, pending).result
+
+    def fetch(
+        self,
+        topics: Sequence[tuple[str, Sequence[int]]] | None = None,
+        group: str = "g",
+    ) -> FetchOffsetsResult:
+        """OffsetFetch; of everything unless told otherwise."""
+        pending: Pending[FetchOffsetsResult] = Pending("fetch")
+        return self._ask(FetchOffsets(pending, group, topics), pending).result
+
+    def committed(self, topic: str, partition: int = 0, group: str = "g") -> int:
+        """One committed offset; -1 where there is none."""
+        (row,) = self.fetch([(topic, [partition])], group).topics
+        return row[1][0][1]
+
+    def delete_offsets(
+        self, *topics: tuple[str, Sequence[int]], group: str = "g"
+    ) -> DeleteOffsetsResult:
+        """OffsetDelete."""
+        pending: Pending[DeleteOffsetsResult] = Pending("delete offsets")
+        return self._ask(DeleteOffsets(pending, group, topics), pending).result
+
+    # -- what was left behind
+
+    def group_records(self) -> list[GroupRecord]:
+        """What was written about groups that exist."""
+        return [r for r in self.records if isinstance(r, GroupRecord)]
+
+    def offset_records(self) -> list[OffsetRecord]:
+        """What was written about offsets."""
+        return [r for r in self.records if isinstance(r, OffsetRecord)]
+
+    def tombstones(self) -> list[str]:
+        """Groups of which it was written that they are gone."""
+        return [r.group_id for r in self.records if isinstance(r, GroupTombstone)]
+
+    def kinds(self) -> list[str]:
+        """The kinds of all notices, in order."""
+        return [notice.kind for notice in self.notices]
+
+    def notice(self, kind: str) -> Notice:
+        """The latest notice of a kind."""
+        return next(n for n in reversed(self.notices) if n.kind == kind)
+
+
+class Member:
+    """A client: remembers what it was told, and uses it in its next requests."""
+
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        session_ms: int = 30_000,
+        rebalance_ms: int = 30_000,
+        protocol_type: str = "consumer",
+        protocols: Sequence[tuple[str, bytes]] | None = None,
+        requires_id: bool = True,
+        skips: bool = True,
+    ) -> None:
+        self.context = context
+        self.name = name
+        self.group = group
+        self.instance = instance
+        self.session_ms = session_ms
+        self.rebalance_ms = rebalance_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols or [("range", f"meta-{name}".encode())]
+        self.requires_id = requires_id
+        self.skips = skips
+        self.member_id = ""
+        self.generation_id = -1
+
+    def _joined(self, result: JoinResult) -> None:
+        if result.error_code in (0, 79):
+            self.member_id = result.member_id
+        if result.error_code == 0:
+            self.generation_id = result.generation_id
+            if result.leader == self.member_id:
+                generation_id, leaders = self.context.generations[self.group]
+                if generation_id == result.generation_id:
+                    leaders.add(self.instance or self.member_id)
+                    assert len(leaders) == 1, "one leader per generation"
+
+    def join(self, **over: Any) -> Pending[JoinResult]:
+        """JoinGroup."""
+        pending: Pending[JoinResult] = Pending(f"join of {self.name}", self._joined)
+        event = Join(
+            pending,
+            over.get("group", self.group),
+            over.get("member_id", self.member_id),
+            over.get("instance", self.instance),
+            self.name,
+            "/127.0.0.1",
+            over.get("session_ms", self.session_ms),
+            over.get("rebalance_ms", self.rebalance_ms),
+            over.get("protocol_type", self.protocol_type),
+            over.get("protocols", self.protocols),
+            over.get("reason"),
+            self.requires_id,
+            self.skips,
+        )
+        return self.context._ask(event, pending)  # noqa: SLF001 - one module
+
+    def enter(self) -> Pending[JoinResult]:
+        """Joins, the second time with the id that it got if it has to."""
+        pending = self.join()
+        if pending.answered and pending.result.error_code == 79:
+            pending = self.join()
+        return pending
+
+    def sync(
+        self, assignments: Sequence[tuple[str, bytes]] = (), **over: Any
+    ) -> Pending[SyncResult]:
+        """SyncGroup."""
+        pending: Pending[SyncResult] = Pending(f"sync of {self.name}")
+        event = Sync(
+            pending,
+            over.get("group", self.group),
+            over.get("generation_id", self.generation_id),
+            over.get("member_id", self.member_id),
+            over.get("instance", self.instance),
+            over.get("protocol_type"),
+            over.get("protocol_name"),
+            over.get("required", False),
+            assignments,
+        )
+        return self.context._ask(event, pending)  # noqa: SLF001 - one module
+
+    def heartbeat(self, **over: Any) -> int:
+        """Heartbeat: the error code."""
+        pending: Pending[HeartbeatResult] = Pending(f"heartbeat of {self.name}")
+        event = Heartbeat(
+            pending,
+            over.get("group", self.group),
+            over.get("generation_id", self.generation_id),
+            over.get("member_id", self.member_id),
+            over.get("instance", self.instance),
+        )
+        return self.context._ask(event, pending).result.error_code  # noqa: SLF001
+
+    def leave(self, **over: Any) -> int:
+        """LeaveGroup: the member's error code, or the request's."""
+        result = self.context.leave(
+            (
+                over.get("member_id", self.member_id),
+                over.get("instance", self.instance),
+            ),
+            group=self.group,
+        )
+        return result.error_code or result.members[0][2]
+
+    def commit(self, topic: str, offset: int, **over: Any) -> int:
+        """OffsetCommit for partition 0: the error code."""
+        mine: dict[str, Any] = {
+            "generation_id": self.generation_id,
+            "member_id": self.member_id,
+            "instance": self.instance,
+        }
+        result = self.context.commit(
+            [(topic, 0, offset, -1, "")],
+            group=self.group,
+            **mine | over,
+        )
+        return result.codes[0] if result.codes else result.error_code
+
+    def keep_alive(self, ms: int) -> None:
+        """Heartbeats four times a second for some time."""
+        for _ in range(ms // 250):
+            self.heartbeat()
+            self.context.sleep(250)
+
+
+Members = Sequence[Member]
+
+
+def assign(*members: Member) -> list[tuple[str, bytes]]:
+    """One assignment each, called after the member."""
+    return [(m.member_id, f"assigned-{m.name}".encode()) for m in members]

@@ -1,0 +1,132 @@
+"""Describing, listing and deleting groups."""
+
+from __future__ import annotations
+
+from tests.coordinator.context import Context
+
+
+def test_describe_by_state(context: Context) -> None:
+    """Protocol and metadata are shown in Stable, assignments while they hold."""
+    a, b = context.stable_group("A", "B", sync=False)
+
+    def shown() -> tuple[str, str, list[tuple[bytes, bytes]]]:
+        d = context.describe()
+        return d.state, d.protocol_name, [(m.metadata, m.assignment) for m in d.members]
+
+    assert shown() == ("CompletingRebalance", "", [(b"", b"")] * 2)
+    context.sync_all([a, b])
+    both = [(b"meta-A", b"assigned-A"), (b"meta-B", b"assigned-B")]
+    assert shown() == ("Stable", "range", both)
+    a.join()
+    assigned = [(b"", assignment) for _, assignment in both]
+    assert shown() == ("PreparingRebalance", "", assigned)
+    b.leave()
+    assert shown() == ("CompletingRebalance", "", assigned[:1])
+    a.leave()
+    assert shown() == ("Empty", "", [])
+
+
+def test_a_rebalance_before_the_sync_takes_assignments_back(context: Context) -> None:
+    """Old assignments are void once a generation ends without new ones."""
+    a, b = context.stable_group("A", "B")
+    a.join()
+    b.join()
+    assert context.describe().members[0].assignment == b"assigned-A"
+    b.join(protocols=[("range", b"new")])
+    assert context.describe().members[0].assignment == b""
+
+
+def test_describe_unknown(context: Context) -> None:
+    """An unknown group is Dead; the error of DescribeGroups v6 is the handler's."""
+    for group in ("nobody's", ""):
+        shown = context.describe(group)
+        assert (shown.error_code, shown.state, shown.members) == (0, "Dead", ())
+
+
+def test_describe_members(context: Context) -> None:
+    """Who is in, where from, under which ids."""
+    (a,) = context.stable_group("A", static=True)
+    (shown,) = context.describe().members
+    assert (shown.member_id, shown.group_instance_id) == (a.member_id, "i-A")
+    assert (shown.client_id, shown.client_host) == ("A", "/127.0.0.1")
+
+
+def test_list(context: Context) -> None:
+    """By state and type, in any case; what is unknown matches nothing."""
+    context.stable_group("A", group="stable")
+    context.stable_group("B", group="completing", sync=False)
+    (c,) = context.stable_group("C", group="empty", protocol_type="connect")
+    c.leave()
+    d, _ = context.stable_group("D", "E", group="preparing")
+    d.join()
+
+    def listed(*states: str, types: tuple[str, ...] = ()) -> set[str]:
+        return {group[0] for group in context.list_groups(states, types).groups}
+
+    everything = {"stable", "completing", "empty", "preparing"}
+    assert listed() == everything
+    assert listed("Stable") == listed("sTABLE", "unheard-of") == {"stable"}
+    assert listed("EMPTY", "completingrebalance") == {"empty", "completing"}
+    assert listed("PreparingRebalance") == {"preparing"}
+    assert listed("Dead") == listed("") == set()
+    assert listed(types=("Classic",)) == everything
+    assert listed(types=("consumer",)) == set()
+    assert context.list_groups(["Empty"]).groups == [
+        ("empty", "connect", "Empty", "classic")
+    ]
+
+
+def test_groups_of_pending_members(context: Context) -> None:
+    """They are Empty, listed, and can be deleted; the ids go with them."""
+    a = context.member("A")
+    a.join()
+    assert context.list_groups().groups == [("g", "", "Empty", "classic")]
+    assert context.delete() == 0
+    assert ("session", "g", a.member_id) not in context.timers
+    assert a.join().result.error_code == 25
+
+
+def test_delete(context: Context) -> None:
+    """Groups with members stay, in every state; unknown ones are not found."""
+    a, b = context.stable_group("A", "B", sync=False)
+    assert context.delete() == 68
+    context.sync_all([a, b])
+    assert context.delete() == 68
+    a.join()
+    assert context.delete() == 68
+    a.leave()
+    b.leave()
+    assert (context.delete(), context.delete(), context.delete("")) == (0, 69, 69)
+    assert context.notice("group_state").fields["state"] == "Dead"
+
+
+def test_a_deleted_group_starts_over(context: Context) -> None:
+    """Its next generation is 1."""
+    (a,) = context.stable_group("A")
+    a.leave()
+    context.delete()
+    (b,) = context.stable_group("B")
+    assert b.generation_id == 1
+
+
+def test_notices_about_members(context: Context) -> None:
+    """Given an id, joined, refused, left: each with who and why."""
+    a = context.member("A")
+    a.join()
+    a.join(reason="starting")
+    context.sync_all([a])
+    a.join(protocols=[("other", b"")])
+    a.join()
+    a.leave()
+    told = [n for n in context.notices if n.kind.startswith("member_")]
+    assert [n.kind for n in told] == [
+        "member_id_given",
+        "member_joined",
+        "member_refused",
+        "member_joined",
+        "member_left",
+    ]
+    assert told[1].fields["reason"] == "starting"
+    assert [told[i].fields["rejoined"] for i in (1, 3)] == [False, True]
+    assert told[2].fields["error"] == "INCONSISTENT_GROUP_PROTOCOL"
+    assert {n.fields["member_id"] for n in told} == {a.member_id}

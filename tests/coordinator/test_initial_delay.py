@@ -1,0 +1,158 @@
+"""group.initial.rebalance.delay.ms (KIP-134); 3 s here."""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordinator.context import Context, Member, protocols
+
+
+@pytest.fixture
+def context() -> Context:
+    """Kafka's default delay; sessions as short as one likes."""
+    return Context(initial_rebalance_delay_ms=3_000, min_session_timeout_ms=100)
+
+
+def _stable_member(context: Context) -> Member:
+    a = context.member("A", requires_id=False)
+    a.join()
+    context.sleep(3_000)
+    context.sync_all([a])
+    return a
+
+
+@pytest.mark.parametrize("options", [{}, {"instance": "i-A"}, {"rebalance_ms": 1_000}])
+def test_one_member(context: Context, options: dict[str, object]) -> None:
+    """The first window is the full delay, whatever the rebalance timeout."""
+    joining = context.member("A", requires_id=False, **options).join()
+    context.sleep(2_999)
+    assert not joining.answered
+    context.sleep(1)
+    assert joining.result.generation_id == 1
+
+
+@pytest.mark.parametrize("arrivals_ms", [[0], [2_999], [1_000, 1_000]])
+def test_one_more_window(context: Context, arrivals_ms: list[int]) -> None:
+    """A window in which anybody arrived is followed by one, however many arrived."""
+    joining = context.member("A", requires_id=False).join()
+    for i, ms in enumerate(arrivals_ms):
+        context.sleep(ms)
+        context.member(f"B{i}", requires_id=False).join()
+    context.sleep(5_999 - sum(arrivals_ms))
+    assert not joining.answered
+    context.sleep(1)
+    assert len(joining.result.members) == 1 + len(arrivals_ms)
+
+
+def test_windows_end_with_the_rebalance_timeout(context: Context) -> None:
+    """All windows together last no longer than the rebalance timeout."""
+    joining = context.member("A", requires_id=False, rebalance_ms=4_000).join()
+    context.sleep(1_000)
+    context.member("B", requires_id=False, rebalance_ms=4_000).join()
+    context.sleep(2_500)
+    context.member("C", requires_id=False, rebalance_ms=4_000).join()
+    context.sleep(499)
+    assert not joining.answered
+    context.sleep(1)
+    assert len(joining.result.members) == 3
+
+
+def test_window_after_window(context: Context) -> None:
+    """Arrivals in each window go on until nothing remains."""
+    joining = context.member("A", requires_id=False, rebalance_ms=10_000).join()
+    for i in range(9):
+        context.sleep(1_000)
+        context.member(f"B{i}", requires_id=False, rebalance_ms=10_000).join()
+    context.sleep(999)
+    assert not joining.answered
+    context.sleep(1)
+    assert len(joining.result.members) == 10
+
+
+def test_no_delay_for_groups_with_members(context: Context) -> None:
+    """A group that has members rebalances as soon as all of them are in."""
+    a = _stable_member(context)
+    joining = context.member("B", requires_id=False).join()
+    assert a.join().answered
+    assert joining.answered
+
+
+def test_an_empty_group_delays_again(context: Context) -> None:
+    """A group that became empty starts over, but for its generation."""
+    a = _stable_member(context)
+    a.leave()
+    joining = context.member("B", requires_id=False).join()
+    context.sleep(2_999)
+    assert not joining.answered
+    context.sleep(1)
+    assert joining.result.generation_id == 3
+
+
+def test_pending_members_are_no_arrival(context: Context) -> None:
+    """They neither extend a window nor are they waited for."""
+    joining = context.member("A", requires_id=False).join()
+    context.sleep(500)
+    context.member("B").join()
+    context.sleep(2_500)
+    assert joining.answered
+
+
+def test_repeated_joins_are_no_arrival(context: Context) -> None:
+    """A member that joins again within the window does not extend it."""
+    a = context.member("A")
+    a.join()
+    first = a.join()
+    context.sleep(1_000)
+    second = a.join(protocols=protocols("range", metadata=b"again"))
+    assert first.result.error_code == 27
+    context.sleep(2_000)
+    assert second.result.members[0][2] == b"again"
+
+
+def test_all_leave_within_the_window(context: Context) -> None:
+    """The group waits for nobody until the window is over, then it is Empty."""
+    a = context.member("A")
+    a.join()
+    joining = a.join()
+    assert a.leave() == 0
+    assert joining.result.error_code == 25
+    assert context.state() == "PreparingRebalance"
+    context.sleep(3_000)
+    assert context.state() == "Empty"
+    again = context.member("B", requires_id=False).join()
+    context.sleep(3_000)
+    assert again.result.generation_id == 2
+
+
+def test_heartbeats_within_the_window(context: Context) -> None:
+    """They belong to generation 0, and start a session that ends, as in Kafka."""
+    a = context.member("A", session_ms=500)
+    a.join()
+    joining = a.join()
+    assert a.heartbeat(generation_id=1) == 22
+    assert a.heartbeat(generation_id=0) == 27
+    context.sleep(500)
+    assert joining.result.error_code == 25
+
+
+def test_expiry_of_pending_members_ends_the_window(context: Context) -> None:
+    """In Kafka, too: nobody is missing when the last pending id is forgotten."""
+    context.member("B", session_ms=800).join()
+    joining = context.member("A", requires_id=False).join()
+    context.sleep(800)
+    assert joining.answered
+
+
+def test_arrivals_that_no_window_was_left_for(context: Context) -> None:
+    """They count for the first window of the group's next life, as in Kafka."""
+    a = context.member("A", requires_id=False, rebalance_ms=1_000)
+    b = context.member("B", requires_id=False, rebalance_ms=1_000)
+    a.join()
+    b.join()
+    context.sleep(3_000)
+    context.leave((a.member_id, None), (b.member_id, None))
+    assert context.state() == "Empty"
+    joining = context.member("C", requires_id=False).join()
+    context.sleep(5_999)
+    assert not joining.answered
+    context.sleep(1)
+    assert joining.answered

@@ -1,0 +1,189 @@
+"""Who is let in, who has to come again, who is refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordinator.context import Context, protocols
+
+
+def test_first_member_of_an_old_client(context: Context) -> None:
+    """A client that knows no MEMBER_ID_REQUIRED is in at once, and leads."""
+    a = context.member("A", requires_id=False)
+    result = a.join().result
+    assert (result.error_code, result.generation_id) == (0, 1)
+    assert result.leader == result.member_id == a.member_id
+    assert (result.protocol_type, result.protocol_name) == ("consumer", "range")
+    assert result.members == [(a.member_id, None, b"meta-A")]
+
+
+def test_member_id_required(context: Context) -> None:
+    """A dynamic member is given an id, and has to come again with it (KIP-394)."""
+    a = context.member("A")
+    first = a.join().result
+    assert first.error_code == 79
+    assert first.member_id.startswith("A-")
+    assert context.state() == "Empty"
+    second = a.join().result
+    assert (second.error_code, second.member_id) == (0, first.member_id)
+
+
+def test_static_members_need_no_second_round_trip(context: Context) -> None:
+    """An instance id is enough to be let in at once; the member id starts with it."""
+    a = context.member("A", instance="i-A")
+    assert a.join().result.error_code == 0
+    assert a.member_id.startswith("i-A-")
+
+
+@pytest.mark.parametrize("instance", ["", " ", "a/b", "..", "x" * 250])
+def test_any_instance_id_will_do(context: Context, instance: str) -> None:
+    """The broker has no rules for group.instance.id, not even against the empty one."""
+    result = context.member("A", instance=instance).join().result
+    assert result.members[0][1] == instance
+
+
+def test_made_up_member_ids(context: Context) -> None:
+    """A member id that was not given out is unknown, and makes no group."""
+    a = context.member("A")
+    result = a.join(member_id="made-up").result
+    assert (result.error_code, result.member_id) == (25, "made-up")
+    assert not context.list_groups().groups
+    context.stable_group("B", group="h")
+    assert a.join(member_id="made-up", group="h").result.error_code == 25
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "code"),
+    [(-1, 26), (5_999, 26), (6_000, 79), (1_800_000, 79), (1_800_001, 26)],
+)
+def test_bounds_of_session_timeouts(
+    context: Context, session_ms: int, code: int
+) -> None:
+    """Session timeouts have to be within the broker's bounds."""
+    assert context.member("A").join(session_ms=session_ms).result.error_code == code
+
+
+def test_which_error_wins(context: Context) -> None:
+    """Group id, then session timeout, then member id; the id is given back."""
+    a = context.member("A")
+    assert a.join(group="", session_ms=1).result.error_code == 24
+    result = a.join(session_ms=1, member_id="made-up").result
+    assert (result.error_code, result.member_id) == (26, "made-up")
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"protocols": []},
+        {"protocol_type": ""},
+        {"protocol_type": "", "protocols": []},
+    ],
+)
+def test_joins_without_protocols(context: Context, over: dict[str, object]) -> None:
+    """No protocol or no type is code 23; the group is there all the same."""
+    a = context.member("A")
+    result = a.join(**over).result
+    assert (result.error_code, result.member_id) == (23, "")
+    assert (context.state(), context.describe().protocol_type) == ("Empty", "")
+
+
+def test_nothing_in_common(context: Context) -> None:
+    """Another type, or protocols that not everybody supports: code 23, no rebalance."""
+    (a,) = context.stable_group("A")
+    b = context.member("B", requires_id=False)
+    assert b.join(protocol_type="connect").result.error_code == 23
+    assert b.join(protocols=protocols("roundrobin")).result.error_code == 23
+    assert (a.heartbeat(), context.state()) == (0, "Stable")
+
+
+def test_sole_member_with_other_protocols(context: Context) -> None:
+    """The only member has to change its protocols by way of both."""
+    (a,) = context.stable_group("A")
+    assert a.join(protocols=protocols("sticky")).result.error_code == 23
+    assert context.state() == "Stable"
+    both = a.join(protocols=protocols("sticky", "range")).result
+    assert (both.generation_id, both.protocol_name) == (2, "sticky")
+    assert a.join(protocols=protocols("sticky")).result.generation_id == 3
+
+
+def test_type_of_an_empty_group(context: Context) -> None:
+    """A group that became empty keeps its type until somebody brings another one."""
+    (a,) = context.stable_group("A")
+    a.leave()
+    assert context.describe().protocol_type == "consumer"
+    b = context.member("B", requires_id=False, protocol_type="connect")
+    assert b.join().result.generation_id == 3
+    assert context.describe().protocol_type == "connect"
+
+
+def test_repeated_protocol_names_count_once(context: Context) -> None:
+    """The first of two protocols of one name counts, where Kafka never answers."""
+    a = context.member("A", requires_id=False)
+    result = a.join(protocols=[("p", b"first"), ("p", b"second")]).result
+    assert (result.protocol_name, result.members[0][2]) == ("p", b"first")
+
+
+def test_malformed_metadata_of_consumers(context: Context) -> None:
+    """Metadata that is no subscription does no harm, where Kafka never answers."""
+    a = context.member("A", requires_id=False)
+    absurd = b"\0\0\x7f\xff\xff\xff"
+    assert a.join(protocols=[("range", absurd)]).result.error_code == 0
+
+
+def test_second_join_replaces_the_first(context: Context) -> None:
+    """The first join is told to join again, the second one is in the generation."""
+    a, b = context.stable_group("A", "B")
+    first = b.join(protocols=protocols("range", metadata=b"first"))
+    second = b.join(protocols=protocols("range", metadata=b"second"))
+    assert (first.result.error_code, first.result.member_id) == (27, b.member_id)
+    assert not second.answered
+    assert a.join().result.members[1] == (b.member_id, None, b"second")
+    assert second.result.generation_id == 3
+
+
+def test_leader_asks_again_before_it_syncs(context: Context) -> None:
+    """In CompletingRebalance an unchanged join gets its answer again."""
+    a, b = context.stable_group("A", "B", sync=False)
+    again = a.join().result
+    assert (again.generation_id, len(again.members)) == (2, 2)
+    assert b.join().result.members == ()
+    assert context.state() == "CompletingRebalance"
+
+
+def test_leader_rejoins_in_stable(context: Context) -> None:
+    """A leader that joins wants a rebalance, whatever its metadata."""
+    a, b = context.stable_group("A", "B")
+    joining = a.join()
+    assert (joining.answered, b.heartbeat()) == (False, 27)
+    assert b.join().result.generation_id == 3
+
+
+def test_follower_rejoins_in_stable(context: Context) -> None:
+    """Without changes a follower is told about its generation, timeouts aside."""
+    a, b = context.stable_group("A", "B")
+    result = b.join(session_ms=20_000, rebalance_ms=25_000).result
+    assert (result.error_code, result.generation_id, result.members) == (0, 2, ())
+    assert (result.leader, a.heartbeat()) == (a.member_id, 0)
+
+
+def test_order_of_protocols_is_metadata(context: Context) -> None:
+    """A follower that prefers other protocols causes a rebalance."""
+    both = protocols("x", "y")
+    a, b = context.stable_group("A", "B", protocols=both)
+    joining = b.join(protocols=both[::-1])
+    assert (joining.answered, a.heartbeat()) == (False, 27)
+    assert a.join().result.protocol_name == "x"
+
+
+def test_pending_member_with_an_instance_id(context: Context) -> None:
+    """An id of KIP-394 brought along with an instance id is refused as Kafka does."""
+    a = context.member("A")
+    a.join()
+    result = a.join(instance="i-A").result
+    assert (result.error_code, result.member_id) == (-1, "")
+
+
+def test_a_group_is_written_when_it_is_made(context: Context) -> None:
+    """The first member id of a group stands on a record of an Empty group."""
+    context.member("A").join()
+    (record,) = context.group_records()
+    assert (record.generation_id, record.protocol_type, record.members) == (0, "", [])

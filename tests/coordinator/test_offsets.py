@@ -1,0 +1,341 @@
+"""Committed offsets: commit, fetch, delete, expire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.coordinator.context import START, Context, assign, protocols, subscribed
+
+from kohort.broker.coordinator.effects import OffsetRecord
+from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.protocol.consumer import Subscription, encode
+
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+
+
+# -- commit
+
+
+def test_simple_consumer(context: Context) -> None:
+    """A commit without generation makes a group without members or type."""
+    assert context.commit([("t", 0, 7, 3, "m")]).error_code == 0
+    shown = context.describe()
+    assert (shown.state, shown.protocol_type) == ("Empty", "")
+    assert context.fetch([("t", [0])]).topics == [("t", [(0, 7, 3, "m")])]
+    entry = (7, 3, "m", int(START * 1000))
+    assert context.records == [OffsetRecord("g", "t", 0, entry)]
+
+
+def test_what_nothing_is_stored_of_makes_no_group(context: Context) -> None:
+    """No offsets, or none that may be stored: there is no group afterwards."""
+    assert context.commit([]).error_code == 0
+    assert context.commit([("t", 0, 1, -1, "x" * 4_097)]).codes == [12]
+    assert (context.state(), context.records) == ("Dead", [])
+
+
+@pytest.mark.parametrize(("is_old", "code"), [(True, 22), (False, 69)])
+@pytest.mark.parametrize("group", ["", "g"])
+def test_generation_of_an_unknown_group(
+    context: Context, group: str, code: int, *, is_old: bool
+) -> None:
+    """What OffsetCommit calls that changed in v9; a member id alone is no claim."""
+    offsets = [("t", 0, 1, -1, "")]
+    for generation_id in (0, 5):
+        result = context.commit(
+            offsets, group=group, generation_id=generation_id, is_old=is_old
+        )
+        assert result.error_code == code
+    made_up = context.commit(offsets, group=group, member_id="made-up", is_old=is_old)
+    assert made_up.error_code == 0
+
+
+def test_member_errors(context: Context) -> None:
+    """Member, then generation."""
+    (a,) = context.stable_group("A")
+    assert a.commit("t", 1, member_id="made-up") == 25
+    assert a.commit("t", 1, member_id="made-up", generation_id=7) == 25
+    assert [a.commit("t", 1, generation_id=g) for g in (-1, 0, 2)] == [22, 22, 22]
+    assert context.committed("t") == -1
+
+
+def test_strangers(context: Context) -> None:
+    """A simple consumer may not commit to a group that has members."""
+    (a,) = context.stable_group("A")
+    assert context.commit([("t", 0, 1, -1, "")]).error_code == 25
+    assert a.commit("t", 2, member_id="") == 25
+    a.leave()
+    assert context.commit([("t", 0, 3, -1, "")]).error_code == 0
+
+
+def test_empty_group(context: Context) -> None:
+    """Whoever claims a generation has to be a member; others may say what they like."""
+    (a,) = context.stable_group("A")
+    a.leave()
+    assert a.commit("t", 1) == a.commit("t", 2, member_id="") == 25
+    assert a.commit("t", 3, member_id="", generation_id=-1) == 0
+    assert a.commit("t", 4, generation_id=-1) == 0
+    assert context.committed("t") == 4
+
+
+def test_commits_during_rebalances(context: Context) -> None:
+    """The old generation may commit until the new one begins."""
+    a, b = context.stable_group("A", "B")
+    joining = a.join()
+    assert b.commit("t", 5) == 0
+    assert [b.commit("t", 6, generation_id=g) for g in (1, 3)] == [22, 22]
+    b.join()
+    assert joining.answered
+    assert (b.commit("t", 6), b.commit("t", 6, generation_id=2)) == (27, 22)
+    a.sync(assign(a, b))
+    assert b.commit("t", 7) == 0
+
+
+def test_instance_ids(context: Context) -> None:
+    """Right, left out, unknown, somebody else's."""
+    a, b = context.stable_group("A", "B", static=True)
+    assert a.commit("t", 1) == a.commit("t", 2, instance=None) == 0
+    assert a.commit("t", 3, instance="i-unknown") == 25
+    assert b.commit("t", 4, instance="i-A") == 82
+    assert b.commit("t", 5, member_id="made-up") == 82
+
+
+def test_metadata_counts_in_characters(context: Context) -> None:
+    """Too much metadata is refused for its partition alone."""
+    result = context.commit(
+        [
+            ("t", 0, 1, -1, "ü" * 4_096),
+            ("t", 1, 2, -1, "x" * 4_097),
+            ("t", 2, 3, -1, None),
+        ]
+    )
+    assert (result.error_code, result.codes) == (0, [0, 12, 0])
+    assert [context.committed("t", p) for p in range(3)] == [1, -1, 3]
+
+
+@pytest.mark.parametrize("offset", [0, -1, -5, 2**63 - 1])
+def test_any_offset_is_stored(context: Context, offset: int) -> None:
+    """The latest commit counts, whatever it says."""
+    context.commit([("t", 0, 10, -1, "first")])
+    context.commit([("t", 0, offset, -1, "second")])
+    assert context.fetch().topics == [("t", [(0, offset, -1, "second")])]
+
+
+# -- fetch
+
+
+def test_fetching(context: Context) -> None:
+    """Everything, something, nothing; what is unknown is -1 and no error."""
+    context.commit([("x", 1, 1, -1, ""), ("y", 0, 2, -1, "m"), ("x", 0, 3, -1, "")])
+    assert context.fetch().topics == [
+        ("x", [(1, 1, -1, ""), (0, 3, -1, "")]),
+        ("y", [(0, 2, -1, "m")]),
+    ]
+    assert context.fetch([]).topics == []
+    unknown = [("x", [7]), ("z", [0])]
+    assert context.fetch(unknown).topics == [
+        ("x", [(7, -1, -1, "")]),
+        ("z", [(0, -1, -1, "")]),
+    ]
+    assert context.fetch(None, "nobody's").topics == []
+    assert context.fetch([("x", [0])], "").topics == [("x", [(0, -1, -1, "")])]
+
+
+def test_offsets_outlive_members_but_not_the_group(context: Context) -> None:
+    """They are kept when the last member leaves, and go with DeleteGroups."""
+    (a,) = context.stable_group("A")
+    a.commit("t", 9)
+    a.leave()
+    assert context.committed("t") == 9
+    assert context.delete() == 0
+    assert context.committed("t") == -1
+    assert context.records[-2] == OffsetRecord("g", "t", 0, None)
+    assert context.tombstones() == ["g"]
+
+
+# -- delete
+
+
+def test_delete_offsets(context: Context) -> None:
+    """Offsets of a group without members; what is not there is no error."""
+    context.commit([("t", 0, 1, -1, ""), ("t", 1, 2, -1, "")])
+    result = context.delete_offsets(("t", [0, 0, 5]), ("u", [0]))
+    assert result.topics == [("t", [(0, 0), (0, 0), (5, 0)]), ("u", [(0, 0)])]
+    assert [context.committed("t", p) for p in (0, 1)] == [-1, 2]
+    assert context.offset_records()[2:] == [OffsetRecord("g", "t", 0, None)]
+
+
+def test_errors_of_deleting_offsets(context: Context) -> None:
+    """Unknown groups, the empty group id, and members that are no consumers."""
+    assert context.delete_offsets(("t", [0]), group="").error_code == 24
+    assert context.delete_offsets(("t", [0])).error_code == 69
+    context.stable_group("A", protocol_type="connect")
+    assert context.delete_offsets(("t", [0])).error_code == 68
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_subscribed_topics(context: Context, version: int) -> None:
+    """Offsets of topics that consumers subscribe to are kept, but in Empty."""
+    wants = [("range", encode(Subscription(["x"]), version))]
+    a, b = context.stable_group("A", "B", protocols=wants, sync=False)
+    for step in (lambda: None, lambda: context.sync_all([a, b]), a.join):
+        step()
+        result = context.delete_offsets(("x", [0]), ("y", [0]))
+        assert [row[1] for row in result.topics] == [[(0, 86)], [(0, 0)]]
+    context.leave((a.member_id, None), (b.member_id, None))
+    assert context.delete_offsets(("x", [0])).topics == [("x", [(0, 0)])]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\7", b"\0\0\x7f\xff\xff\xff"],
+)
+def test_unparsable_subscriptions(context: Context, metadata: bytes) -> None:
+    """Who cannot be understood might consume everything."""
+    context.stable_group("A", protocols=protocols("range", metadata=metadata))
+    assert context.delete_offsets(("t", [0])).topics == [("t", [(0, 86)])]
+
+
+def test_no_generation_yet(context: Context) -> None:
+    """Consumers whose first generation has not begun might consume everything."""
+    context = Context(initial_rebalance_delay_ms=3_000)
+    context.member("A", protocols=subscribed("x"), requires_id=False).join()
+    assert context.delete_offsets(("y", [0])).topics == [("y", [(0, 86)])]
+
+
+def test_topics_that_are_deleted(context: Context) -> None:
+    """What was committed for them goes in all groups, members or not."""
+    context.stable_group("A", protocols=subscribed("x"))
+    members = context.coordinator.groups["g"].members
+    context.commit(
+        [("x", 0, 1, -1, ""), ("y", 0, 2, -1, "")],
+        generation_id=1,
+        member_id=next(iter(members)),
+    )
+    context.commit([("x", 3, 1, -1, "")], group="h")
+    context.submit(TopicsDeleted(["x"]))
+    assert (context.committed("x"), context.committed("y")) == (-1, 2)
+    assert context.records[-2:] == [
+        OffsetRecord("g", "x", 0, None),
+        OffsetRecord("h", "x", 3, None),
+    ]
+
+
+# -- expire
+
+
+@pytest.fixture
+def days() -> Context:
+    """Offsets are kept for a day, and looked at every minute."""
+    return Context(
+        initial_rebalance_delay_ms=0,
+        offsets_retention_ms=DAY_MS,
+        offsets_retention_check_interval_ms=MINUTE_MS,
+    )
+
+
+def test_offsets_of_an_empty_group_expire(days: Context) -> None:
+    """A day after the group became Empty they all go, and the group."""
+    (a,) = days.stable_group("A", session_ms=DAY_MS // 48, rebalance_ms=DAY_MS)
+    a.commit("t", 1)
+    a.commit("u", 2)
+    days.sleep(DAY_MS // 48)
+    assert days.state() == "Empty"
+    days.sleep(DAY_MS - MINUTE_MS)
+    assert days.committed("t") == 1
+    days.sleep(2 * MINUTE_MS)
+    assert (days.committed("t"), days.state()) == (-1, "Dead")
+    assert days.tombstones() == ["g"]
+    assert days.notice("offsets_expired").fields == {"count": 2, "groups": {"g": 2}}
+
+
+def test_offsets_of_simple_consumers_expire(days: Context) -> None:
+    """Each goes a day after its own commit; the group with the last one."""
+    days.commit([("t", 0, 1, -1, "")])
+    days.sleep(DAY_MS // 2)
+    days.commit([("t", 1, 2, -1, "")])
+    days.sleep(DAY_MS // 2 + MINUTE_MS)
+    assert [days.committed("t", p) for p in (0, 1)] == [-1, 2]
+    days.sleep(DAY_MS // 2)
+    assert days.state() == "Dead"
+
+
+def test_a_commit_of_an_empty_group_keeps_nothing(days: Context) -> None:
+    """What counts is the day on which the group became Empty, not the latest commit."""
+    (a,) = days.stable_group("A")
+    a.leave()
+    days.sleep(DAY_MS - MINUTE_MS)
+    # There would be no group any more if it had no offsets.
+    assert days.state() == "Dead"
+    (a,) = days.stable_group("A")
+    a.commit("t", 1)
+    a.leave()
+    days.sleep(DAY_MS - MINUTE_MS)
+    days.commit([("t", 0, 2, -1, "")])
+    days.sleep(2 * MINUTE_MS)
+    assert days.committed("t") == -1
+
+
+def test_topics_that_nobody_subscribes_to(days: Context) -> None:
+    """Of a Stable group the offsets of other topics go, a day after their commit."""
+    session_ms = 1_800_000
+    (a,) = days.stable_group("A", protocols=subscribed("x"), session_ms=session_ms)
+    for topic in "xy":
+        a.commit(topic, 1)
+    for _ in range(49):
+        days.sleep(session_ms - 1_000)
+        assert a.heartbeat() == 0
+    assert (days.committed("x"), days.committed("y")) == (1, -1)
+    assert days.state() == "Stable"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"protocols": protocols("range", metadata=b"?")},
+        {"protocol_type": "connect"},
+    ],
+)
+def test_what_is_not_understood_is_kept(days: Context, options: dict[str, Any]) -> None:
+    """Members that say nothing about topics keep all offsets of their group."""
+    (a,) = days.stable_group("A", session_ms=1_800_000, **options)
+    a.commit("t", 1)
+    for _ in range(50):
+        days.sleep(1_799_000)
+        a.heartbeat()
+    assert days.committed("t") == 1
+
+
+def test_nothing_expires_during_rebalances(days: Context) -> None:
+    """While a group rebalances its subscriptions are in doubt."""
+    wants = subscribed("x")
+    a, b = days.stable_group(
+        "A", "B", protocols=wants, session_ms=1_800_000, rebalance_ms=2 * DAY_MS
+    )
+    a.commit("y", 1)
+    joining = a.join()
+    for _ in range(50):
+        days.sleep(1_799_000)
+        assert b.heartbeat() == 27
+    assert (joining.answered, days.committed("y")) == (False, 1)
+
+
+def test_retention_of_a_commit(days: Context) -> None:
+    """Until v4 a commit may say itself how long it is kept; the next one says anew."""
+    for partition in (0, 1):
+        days.commit([("t", partition, 1, -1, "")], retention_ms=5 * MINUTE_MS)
+    assert days.offset_records()[0].expire_timestamp_ms == int(START * 1000) + 300_000
+    days.commit([("t", 1, 2, -1, "")])
+    days.sleep(6 * MINUTE_MS)
+    assert [days.committed("t", p) for p in (0, 1)] == [-1, 2]
+
+
+def test_groups_of_nobody_go(days: Context) -> None:
+    """An Empty group without offsets is gone at the next look, ids given out or not."""
+    b = days.member("B", session_ms=600_000)
+    b.join()
+    days.sleep(MINUTE_MS)
+    assert (days.state(), days.tombstones()) == ("Dead", ["g"])
+    assert b.join().result.error_code == 25
+    assert "offsets_expired" not in days.kinds()

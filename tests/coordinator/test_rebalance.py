@@ -1,0 +1,234 @@
+"""From one generation to the next."""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordinator.context import Context, protocols
+
+
+def test_two_members(context: Context) -> None:
+    """A newcomer makes the group rebalance; who is in learns of it by heartbeat."""
+    (a,) = context.stable_group("A")
+    b = context.member("B")
+    b.join()
+    assert a.heartbeat() == 0
+    joining = b.join()
+    assert (joining.answered, a.heartbeat()) == (False, 27)
+    result = a.join().result
+    assert (result.generation_id, result.leader) == (2, a.member_id)
+    assert [m[2] for m in result.members] == [b"meta-A", b"meta-B"]
+    assert joining.result.members == ()
+    assert (a.heartbeat(), b.heartbeat()) == (0, 0)
+
+
+def test_three_members_need_all_three(context: Context) -> None:
+    """The join phase ends with the last member's join."""
+    a, b = context.stable_group("A", "B")
+    c = context.member("C")
+    third = c.enter()
+    second = b.join()
+    assert not second.answered
+    assert a.join().result.generation_id == 3
+    assert second.result.generation_id == third.result.generation_id == 3
+
+
+def test_many_members(context: Context) -> None:
+    """Ten members end up in one generation with one leader."""
+    members = context.stable_group(*"ABCDEFGHIJ")
+    assert len({m.generation_id for m in members}) == 1
+    assert len(context.describe().members) == 10
+
+
+def test_who_is_late_is_out(context: Context) -> None:
+    """Dynamic members that miss the rebalance timeout are removed."""
+    a, b = context.stable_group("A", "B", session_ms=60_000)
+    joining = a.join()
+    context.sleep(29_999)
+    assert (joining.answered, b.heartbeat()) == (False, 27)
+    context.sleep(1)
+    assert len(joining.result.members) == 1
+    assert b.heartbeat() == 25
+
+
+def test_longest_timeout_counts(context: Context) -> None:
+    """The join phase lasts as long as the longest rebalance timeout in the group."""
+    a, _ = context.stable_group("A", "B", rebalance_ms=20_000)
+    joining = a.join(rebalance_ms=1_000)
+    context.sleep(19_999)
+    assert not joining.answered
+    context.sleep(1)
+    assert joining.answered
+
+
+def test_leader_that_is_late(context: Context) -> None:
+    """Somebody else leads where the leader does not rejoin."""
+    a, b, c = context.stable_group("A", "B", "C", rebalance_ms=2_000)
+    second = b.join(protocols=protocols("range", metadata=b"new"))
+    third = c.join()
+    context.sleep(2_000)
+    assert second.result.leader == third.result.leader == b.member_id
+    assert len(second.result.members) == 2
+    assert a.heartbeat() == 25
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1])
+def test_rebalance_timeouts_of_nothing(context: Context, rebalance_ms: int) -> None:
+    """The join succeeds, and the member is out because it did not sync in time."""
+    a = context.member("A", rebalance_ms=rebalance_ms)
+    assert a.enter().result.error_code == 0
+    context.sleep(0)
+    assert (a.heartbeat(), context.state()) == (25, "Empty")
+
+
+def test_pending_members_are_waited_for(context: Context) -> None:
+    """A rebalance waits for ids that were given out, until they join."""
+    (a,) = context.stable_group("A")
+    b = context.member("B")
+    b.join()
+    joining = a.join()
+    assert not joining.answered
+    assert b.join().result.generation_id == 2
+    assert len(joining.result.members) == 2
+
+
+def test_pending_members_are_not_waited_for_longer(context: Context) -> None:
+    """The rebalance timeout ends the wait for pending members; they may still join."""
+    (a,) = context.stable_group("A", rebalance_ms=1_500)
+    b = context.member("B")
+    b.join()
+    joining = a.join()
+    context.sleep(1_500)
+    assert joining.result.generation_id == 2
+    assert not b.join().answered
+    assert a.join().result.generation_id == 3
+
+
+def test_pending_members_know_nothing(context: Context) -> None:
+    """To everything but joins and leaves a pending member is unknown."""
+    (a,) = context.stable_group("A")
+    b = context.member("B")
+    b.join()
+    assert b.heartbeat(generation_id=1) == b.heartbeat() == 25
+    assert b.sync().result.error_code == 25
+    assert b.commit("t", 1, generation_id=1) == 25
+    assert len(context.describe().members) == 1
+    assert a.heartbeat() == 0
+
+
+def test_the_first_rebalance_waits_for_no_pending_member(context: Context) -> None:
+    """Initial windows end by time alone."""
+    context.member("B").join()
+    a = context.member("A", requires_id=False)
+    assert a.join().answered
+
+
+def test_new_member_while_assignments_are_made(context: Context) -> None:
+    """In CompletingRebalance a newcomer sends everybody back to join."""
+    a, b = context.stable_group("A", "B", sync=False)
+    syncing = b.sync()
+    c = context.member("C")
+    c.join()
+    assert not syncing.answered
+    c.join()
+    assert syncing.result.error_code == 27
+    assert a.sync().result.error_code == 27
+    b.join()
+    assert len(a.join().result.members) == 3
+
+
+def test_changed_metadata_while_assignments_are_made(context: Context) -> None:
+    """In CompletingRebalance changed metadata starts another rebalance."""
+    a, b = context.stable_group("A", "B", sync=False)
+    syncing = b.sync()
+    joining = a.join(protocols=protocols("range", metadata=b"new"))
+    assert (syncing.result.error_code, joining.answered) == (27, False)
+    assert b.join().result.generation_id == 3
+    assert joining.result.members[0][2] == b"new"
+
+
+def test_metadata_of_the_chosen_protocol(context: Context) -> None:
+    """The leader gets what members said for the protocol that all support."""
+    a = context.member("A", protocols=[("x", b"x of A"), ("y", b"y of A")])
+    b = context.member("B", protocols=[("y", b"y of B")])
+    context.form([a, b], sync=False)
+    result = a.join().result
+    assert result.protocol_name == "y"
+    assert [m[2] for m in result.members] == [b"y of A", b"y of B"]
+
+
+def test_votes(context: Context) -> None:
+    """Each member votes for the first of its protocols that all support."""
+    votes = [("x", "y"), ("y", "x"), ("y", "x")]
+    context.form(
+        [
+            context.member(n, protocols=protocols(*v))
+            for n, v in zip("ABC", votes, strict=True)
+        ]
+    )
+    assert context.describe().protocol_name == "y"
+
+
+def test_votes_for_what_not_all_support(context: Context) -> None:
+    """A favourite that somebody does not have gets no votes."""
+    a = context.member("A", protocols=protocols("x", "z"))
+    b = context.member("B", protocols=protocols("y", "z"))
+    context.form([a, b])
+    assert context.describe().protocol_name == "z"
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (("range", "roundrobin"), "range"),
+        (("sticky", "cooperative-sticky"), "sticky"),
+        (("roundrobin", "sticky"), "sticky"),
+        (("range", "cooperative-sticky"), "range"),
+        (("range", "sticky"), "sticky"),
+    ],
+)
+def test_ties(context: Context, names: tuple[str, str], chosen: str) -> None:
+    """Of two protocols with as many votes Kafka always takes the same one."""
+    for group, order in (("g", names), ("h", names[::-1])):
+        a = context.member("A", group=group, protocols=protocols(*order))
+        b = context.member("B", group=group, protocols=protocols(*order[::-1]))
+        context.form([a, b])
+        assert context.describe(group).protocol_name == chosen
+
+
+def test_nothing_is_written_for_joins(context: Context) -> None:
+    """A generation is written when it has assignments, not when it starts."""
+    context.stable_group("A", "B", sync=False)
+    assert [r.generation_id for r in context.group_records()] == [0]
+
+
+def test_notices_of_a_rebalance(context: Context) -> None:
+    """Listeners learn who caused a rebalance, from which state, and how it ended."""
+    (a,) = context.stable_group("A")
+    b = context.member("B")
+    b.join()
+    b.join(reason="scaling up")
+    started = context.notice("rebalance_started").fields
+    assert started == {
+        "cause": "member_joined",
+        "member_id": b.member_id,
+        "reason": "scaling up",
+        "previous_state": "Stable",
+        "generation_id": 1,
+    }
+    a.join()
+    generation = context.notice("generation_started").fields
+    assert (generation["generation_id"], generation["members"]) == (2, 2)
+    context.sync_all([a, b])
+    assert context.notice("rebalance_completed").fields["generation_id"] == 2
+    assert context.notice("group_state").fields["state"] == "Stable"
+
+
+def test_nobody_listens(context: Context) -> None:
+    """Without listeners there are no notices."""
+    context.coordinator.listening = False
+    a, b = context.stable_group("A", "B", rebalance_ms=1_000)
+    a.join()
+    context.sleep(1_000)
+    a.leave()
+    b.join()
+    assert context.notices == []

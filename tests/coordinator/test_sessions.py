@@ -1,0 +1,250 @@
+"""Heartbeats, and what happens without them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordinator.context import Context, Pending, assign
+
+from kohort.broker.coordinator.effects import Arm, CommitResult, Reply
+from kohort.broker.coordinator.events import CommitOffsets, Expired, Heartbeat
+
+
+@pytest.fixture
+def context() -> Context:
+    """Short sessions are allowed here."""
+    return Context(initial_rebalance_delay_ms=0, min_session_timeout_ms=100)
+
+
+def test_errors_of_heartbeats(context: Context) -> None:
+    """Group id, member, generation: in this order."""
+    (a,) = context.stable_group("A")
+    assert a.heartbeat(group="") == 24
+    assert a.heartbeat(group="nobody's") == 25
+    assert a.heartbeat(member_id="") == 25
+    assert a.heartbeat(member_id="made-up", generation_id=7) == 25
+    assert [a.heartbeat(generation_id=g) for g in (-1, 0, 2)] == [22, 22, 22]
+    a.leave()
+    assert a.heartbeat() == 25
+
+
+def test_heartbeats_by_state(context: Context) -> None:
+    """Only PreparingRebalance has something to tell; old generations are refused."""
+    a, b = context.stable_group("A", "B", sync=False)
+    assert (a.heartbeat(), b.heartbeat(generation_id=1)) == (0, 22)
+    a.sync(assign(a, b))
+    b.sync()
+    assert b.heartbeat() == 0
+    a.join()
+    assert [b.heartbeat(generation_id=g) for g in (1, 2, 3)] == [22, 27, 22]
+
+
+def test_sole_member_expires(context: Context) -> None:
+    """The group is Empty to the millisecond when the session is over."""
+    (a,) = context.stable_group("A", session_ms=1_000)
+    context.sleep(999)
+    assert context.state() == "Stable"
+    context.sleep(1)
+    assert context.state() == "Empty"
+    assert (a.heartbeat(), a.join().result.error_code) == (25, 25)
+
+
+def test_follower_expires(context: Context) -> None:
+    """The others learn of a rebalance, and carry on without it."""
+    a = context.member("A")
+    b = context.member("B", session_ms=1_500)
+    context.form([a, b])
+    context.sleep(1_500)
+    assert a.heartbeat() == 27
+    assert context.notice("session_expired").fields["member_id"] == b.member_id
+    assert context.notice("rebalance_started").fields["cause"] == "session_expired"
+    assert len(a.join().result.members) == 1
+
+
+def test_heartbeats_keep_a_session(context: Context) -> None:
+    """The session runs from the latest heartbeat on, in rebalances too."""
+    a = context.member("A", rebalance_ms=60_000)
+    b = context.member("B", session_ms=1_500, rebalance_ms=60_000)
+    context.form([a, b])
+    b.keep_alive(4_000)
+    joining = a.join()
+    b.keep_alive(4_000)
+    assert b.heartbeat() == 27
+    assert not joining.answered
+    context.sleep(1_499)
+    assert not joining.answered
+    context.sleep(1)
+    assert len(joining.result.members) == 1
+
+
+def test_failing_heartbeats_are_no_sign_of_life(context: Context) -> None:
+    """A heartbeat of another generation does not count."""
+    (a,) = context.stable_group("A", session_ms=1_500)
+    for _ in range(4):
+        assert a.heartbeat(generation_id=7) == 22
+        context.sleep(375)
+    assert a.heartbeat() == 25
+
+
+def test_commits_are_a_sign_of_life(context: Context) -> None:
+    """Commits of a member keep its session."""
+    (a,) = context.stable_group("A", session_ms=1_500)
+    for offset in range(8):
+        assert a.commit("t", offset) == 0
+        context.sleep(500)
+    assert a.heartbeat() == 0
+
+
+def test_syncs_are_no_sign_of_life(context: Context) -> None:
+    """Fetching the assignment of a Stable group again does not keep a session."""
+    (a,) = context.stable_group("A", session_ms=1_500)
+    for _ in range(4):
+        a.sync()
+        context.sleep(375)
+    assert a.heartbeat() == 25
+
+
+def test_waiting_requests_keep_their_member(context: Context) -> None:
+    """Nobody expires while its join or sync waits, and sessions start anew then."""
+    a = context.member("A", session_ms=60_000, rebalance_ms=20_000)
+    b = context.member("B", session_ms=1_000, rebalance_ms=20_000)
+    context.form([a, b])
+    joining = b.join(protocols=a.protocols)
+    context.sleep(10_000)
+    a.join()
+    assert joining.result.error_code == 0
+    context.sleep(500)
+    syncing = b.sync()
+    context.sleep(10_000)
+    a.sync(assign(a, b))
+    assert syncing.result.assignment == b"assigned-B"
+    context.sleep(999)
+    assert b.heartbeat() == 0
+
+
+def test_session_starts_with_the_join_response(context: Context) -> None:
+    """A member that is never heard of again expires, counted from its join response."""
+    a = context.member("A", session_ms=1_500, rebalance_ms=60_000)
+    a.enter()
+    context.sleep(1_499)
+    assert context.state() == "CompletingRebalance"
+    context.sleep(1)
+    assert context.state() == "Empty"
+
+
+def test_leader_expires_before_it_syncs(context: Context) -> None:
+    """Syncs that wait for it are sent back to join."""
+    a = context.member("A", session_ms=1_500)
+    b = context.member("B")
+    context.form([a, b], sync=False)
+    syncing = b.sync()
+    context.sleep(1_500)
+    assert syncing.result.error_code == 27
+    assert b.join().result.leader == b.member_id
+
+
+def test_expiry_ends_a_join_phase(context: Context) -> None:
+    """A silent member that has not rejoined is not waited for any longer."""
+    a = context.member("A")
+    b = context.member("B", session_ms=1_500)
+    context.form([a, b])
+    joining = a.join()
+    context.sleep(1_500)
+    assert joining.answered
+
+
+def test_pending_member_expires(context: Context) -> None:
+    """An id that is not used within the session timeout is forgotten."""
+    (a,) = context.stable_group("A")
+    b = context.member("B", session_ms=1_000)
+    b.join()
+    joining = a.join()
+    context.sleep(1_000)
+    assert joining.answered
+    assert b.join().result.error_code == 25
+    assert context.notice("session_expired").fields["pending"] is True
+
+
+def test_static_member_expires(context: Context) -> None:
+    """Its instance id is free again."""
+    a = context.member("A", instance="i-A")
+    b = context.member("B", instance="i-B", session_ms=1_500)
+    context.form([a, b])
+    context.sleep(1_500)
+    assert (a.heartbeat(), b.heartbeat(), b.join().result.error_code) == (27, 25, 25)
+
+
+def test_rejoin_that_is_answered_at_once(context: Context) -> None:
+    """It does not change the session timeout."""
+    a, b = context.stable_group("A", "B", session_ms=20_000)
+    b.join(session_ms=1_000)
+    context.sleep(2_500)
+    assert (a.heartbeat(), b.heartbeat()) == (0, 0)
+
+
+def test_rejoin_with_a_shorter_session(context: Context) -> None:
+    """In a rebalance the new timeout counts, from the next sign of life on."""
+    a, b = context.stable_group("A", "B", session_ms=20_000)
+    b.join(session_ms=1_000, protocols=[("range", b"new")])
+    a.join()
+    context.sleep(1_000)
+    assert (a.heartbeat(), b.heartbeat()) == (27, 25)
+
+
+def test_new_member_that_waits_too_long() -> None:
+    """A new member's join waits for five minutes at most."""
+    context = Context(max_session_timeout_ms=3_600_000)
+    context.stable_group("A", rebalance_ms=3_600_000, session_ms=3_600_000)
+    b = context.member("B", requires_id=False, session_ms=6_000)
+    joining = b.join()
+    context.sleep(299_999)
+    assert not joining.answered
+    context.sleep(1)
+    assert (joining.result.error_code, joining.result.member_id) == (25, "")
+
+
+def test_heartbeats_cost_no_timer(context: Context) -> None:
+    """Heartbeats and commits only note the time; the timer looks when it fires."""
+    (a,) = context.stable_group("A", session_ms=10_000)
+    context.sleep(4_000)
+    beat = Heartbeat(object(), "g", 1, a.member_id, None)
+    commit = CommitOffsets(
+        object(), "g", 1, a.member_id, None, False, [("t", 0, 1, -1, "")]
+    )
+    (reply,) = context.coordinator.handle(beat, context.now)
+    assert isinstance(reply, Reply)
+    _, reply = context.coordinator.handle(commit, context.now)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.result, CommitResult)
+    key = ("session", "g", a.member_id)
+    (arm,) = context.coordinator.handle(Expired(key), context.now + 6)
+    assert arm == Arm(key, context.now + 10)
+
+
+def test_answers_without_data_are_shared(context: Context) -> None:
+    """The same result answers every heartbeat, and every commit."""
+    (a,) = context.stable_group("A")
+
+    def result(event: object) -> object:
+        effects = context.coordinator.handle(event, context.now)  # type: ignore[arg-type]
+        reply = effects[-1]
+        assert isinstance(reply, Reply)
+        return reply.result
+
+    beat = Heartbeat(Pending("beat"), "g", 1, a.member_id, None)
+    assert result(beat) is result(beat)
+    offsets = [("t", 0, 1, -1, "")]
+    commit = CommitOffsets(Pending("commit"), "g", 1, a.member_id, None, False, offsets)
+    assert result(commit) is result(commit)
+
+
+def test_stale_timers_find_nothing_to_do(context: Context) -> None:
+    """Timers of groups, members and phases that are gone are ignored."""
+    (a,) = context.stable_group("A")
+    for key in (
+        ("join", "g"),
+        ("sync", "g"),
+        ("session", "g", "gone"),
+        ("join", "gone"),
+    ):
+        assert context.coordinator.handle(Expired(key), context.now) == []
+    assert a.heartbeat() == 0

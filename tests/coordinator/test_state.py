@@ -1,0 +1,45 @@
+"""The table of states."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.state import TRANSITIONS, GroupState, check
+
+LISTED = {
+    ("Empty", "PreparingRebalance"),
+    ("Empty", "Dead"),
+    ("PreparingRebalance", "CompletingRebalance"),
+    ("PreparingRebalance", "Empty"),
+    ("CompletingRebalance", "Stable"),
+    ("CompletingRebalance", "PreparingRebalance"),
+    ("Stable", "PreparingRebalance"),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), list(itertools.product(GroupState, GroupState))
+)
+def test_only_listed_transitions_pass(before: GroupState, after: GroupState) -> None:
+    """A transition that is not in the table is a mistake, and stops the coordinator."""
+    if (before, after) in LISTED:
+        check(before, after)
+    else:
+        with pytest.raises(AssertionError, match="no transition"):
+            check(before, after)
+
+
+def test_every_state_is_in_the_table() -> None:
+    """No state lacks its exits, not even the last one."""
+    assert set(TRANSITIONS) == set(GroupState)
+
+
+def test_a_group_refuses_what_the_table_refuses() -> None:
+    """A group goes through the table, and stays where it is otherwise."""
+    group = Group("g", 0.0)
+    with pytest.raises(AssertionError):
+        group.transition(GroupState.STABLE, 1.0)
+    assert group.state is GroupState.EMPTY

@@ -1,0 +1,123 @@
+"""The leader brings assignments, the others fetch theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.coordinator.context import Context, assign
+
+
+def test_follower_first(context: Context) -> None:
+    """A follower waits for the leader's sync."""
+    a, b = context.stable_group("A", "B", sync=False)
+    syncing = b.sync()
+    assert not syncing.answered
+    result = a.sync(assign(a, b)).result
+    assert (result.protocol_type, result.protocol_name) == ("consumer", "range")
+    assert result.assignment == b"assigned-A"
+    assert syncing.result.assignment == b"assigned-B"
+
+
+def test_leader_first(context: Context) -> None:
+    """Followers that come later are answered at once, as often as they like."""
+    a, b = context.stable_group("A", "B", sync=False)
+    a.sync(assign(a, b))
+    assert context.state() == "Stable"
+    for _ in range(2):
+        assert b.sync().result.assignment == b"assigned-B"
+
+
+def test_who_may_assign(context: Context) -> None:
+    """Assignments of followers, and those for strangers, count for nothing."""
+    a, b = context.stable_group("A", "B", sync=False)
+    b.sync(assign(a, b))
+    result = a.sync([(b.member_id, b"from A"), ("stranger", b"x")]).result
+    assert (result.error_code, result.assignment) == (0, b"")
+    assert b.sync().result.assignment == b"from A"
+
+
+def test_assignments_stay(context: Context) -> None:
+    """In Stable the leader cannot assign again."""
+    a, b = context.stable_group("A", "B")
+    assert a.sync([(b.member_id, b"other")]).result.assignment == b"assigned-A"
+    assert b.sync().result.assignment == b"assigned-B"
+
+
+def test_the_record_of_a_generation(context: Context) -> None:
+    """The leader's sync is in the log before anybody is answered, with everything."""
+    a, b = context.stable_group("A", "B")
+    record = context.group_records()[-1]
+    assert (record.generation_id, record.leader) == (2, a.member_id)
+    assert (record.protocol_type, record.protocol_name) == ("consumer", "range")
+    assert record.members[1] == (
+        b.member_id,
+        None,
+        "B",
+        "/127.0.0.1",
+        30_000,
+        30_000,
+        b"meta-B",
+        b"assigned-B",
+    )
+
+
+def test_who_does_not_sync_is_out(context: Context) -> None:
+    """Members that do not sync within the rebalance timeout go, the rest rebalances."""
+    a, b = context.stable_group("A", "B", sync=False, rebalance_ms=2_000)
+    syncing = b.sync()
+    context.sleep(2_000)
+    assert syncing.result.error_code == 27
+    assert (a.heartbeat(), b.heartbeat()) == (25, 27)
+    result = b.join().result
+    assert (result.generation_id, result.leader) == (3, b.member_id)
+
+
+def test_follower_that_does_not_sync(context: Context) -> None:
+    """So does a follower that does not fetch its assignment."""
+    a, b = context.stable_group("A", "B", sync=False, rebalance_ms=2_000)
+    a.sync(assign(a, b))
+    context.sleep(2_000)
+    assert (a.heartbeat(), b.heartbeat()) == (27, 25)
+    assert context.state() == "PreparingRebalance"
+
+
+def test_which_error_wins(context: Context) -> None:
+    """Missing protocol, group id, member, generation, protocol, state."""
+    a, b = context.stable_group("A", "B")
+    assert a.sync(group="", required=True).result.error_code == 23
+    assert a.sync(group="").result.error_code == 24
+    assert a.sync(group="nobody's").result.error_code == 25
+    assert a.sync(member_id="made-up", generation_id=7).result.error_code == 25
+    assert a.sync(generation_id=7, protocol_type="x").result.error_code == 22
+    a.join()
+    assert b.sync(protocol_type="x").result.error_code == 23
+    assert b.sync(protocol_name="x").result.error_code == 23
+    assert b.sync(generation_id=1).result.error_code == 22
+    assert b.sync().result.error_code == 27
+
+
+@pytest.mark.parametrize("given", ["protocol_type", "protocol_name"])
+def test_protocol_required(context: Context, given: str) -> None:
+    """From v5 on syncs have to name both protocol type and name (KIP-559)."""
+    (a,) = context.stable_group("A")
+    both: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
+    one = {given: both[given]}
+    assert a.sync(required=True, **one).result.error_code == 23
+    assert a.sync(required=True, **both).result.error_code == 0
+
+
+def test_empty_group(context: Context) -> None:
+    """A former member is unknown to the group that it left empty."""
+    (a,) = context.stable_group("A")
+    a.leave()
+    assert a.sync().result.error_code == 25
+
+
+def test_second_sync_replaces_the_first(context: Context) -> None:
+    """The first sync is told to join again, the second one gets the assignment."""
+    a, b = context.stable_group("A", "B", sync=False)
+    first, second = b.sync(), b.sync()
+    assert (first.result.error_code, second.answered) == (27, False)
+    a.sync(assign(a, b))
+    assert second.result.assignment == b"assigned-B"
