@@ -62,6 +62,7 @@ class GroupDriver:
         self._heap: list[tuple[float, TimerKey]] = []
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        self._since = 0.0
         self._perform: dict[type, Callable[..., None]] = {
             Append: append,
             Arm: self._arm,
@@ -81,7 +82,8 @@ class GroupDriver:
 
     def submit(self, event: Event) -> None:
         """Hands an event to the coordinator and performs what it asks for."""
-        self._run(self.coordinator.handle(event, self._clock.now()))
+        self._since = now = self._clock.now()
+        self._run(self.coordinator.handle(event, now))
 
     def _run(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -92,7 +94,12 @@ class GroupDriver:
                 self._perform[type(effect)](effect)
 
     def _notice(self, notice: Notice) -> None:
-        if notice.kind in _DETAILS:
+        if notice.kind == "offsets_expired":
+            count = notice.fields["count"]
+            took_ms = round((self._clock.now() - self._since) * 1000)
+            line = f"Removed {count} expired offsets in {took_ms} milliseconds."
+            log.info(line)
+        elif notice.kind in _DETAILS:
             log.debug(notice.kind, group=notice.group_id, **notice.fields)
         else:
             log.info(notice.kind, group=notice.group_id, **notice.fields)

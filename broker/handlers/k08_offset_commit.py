@@ -79,6 +79,7 @@ def handle(request: Request) -> None:
             message.group_instance_id,
             request.version < 9,
             offsets,
+            message.retention_time_ms,
         )
     )
 
