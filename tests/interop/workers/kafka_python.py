@@ -25,6 +25,11 @@ from tests.interop.workers.lines import (
     serve,
 )
 
+# kafka-python 3.0 forgets an answer to JoinGroup or SyncGroup that comes between two
+# polls, and joins again; if that is the leader, everybody has to. So a member without
+# partitions polls for long enough to have its answers inside of one poll.
+JOINING_MS = 3_000
+
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -51,11 +56,8 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             partition_assignment_strategy=[ASSIGNORS[wanted.assignor]],
         )
         self.consumer.subscribe([wanted.topic], listener=self)
-        # Ask for the topic's metadata before the first poll joins. A leader that learns
-        # of its partitions later joins again for that, and if a poll's time is up
-        # between its assignment and the answer to its SyncGroup, kafka-python 3.0
-        # forgets the answer: it sees no more need to join, stays without partitions or
-        # heartbeats, and holds up the group until its session times out.
+        # Have the topic's metadata before the first poll joins: a leader that learns of
+        # its partitions later has to join again.
         self.consumer.partitions_for_topic(wanted.topic)
 
     # A cooperative rebalance names only what changes, an eager one everything.
@@ -76,9 +78,8 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
 
     def poll(self) -> list[Record]:
         """One `poll`."""
-        by_partition = self.consumer.poll(
-            timeout_ms=int(POLL_S * 1000), max_records=BATCH
-        )
+        timeout_ms = int(POLL_S * 1000) if self.held else JOINING_MS
+        by_partition = self.consumer.poll(timeout_ms=timeout_ms, max_records=BATCH)
         return [
             (each.partition, each.offset, each.key.decode(), each.value.decode())
             for records in by_partition.values()
