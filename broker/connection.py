@@ -59,7 +59,6 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._closed = asyncio.get_running_loop().create_future()
         self._frames: deque[Frame] = deque()
-        self._queued = 0
         self._current: Request | None = None
         self._out: list[Buffer] = []
         self._out_size = 0
@@ -112,8 +111,8 @@ class Connection(asyncio.Protocol):
         self._frames.extend(frames)
         self._handle_frames()
         if self._frames or self._current is not None:
-            self._queued = sum(end - start for _, start, end in self._frames)
-            if self._queued > READ_AHEAD:
+            waiting = sum(end - start for _, start, end in self._frames)
+            if waiting + self._framer.unfinished > READ_AHEAD:
                 self._pause_reading()
 
     def eof_received(self) -> bool:
@@ -279,4 +278,5 @@ class Connection(asyncio.Protocol):
 
     def _close(self, why: str) -> None:
         log.warning("connection_closed", client=self.client_address, reason=why)
+        self._failure = None
         self._transport.close()

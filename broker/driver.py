@@ -139,5 +139,9 @@ class GroupDriver:
             when, key = heapq.heappop(self._heap)
             if self._deadlines.get(key) == when:
                 del self._deadlines[key]
-                self.submit(Expired(key))
+                try:
+                    self.submit(Expired(key))
+                except Exception:
+                    # A defect of ours, in one group: the timers of others go on.
+                    log.exception("timer_failed", key=key)
         self._schedule()

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from kohort.broker import telemetry
 from kohort.broker.cluster import Node
 from kohort.broker.coordinator.effects import Result
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
@@ -15,6 +16,8 @@ from kohort.protocol.slotted import replace
 
 KOHORT = "kohort"
 """The client software that knows GROUP_MAX_SIZE_REACHED by KIP-389's number."""
+
+log = telemetry.get_logger("request")
 
 _HEAD = struct.Struct(">ii").pack
 _FLEXIBLE_HEAD = struct.Struct(">iix").pack
@@ -61,6 +64,9 @@ class Peer(Protocol):
 
     def send(self, request: Request, parts: list[Buffer]) -> None:
         """Sends the response to its request; no parts where there is none."""
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
 
     def fail(self, why: str) -> None:
         """Closes the connection once what has been answered is sent."""
@@ -123,7 +129,12 @@ class Request:
 
     def answer(self, result: Result) -> None:
         """Takes a coordinator's result: the request is its own token."""
-        self._respond(self, result)
+        try:
+            self._respond(self, result)
+        except Exception:
+            # A defect of ours. Others are answered in the same turn: they go on.
+            log.exception("reply_failed", api=self.api.name, version=self.version)
+            self.peer.abort()
 
     def reply(self, response: Any) -> None:
         """Sends the response: a message, or bytes of a body that is encoded."""

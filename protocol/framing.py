@@ -66,9 +66,9 @@ class Framer:
         self._missing = 0
 
     @property
-    def is_between_frames(self) -> bool:
-        """Whether the stream could end here."""
-        return not self._kept and not self._pieces
+    def unfinished(self) -> int:
+        """Bytes that are kept of a frame that has not come whole."""
+        return len(self._kept) + sum(map(len, self._pieces))
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that these bytes complete.

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kohort.broker.connection import Connection
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -20,6 +21,7 @@ from kohort.protocol.apis.k11_join_group import (
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
 from kohort.protocol.registry import BY_NAME
+from kohort.protocol.slotted import replace
 
 ApiVersions = ApiVersionsRequest("tests", "1")
 Heartbeat = HeartbeatRequest("some-group", 1, "nobody")
@@ -85,6 +87,13 @@ async def connected(broker: Broker) -> AsyncIterator[Peer]:
             await writer.wait_closed()
 
 
+def end_of(broker: Broker, peer: Peer) -> Connection:
+    """The broker's end of a connection."""
+    host, port = peer.writer.get_extra_info("sockname")
+    (found,) = (c for c in broker.connections if c.client_address == f"{host}:{port}")
+    return found
+
+
 async def test_answers_come_in_the_order_of_requests() -> None:
     """Also behind a JoinGroup that waits for its group's first window."""
     async with (
@@ -142,10 +151,7 @@ async def test_who_does_not_read_is_not_read_from() -> None:
         connected(broker) as peer,
     ):
         await peer.is_served()
-        host, port = peer.writer.get_extra_info("sockname")
-        (slow,) = (
-            c for c in broker.connections if c.client_address == f"{host}:{port}"
-        )
+        slow = end_of(broker, peer)
         sent = 0
         while slow.is_reading:
             peer.writer.write(request * 100)
@@ -270,3 +276,33 @@ async def test_a_thousand_connections() -> None:
         answers = await asyncio.gather(*(peer.next_answer() for peer in peers))
         assert len(set(answers)) == 2  # the first hears that it is unknown
         assert list(broker.cluster.topics.by_name) == ["new"]
+
+
+async def test_nothing_long_is_taken_in_behind_a_request_that_waits() -> None:
+    """Not even one request that is longer than what may be read ahead."""
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 600_000}) as broker,
+        connected(broker) as other,
+        connected(broker) as peer,
+    ):
+        await peer.is_served()
+        connection = end_of(broker, peer)
+        peer.writer.write(frame("JoinGroup", 3, join()))
+        peer.writer.write(struct.pack(">i", 50_000_000))
+        while connection.is_reading:
+            peer.writer.write(bytes(10_000))
+            await other.is_served()
+        await other.is_served()
+
+
+async def test_an_answer_that_cannot_be_written_ends_its_connection_alone() -> None:
+    """Member ids of v5 have an int16 length; a long instance id makes a longer one."""
+    long = replace(join(), group_instance_id="x" * 32_760)
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 0}) as broker,
+        connected(broker) as peer,
+        connected(broker) as other,
+    ):
+        peer.writer.write(frame("JoinGroup", 5, long))
+        await peer.is_closed()
+        await other.is_served()

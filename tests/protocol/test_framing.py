@@ -57,7 +57,7 @@ def test_frames_do_not_depend_on_how_they_arrive(
             len(b"".join(map(_frame, payloads[: i + 1]))) for i in range(len(sizes))
         ]
         assert len(got) == sum(end <= cut for end in ends)
-        assert framer.is_between_frames == (cut in {0, *ends})
+        assert (framer.unfinished == 0) == (cut in {0, *ends})
     assert got == payloads
 
 
@@ -110,7 +110,7 @@ def test_a_long_frame_that_is_announced_costs_nothing() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 10_000
-    assert not framer.is_between_frames
+    assert framer.unfinished
 
 
 @pytest.mark.parametrize(
