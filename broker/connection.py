@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from collections import deque
 from typing import Any, cast
 
@@ -39,6 +40,17 @@ _DECODE_ERRORS = (WireError, struct.error, IndexError, ValueError)
 log = telemetry.get_logger("connection")
 
 
+def _writelines_pauses(transport: asyncio.Transport) -> bool:
+    """Whether a transport says so when a writelines fills its buffer.
+
+    asyncio's own forgets to in CPython 3.12 before 3.12.9 and 3.13 before 3.13.2
+    (CVE-2024-12254): a client that does not read would fill the memory.
+    """
+    version = sys.version_info[:3]
+    is_defective = (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
+    return not is_defective or type(transport).__module__.startswith("uvloop")
+
+
 class Connection(asyncio.Protocol):
     """The server's end of one TCP connection.
 
@@ -62,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._current: Request | None = None
         self._out: list[Buffer] = []
         self._out_size = 0
+        self._join_below = JOIN_BELOW
         self._is_handling = False
         self._is_write_blocked = False
         self._is_read_paused = False
@@ -80,6 +93,8 @@ class Connection(asyncio.Protocol):
         """Takes the transport, and the limit on connections into account."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        if not _writelines_pauses(self._transport):
+            self._join_below = sys.maxsize
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
         self.client_host = f"/{host}"
         self.client_address = f"{host}:{port}"
@@ -271,7 +286,7 @@ class Connection(asyncio.Protocol):
         if not out:
             return
         size, self._out, self._out_size = self._out_size, [], 0
-        if size < JOIN_BELOW:
+        if size < self._join_below:
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
