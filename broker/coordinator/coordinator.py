@@ -7,7 +7,7 @@ the function that it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kohort.broker.coordinator import (
@@ -16,9 +16,10 @@ from kohort.broker.coordinator import (
     leave,
     offsets,
     rebalance,
+    replay,
     sync,
 )
-from kohort.broker.coordinator.effects import Arm, Effect, Reply
+from kohort.broker.coordinator.effects import Arm, Effect, Record, Reply
 from kohort.broker.coordinator.events import (
     CommitOffsets,
     DeleteGroup,
@@ -47,7 +48,8 @@ class Coordinator:
     """Coordinates groups.
 
     Attributes:
-        settings: what it goes by.
+        settings: what it goes by; may be replaced at any time, and counts from
+            the next event on.
         groups: by group id.
         listening: whether notices are made.
     """
@@ -84,6 +86,20 @@ class Coordinator:
     def start(self, now: float) -> list[Effect]:
         """Arms what always runs: the check for offsets that are to expire."""
         return [self._arm_check(now)]
+
+    def load(self, records: Iterable[Record], now: float) -> list[Effect]:
+        """Takes over the groups of a log, before any event of them is handled.
+
+        Args:
+            records: what was appended about these groups, in order.
+            now: seconds since the epoch.
+
+        Returns:
+            Timers and notices.
+        """
+        turn = self._turn(now)
+        replay.load(turn, self.groups, records)
+        return turn.end()
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Takes an event.

@@ -100,8 +100,8 @@ class CommitOffsets:
     offsets: Sequence[tuple[str, int, int, int, str | None]]
     """(topic, partition, offset, leader epoch, metadata)."""
     retention_ms: int = -1
-    """How long to keep them, as OffsetCommit v2 to v4 may say; -1 for the
-    broker's own retention."""
+    """How long to keep them, as OffsetCommit v2 to v4 may say; -1, and only that,
+    for the broker's own retention."""
 
 
 @slotted

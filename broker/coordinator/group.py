@@ -11,6 +11,7 @@ from kohort.broker.coordinator.state import (
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
+    STABLE,
     GroupState,
     check,
 )
@@ -34,7 +35,8 @@ class Group:
     Attributes:
         previous_state: where it came from. A group that prepares its rebalance
             and was Empty before is in its initial windows (KIP-134).
-        state_timestamp_ms: when it came to its state, ms since the epoch.
+        state_timestamp_ms: when it came to its state, ms since the epoch; -1
+            where its record, an old one, does not say.
         protocol_type: None for a group that only ever had offsets.
         heartbeat_result: what a heartbeat of a member is told in this state.
         members: by id, in order of arrival.
@@ -309,6 +311,41 @@ class Group:
                 for m in self.members.values()
             ],
         )
+
+    def restore(self, record: GroupRecord) -> None:
+        """Makes a fresh group what a record says: Stable, or Empty without members.
+
+        Members come back with the protocol that was chosen, and with no other: a
+        follower that rejoins with more of them has changed its metadata.
+        """
+        self.generation_id = record.generation_id
+        self.protocol_type = record.protocol_type or None
+        self.protocol_name = record.protocol_name
+        self.state_timestamp_ms = record.state_timestamp_ms
+        for row in record.members:
+            member_id, instance, client_id, host, rebalance_ms, session_ms = row[:6]
+            if rebalance_ms == -1:
+                rebalance_ms = session_ms  # JoinGroup v0 had one timeout for both
+            member = Member(
+                self.group_id,
+                member_id,
+                instance,
+                (client_id, host),
+                (session_ms, rebalance_ms),
+                ((record.protocol_name or "", row[6]),),
+            )
+            member.assignment = row[7]
+            self.members[member_id] = member
+            if instance is not None:
+                self.static_members[instance] = member_id
+            self._count(member.protocols, 1)
+        self.leader = record.leader
+        if self.members:
+            self.state = STABLE
+            if self.leader not in self.members:
+                self.leader = next(iter(self.members))
+        if self.protocol_type is not None:
+            self._subscriptions = self.current_members()
 
 
 def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:

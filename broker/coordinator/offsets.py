@@ -101,7 +101,7 @@ def _store(
     longest = settings.offset_metadata_max_bytes
     records: list[Record] = []
     codes: list[int] | None = None
-    expire_ms = -1 if event.retention_ms < 0 else now_ms + event.retention_ms
+    expire_ms = -1 if event.retention_ms == -1 else now_ms + event.retention_ms
     for i, offset in enumerate(event.offsets):
         topic, partition, value, leader_epoch, metadata = offset
         if metadata and len(metadata) > longest:
@@ -110,7 +110,7 @@ def _store(
             continue
         entry = (value, leader_epoch, metadata or "", now_ms)
         offsets[topic, partition] = entry
-        if expire_ms >= 0:
+        if expire_ms != -1:
             group.expire_ms[topic, partition] = expire_ms
         elif group.expire_ms:
             group.expire_ms.pop((topic, partition), None)
@@ -222,14 +222,20 @@ def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
 
     They are kept from the day on which the group became Empty; those of topics
     that the consumers of a Stable group do not subscribe to, and those of
-    simple consumers, from their commit on (KIP-211). During rebalances, and
-    where subscriptions are not understood, all are kept.
+    simple consumers, from their commit on (KIP-211). During rebalances, where
+    subscriptions are not understood, and where members are no consumers, all
+    are kept.
     """
     since_ms: int | None = None
     if group.protocol_type is not None:
         if group.state is EMPTY:
-            since_ms = group.state_timestamp_ms
-        elif group.state is not STABLE or group.subscribed_topics() is None:
+            if group.state_timestamp_ms >= 0:
+                since_ms = group.state_timestamp_ms
+        elif (
+            group.state is not STABLE
+            or group.protocol_type != PROTOCOL_TYPE
+            or group.subscribed_topics() is None
+        ):
             return []
     now_ms = int(turn.now * 1000)
     retention_ms = turn.settings.offsets_retention_ms

@@ -79,6 +79,7 @@ def complete_join(turn: Turn, group: Group) -> None:
         turn.disarm(("join", group.group_id))
     group.window_ms = None
     _remove_late_members(turn, group)
+    _keep_within_max_size(turn, group)
     if group.members and not group.elect_leader():
         # Static members that are away stay until their sessions end, and a
         # generation needs a leader that is there.
@@ -148,6 +149,16 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
         if surplus > 0 and member.group_instance_id is not None:
             _remove(turn, group, member, "did_not_join_in_time")
             surplus -= 1
+
+
+def _keep_within_max_size(turn: Turn, group: Group) -> None:
+    """Sends away who came last, where the limit was lowered while joins waited."""
+    surplus = len(group.members) - turn.settings.max_size
+    if surplus > 0:
+        full = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        for member in [*group.members.values()][-surplus:]:
+            turn.answer_join(group, member, full)
+            _remove(turn, group, member, "group_over_max_size")
 
 
 def _remove(turn: Turn, group: Group, member: Member, cause: str) -> None:

@@ -1,7 +1,8 @@
 """A coordinator on virtual time, with the verbs of its protocol.
 
-Performs effects as a driver does, checks what has to hold for every event, and
-remembers records and notices. `sleep` moves the clock and fires what is due.
+Performs effects as a driver does, checks after every event what has to hold
+whatever happens, and remembers records and notices. `sleep` moves the clock and
+fires what is due.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
+from kohort.broker.coordinator import replay
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     Append,
@@ -103,6 +105,18 @@ class Pending(Generic[R]):
         return self.results[0]
 
 
+def _facts(record: GroupRecord) -> tuple[object, ...]:
+    """All that a record says, but when."""
+    return (
+        record.group_id,
+        record.protocol_type,
+        record.generation_id,
+        record.protocol_name,
+        record.leader,
+        [*record.members],
+    )
+
+
 class Context:
     """A coordinator, its clock, its timers and its log.
 
@@ -110,11 +124,9 @@ class Context:
     """
 
     def __init__(self, **settings: int) -> None:
-        self.settings = GroupSettings(**({"initial_rebalance_delay_ms": 0} | settings))
-        numbers = itertools.count(1)
-        self.coordinator = Coordinator(
-            self.settings, lambda prefix: f"{prefix}-{next(numbers)}"
-        )
+        self._settings = {"initial_rebalance_delay_ms": 0} | settings
+        self._numbers = itertools.count(1)
+        self.coordinator = self._new_coordinator()
         self.now = START
         # Deadline, and the order of arming among equal ones.
         self.timers: dict[TimerKey, tuple[float, int]] = {}
@@ -124,8 +136,48 @@ class Context:
         self.waiting: dict[Pending[Any], float] = {}
         # The generation of each group, and who was told that it leads it.
         self.generations: dict[str, tuple[int, set[str]]] = {}
+        # What members were assigned: group, its generation, who, and what.
+        self.assigned: list[tuple[str, int, str, bytes]] = []
+        # What is found by reading the records, up to which, and what it should
+        # say about each group.
+        self._log: dict[str, replay.Found] = {}
+        self._read = 0
+        self._durable: dict[str, GroupRecord] = {}
         self._order = itertools.count()
         self._perform(self.coordinator.start(self.now))
+
+    def _new_coordinator(self) -> Coordinator:
+        settings = GroupSettings(**self._settings)
+        return Coordinator(settings, lambda prefix: f"{prefix}-{next(self._numbers)}")
+
+    @property
+    def settings(self) -> GroupSettings:
+        """What the coordinator goes by."""
+        return self.coordinator.settings
+
+    def configure(self, **settings: int) -> None:
+        """Changes settings at run time."""
+        self._settings |= settings
+        self.coordinator.settings = GroupSettings(**self._settings)
+
+    def restart(self, **settings: int) -> None:
+        """The coordinator goes, and another one loads what it has left behind.
+
+        Nobody answers the requests that waited: their connections are gone.
+        """
+        self._settings |= settings
+        self.coordinator = coordinator = self._new_coordinator()
+        self.timers.clear()
+        self.waiting.clear()
+        effects = coordinator.start(self.now) + coordinator.load(self.records, self.now)
+        for group_id, group in coordinator.groups.items():
+            assert _facts(group.record()) == _facts(self._durable[group_id])
+            # A generation that was not stored is forgotten, and so is its leader.
+            generation_id, _ = self.generations.get(group_id, (0, set()))
+            if generation_id != group.generation_id:
+                self.generations[group_id] = (group.generation_id, set())
+        self._perform(effects)
+        self._fire(self.now)
 
     # -- the driver
 
@@ -187,13 +239,41 @@ class Context:
         for group_id in [*self.generations]:
             if group_id not in groups:
                 del self.generations[group_id]  # deleted: it starts over
+        parked: set[object] = set()
         for group in groups.values():
             self._check_generation(group)
-            self._check_waiting(group)
+            parked |= self._check_waiting(group)
             assert not group.members or group.leader in group.members
             for member in group.members.values():
                 if not member.satisfies_heartbeat:
                     assert self.timers[member.session_key][0] <= member.deadline
+        parked.discard(None)
+        assert parked == self.waiting.keys(), "who is not answered waits for something"
+        self._check_log()
+
+    def _check_log(self) -> None:
+        """Offsets, and groups as of their last records, can be read in the log.
+
+        While a group rebalances that is what it was before.
+        """
+        replay.read(self._log, self.records[self._read :])
+        self._read = len(self.records)
+        groups = self.coordinator.groups
+        assert self._log.keys() == groups.keys(), "the log knows all groups"
+        for group_id in self._durable.keys() - groups.keys():
+            del self._durable[group_id]
+        for group_id, group in groups.items():
+            found = self._log[group_id]
+            assert found.offsets == group.offsets, "the log knows all offsets"
+            assert found.expire_ms == group.expire_ms
+            fresh = GroupRecord(group_id, "", 0, None, None, -1, [])
+            if group.state in {"Stable", "Empty"}:
+                self._durable[group_id] = group.record()
+            durable = self._durable.setdefault(group_id, found.record or fresh)
+            if found.record is None:  # so far it only had offsets
+                assert _facts(durable) == _facts(fresh)
+            else:
+                assert found.record == durable, "the log knows all groups as they were"
 
     def _check_generation(self, group: Group) -> None:
         known, leaders = self.generations.get(group.group_id, (0, set()))
@@ -203,7 +283,7 @@ class Context:
             assert len(group.members) <= self.settings.max_size
         self.generations[group.group_id] = (group.generation_id, leaders)
 
-    def _check_waiting(self, group: Group) -> None:
+    def _check_waiting(self, group: Group) -> set[object]:
         members = group.members.values()
         joins = sum(m.join_token is not None for m in members)
         assert group.awaiting_join == joins, "counters count right"
@@ -213,6 +293,7 @@ class Context:
         if any(m.sync_token is not None for m in members):
             assert group.state == "CompletingRebalance"
             assert ("sync", group.group_id) in self.timers
+        return {m.join_token for m in members} | {m.sync_token for m in members}
 
     # -- who takes part
 
@@ -418,11 +499,19 @@ class Member:
         self, assignments: Sequence[tuple[str, bytes]] = (), **over: Any
     ) -> Pending[SyncResult]:
         """SyncGroup."""
-        pending: Pending[SyncResult] = Pending(f"sync of {self.name}")
+        generation_id = over.get("generation_id", self.generation_id)
+        owner = self.instance or over.get("member_id", self.member_id)
+
+        def synced(result: SyncResult) -> None:
+            if result.error_code == 0:
+                row = (self.group, generation_id, owner, result.assignment)
+                self.context.assigned.append(row)
+
+        pending = Pending(f"sync of {self.name}", synced)
         event = Sync(
             pending,
             over.get("group", self.group),
-            over.get("generation_id", self.generation_id),
+            generation_id,
             over.get("member_id", self.member_id),
             over.get("instance", self.instance),
             over.get("protocol_type"),

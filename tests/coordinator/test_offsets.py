@@ -295,6 +295,7 @@ def test_topics_that_nobody_subscribes_to(days: Context) -> None:
     [
         {"protocols": protocols("range", metadata=b"?")},
         {"protocol_type": "connect"},
+        {"protocol_type": "connect", "protocols": subscribed("x")},
     ],
 )
 def test_what_is_not_understood_is_kept(days: Context, options: dict[str, Any]) -> None:
@@ -329,6 +330,14 @@ def test_retention_of_a_commit(days: Context) -> None:
     days.commit([("t", 1, 2, -1, "")])
     days.sleep(6 * MINUTE_MS)
     assert [days.committed("t", p) for p in (0, 1)] == [-1, 2]
+
+
+@pytest.mark.parametrize("retention_ms", [0, -2, -(2**40)])
+def test_retention_that_is_over(days: Context, retention_ms: int) -> None:
+    """Only -1 stands for the broker's own: all else counts from the commit."""
+    days.commit([("t", 0, 1, -1, "")], retention_ms=retention_ms)
+    days.sleep(MINUTE_MS)
+    assert days.committed("t") == -1
 
 
 def test_groups_of_nobody_go(days: Context) -> None:

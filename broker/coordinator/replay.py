@@ -1,0 +1,106 @@
+"""Load: the groups that a coordinator finds in its log when it starts.
+
+Records are read one after the other; the last one of a key is what counts.
+What waits for time to pass, or for somebody's request, is in no record: a group
+that rebalanced when its coordinator went is found in its last generation, and
+ids that were only given out are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kohort.broker.coordinator import rebalance
+from kohort.broker.coordinator.effects import (
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    Record,
+)
+from kohort.broker.coordinator.group import Group, OffsetEntry
+from kohort.broker.coordinator.turn import Cause, Turn
+
+
+class Found:
+    """What the records say about one group.
+
+    Attributes:
+        record: the latest; None for a group that only ever had offsets.
+        offsets: by (topic, partition).
+        expire_ms: when an offset expires, where its commit said so itself.
+    """
+
+    __slots__ = ("expire_ms", "offsets", "record")
+
+    def __init__(self) -> None:
+        self.record: GroupRecord | None = None
+        self.offsets: dict[tuple[str, int], OffsetEntry] = {}
+        self.expire_ms: dict[tuple[str, int], int] = {}
+
+
+def read(groups: dict[str, Found], records: Iterable[Record]) -> None:
+    """Reads on in a log.
+
+    A commit makes a group where there is none. One whose offsets are gone again
+    is still there, until a tombstone of the group itself takes it away.
+
+    Args:
+        groups: what has been found so far, by group id.
+        records: those that follow, in order.
+    """
+    for record in records:
+        if isinstance(record, OffsetRecord):
+            _read_offset(groups, record)
+        elif isinstance(record, GroupTombstone):
+            groups.pop(record.group_id, None)
+        else:
+            groups.setdefault(record.group_id, Found()).record = record
+
+
+def _read_offset(groups: dict[str, Found], record: OffsetRecord) -> None:
+    found = groups.get(record.group_id)
+    key = record.topic, record.partition
+    if record.entry is None:
+        if found is not None:
+            found.offsets.pop(key, None)
+            found.expire_ms.pop(key, None)
+        return
+    if found is None:
+        found = groups[record.group_id] = Found()
+    found.offsets[key] = record.entry
+    if record.expire_timestamp_ms != -1:
+        found.expire_ms[key] = record.expire_timestamp_ms
+    else:
+        found.expire_ms.pop(key, None)
+
+
+def load(turn: Turn, groups: dict[str, Group], records: Iterable[Record]) -> None:
+    """Adds the groups of a log; every member's session starts now.
+
+    A group with more members than group.max.size, which may have been changed
+    meanwhile, rebalances at once (KIP-389). Nobody is sent away by that yet: the
+    limit decides who of those that rejoin is in.
+    """
+    log: dict[str, Found] = {}
+    read(log, records)
+    for group_id, found in log.items():
+        assert group_id not in groups  # noqa: S101 - ours: it is in one log only
+        group = Group(group_id, turn.now)
+        if found.record is not None:
+            group.restore(found.record)
+        group.offsets = found.offsets
+        group.expire_ms = found.expire_ms
+        groups[group_id] = group
+        if turn.listening:
+            turn.notice(
+                "group_loaded",
+                group_id,
+                state=group.state,
+                generation_id=group.generation_id,
+                members=len(group.members),
+                offsets=len(group.offsets),
+            )
+        for member in group.members.values():
+            turn.keep_alive(member, member.session_timeout)
+        if len(group.members) > turn.settings.max_size:
+            rebalance.prepare(turn, group, Cause("group_over_max_size", ""))
