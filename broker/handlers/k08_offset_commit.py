@@ -39,6 +39,7 @@ def handle(request: Request) -> None:
     by_id = request.version >= 10
     topics = request.node.cluster.topics
     offsets: list[tuple[str, int, int, int, str | None]] = []
+    wanted_topics: list[OffsetCommitRequestTopic] = []
     errors: list[list[int]] = []
     is_known = True
     for wanted in message.topics:
@@ -47,7 +48,14 @@ def handle(request: Request) -> None:
             topic, error = topics.by_id.get(wanted.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
         else:
             topic, error = topics.by_name.get(wanted.name), _UNKNOWN
-        name, count = (topic.name, len(topic.partitions)) if topic else ("", 0)
+        name, count = "", 0
+        if topic is None:
+            is_known = False
+        elif wanted.partitions:
+            name, count = topic.name, len(topic.partitions)
+        else:
+            # Kafka's answer leaves out known topics of which nothing is asked.
+            continue
         codes = []
         for p in wanted.partitions:
             index = p.partition_index
@@ -65,11 +73,12 @@ def handle(request: Request) -> None:
             else:
                 codes.append(int(_UNKNOWN if topic else error))
                 is_known = False
+        wanted_topics.append(wanted)
         errors.append(codes)
     if not offsets:
-        request.reply(_response(message, errors, is_known))
+        request.reply(_response(wanted_topics, errors, is_known))
         return
-    request.message = message, errors, is_known
+    request.message = wanted_topics, errors, is_known
     request.node.groups.submit(
         CommitOffsets(
             request,
@@ -89,20 +98,20 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 def respond(request: Request, result: CommitResult) -> None:
     """Puts the coordinator's codes in the places of the known partitions."""
-    message, errors, is_known = request.message
+    topics, errors, is_known = request.message
     if result.error_code or result.codes is not None:
         common = result.error_code
         each = iter(result.codes or ())
         take: Callable[[], int] = (lambda: common) if common else each.__next__
         errors = [[code or take() for code in codes] for codes in errors]
-    request.reply(_response(message, errors, is_known))
+    request.reply(_response(topics, errors, is_known))
 
 
 def _response(
-    message: OffsetCommitRequest, errors: list[list[int]], is_known: bool
+    topics: list[OffsetCommitRequestTopic], errors: list[list[int]], is_known: bool
 ) -> OffsetCommitResponse:
     if not is_known:
-        return OffsetCommitResponse(0, _merged(message.topics, errors))
+        return OffsetCommitResponse(0, _merged(topics, errors))
     return OffsetCommitResponse(
         0,
         [
@@ -114,16 +123,16 @@ def _response(
                     for p, code in zip(topic.partitions, codes, strict=True)
                 ],
             )
-            for topic, codes in zip(message.topics, errors, strict=True)
+            for topic, codes in zip(topics, errors, strict=True)
         ],
     )
 
 
-def _merged(topics: object, errors: list[list[int]]) -> list[OffsetCommitResponseTopic]:
+def _merged(
+    topics: list[OffsetCommitRequestTopic], errors: list[list[int]]
+) -> list[OffsetCommitResponseTopic]:
     """One entry per topic, as Kafka answers where something was unknown."""
     rows: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
-    assert isinstance(topics, list)  # noqa: S101 - decoded
-    topic: OffsetCommitRequestTopic
     for topic, codes in zip(topics, errors, strict=True):
         rows.setdefault((topic.name, topic.topic_id), []).extend(
             _row(p.partition_index, code)

@@ -13,11 +13,14 @@ from kohort.protocol.apis.k16_list_groups import (
 
 
 def handle(request: Request) -> None:
-    """Asks the coordinator."""
+    """Asks the coordinator. Kafka trims the names of states, and not those of types."""
     message: ListGroupsRequest = request.message
-    request.node.groups.submit(
-        ListGroups(request, message.states_filter, message.types_filter)
-    )
+    states = [state.strip(_TRIMMED) for state in message.states_filter]
+    request.node.groups.submit(ListGroups(request, states, message.types_filter))
+
+
+_TRIMMED = "".join(map(chr, range(0x21)))
+"""What Java's String.trim takes off: control characters and the blank."""
 
 
 def respond(request: Request, result: ListGroupsResult) -> None:

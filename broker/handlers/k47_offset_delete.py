@@ -24,30 +24,44 @@ def handle(request: Request) -> None:
         count = len(found.partitions) if found else 0
         indexes = [p.partition_index for p in topic.partitions]
         known.append((topic.name, [i for i in indexes if 0 <= i < count]))
-        unknown.append((topic.name, [i for i in indexes if not 0 <= i < count]))
-    request.message = [entry for entry in unknown if entry[1]]
+        missing = [i for i in indexes if not 0 <= i < count]
+        if missing or found is None:
+            unknown.append((topic.name, missing))
+    request.message = unknown
     request.node.groups.submit(
         DeleteOffsets(request, message.group_id, [entry for entry in known if entry[1]])
     )
 
 
 def respond(request: Request, result: DeleteOffsetsResult) -> None:
-    """Answers the request, one entry per topic."""
-    rows: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    """Answers the request, with one entry per topic where something was unknown.
+
+    Where all was known a topic that was asked for twice has two, as in Kafka.
+    """
+    rows: list[tuple[str, list[OffsetDeleteResponsePartition]]] = []
     if not result.error_code:
-        for name, partitions in result.topics:
-            rows.setdefault(name, []).extend(
-                OffsetDeleteResponsePartition(*p) for p in partitions
-            )
-        for name, indexes in request.message:
-            rows.setdefault(name, []).extend(
-                OffsetDeleteResponsePartition(i, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                for i in indexes
-            )
+        rows = [
+            (name, [OffsetDeleteResponsePartition(*p) for p in partitions])
+            for name, partitions in result.topics
+        ]
+        if request.message:
+            rows = _merged(rows, request.message)
     request.reply(
         OffsetDeleteResponse(
-            result.error_code,
-            0,
-            [OffsetDeleteResponseTopic(name, each) for name, each in rows.items()],
+            result.error_code, 0, [OffsetDeleteResponseTopic(*row) for row in rows]
         )
     )
+
+
+def _merged(
+    rows: list[tuple[str, list[OffsetDeleteResponsePartition]]],
+    unknown: list[tuple[str, list[int]]],
+) -> list[tuple[str, list[OffsetDeleteResponsePartition]]]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    merged: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for name, indexes in unknown:
+        missing = [OffsetDeleteResponsePartition(i, code) for i in indexes]
+        merged.setdefault(name, []).extend(missing)
+    for name, partitions in rows:
+        merged.setdefault(name, []).extend(partitions)
+    return list(merged.items())
