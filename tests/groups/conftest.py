@@ -11,3 +11,11 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2]))
 
 pytest.register_assert_rewrite("tests.coordinator.context")
+
+from tests.coordinator.context import Context  # noqa: E402 - see above
+
+
+@pytest.fixture
+def context() -> Context:
+    """A coordinator without initial delay."""
+    return Context()

@@ -1,0 +1,152 @@
+"""KIP-800: clients say why they join and leave. The log has it, responses do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.broker.wire_client import WireClient, connected, served
+
+from kohort.broker import telemetry
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.apis.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+
+
+@pytest.fixture
+def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Log]:
+    """What the broker logs at level debug."""
+    telemetry.configure("json", "debug")
+    yield Log(capsys)
+    telemetry.configure("auto", "warning")
+
+
+class Log:
+    """The lines on stderr.
+
+    Args:
+        capsys: that catches them.
+    """
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def reasons(self) -> list[tuple[str, str]]:
+        """(event, reason) of each new line that has a reason."""
+        lines = [
+            json.loads(line) for line in self._capsys.readouterr().err.splitlines()
+        ]
+        return [(line["event"], line["reason"]) for line in lines if line.get("reason")]
+
+
+async def join(
+    client: WireClient,
+    reason: str | None,
+    *,
+    member_id: str = "",
+    instance: str | None = None,
+    metadata: bytes = b"",
+    version: int = 9,
+) -> JoinGroupResponse:
+    """A JoinGroup that says why; a second one if an id comes first."""
+    protocols = [JoinGroupRequestProtocol("range", metadata)]
+    while True:
+        request = JoinGroupRequest(
+            "g", 10_000, 10_000, member_id, instance, "consumer", protocols, reason
+        )
+        answer: JoinGroupResponse = await client.call("JoinGroup", version, request)
+        if answer.error_code != 79:
+            return answer
+        member_id = answer.member_id
+
+
+async def sync(client: WireClient, joined: JoinGroupResponse) -> Any:
+    """The leader's SyncGroup: all it assigns is called "mine"."""
+    request = SyncGroupRequest(
+        "g",
+        joined.generation_id,
+        joined.member_id,
+        None,
+        "consumer",
+        "range",
+        [SyncGroupRequestAssignment(m.member_id, b"mine") for m in joined.members],
+    )
+    return await client.call("SyncGroup", 5, request)
+
+
+async def test_a_reason_to_join_is_logged_and_told_nobody(log: Log) -> None:
+    """Neither the member, nor its leader, nor an admin gets to see it."""
+    async with served(group_initial_rebalance_delay_ms=0) as client:
+        joined = await join(client, "need more hands")
+        assert joined.error_code == 0
+        synced = await sync(client, joined)
+        described = await client.call(
+            "DescribeGroups", 6, DescribeGroupsRequest(["g"], False)
+        )
+    assert log.reasons() == [
+        ("member_joined", "need more hands"),
+        ("rebalance_started", "need more hands"),
+    ]
+    for response in (joined, synced, described):
+        assert "hands" not in repr(response)
+
+
+async def test_a_reason_to_rejoin_is_the_rebalances(log: Log) -> None:
+    """Who rejoins says why, and the rebalance that follows is logged with it."""
+    async with served(group_initial_rebalance_delay_ms=0) as client:
+        joined = await join(client, None)
+        await sync(client, joined)
+        assert log.reasons() == []
+        again = await join(
+            client, "topics changed", member_id=joined.member_id, metadata=b"new"
+        )
+    assert again.generation_id == 2
+    assert log.reasons() == [
+        ("member_joined", "topics changed"),
+        ("rebalance_started", "topics changed"),
+    ]
+
+
+async def test_a_reason_of_who_is_refused(log: Log) -> None:
+    """The log says what the one who found the group full wanted."""
+    config = {"group.initial.rebalance.delay.ms": 0, "group.max.size": 1}
+    async with Broker(config) as broker, connected(broker) as client:
+        joined = await join(client, None)
+        await sync(client, joined)
+        refused = await join(client, "scaled by mistake")
+    assert refused.error_code == 81
+    assert log.reasons() == [("member_refused", "scaled by mistake")]
+    assert "mistake" not in repr(refused)
+
+
+async def test_a_reason_to_leave(log: Log) -> None:
+    """LeaveGroup v5 says why, for each of its members; its response does not."""
+    async with served(group_initial_rebalance_delay_ms=0) as client:
+        joined = await join(client, None)
+        await sync(client, joined)
+        request = LeaveGroupRequest(
+            "g", "", [MemberIdentity(joined.member_id, None, "scaling down")]
+        )
+        left = await client.call("LeaveGroup", 5, request)
+    assert left.members[0].error_code == 0
+    assert "scaling" not in repr(left)
+    # The last member's leave is a rebalance, too: to nobody.
+    assert ("member_left", "scaling down") in log.reasons()
+
+
+async def test_versions_without_a_reason(log: Log) -> None:
+    """Before JoinGroup v8 there is no room for one: nothing is logged for it."""
+    async with served(group_initial_rebalance_delay_ms=0) as client:
+        assert (await join(client, "lost on the way", version=7)).error_code == 0
+    assert log.reasons() == []
