@@ -37,8 +37,11 @@ def _read_lines(stdout: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
 
 
 @pytest.fixture
-def bootstrap(tmp_path: Path) -> Iterator[str]:
-    """A broker in its own process, or the one that KOHORT_INTEROP_BOOTSTRAP names."""
+def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A broker in its own process, or the one that KOHORT_INTEROP_BOOTSTRAP names.
+
+    Its initial rebalance delay is the fixture's parameter, in ms; 0 without one.
+    """
     running = os.environ.get("KOHORT_INTEROP_BOOTSTRAP")
     if running:
         yield running
@@ -51,7 +54,7 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
         "--port",
         "0",
         "--set",
-        "group.initial.rebalance.delay.ms=0",
+        f"group.initial.rebalance.delay.ms={getattr(request, 'param', 0)}",
     ]
     errors = tmp_path / "broker.stderr"
     with errors.open("wb") as stderr:
