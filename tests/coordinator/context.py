@@ -456,12 +456,15 @@ class Member:
         self.skips = skips
         self.member_id = ""
         self.generation_id = -1
+        # Who is in the generation, if it leads.
+        self.told: Sequence[tuple[str, str | None, bytes]] = ()
 
     def _joined(self, result: JoinResult) -> None:
         if result.error_code in (0, 79):
             self.member_id = result.member_id
         if result.error_code == 0:
             self.generation_id = result.generation_id
+            self.told = result.members
             if result.leader == self.member_id:
                 generation_id, leaders = self.context.generations[self.group]
                 if generation_id == result.generation_id:
