@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from tests.coordinator.context import Context, Member, Pending, assign, subscribed
 
@@ -23,11 +24,15 @@ class Scene:
         c: follows, too; in PreparingRebalance it is the last one to rejoin.
         old: in a group of static members, who had B's place before B. It was
             replaced in the first generation.
+        context_class: plays with the coordinator; bench/answers.py puts one in
+            its place that plays with a broker.
     """
+
+    context_class: ClassVar[type[Context]] = Context
 
     def __init__(self, state: str, *, static: bool = False, **options: object) -> None:
         protocol_type = str(options.pop("protocol_type", "consumer"))
-        self.context = Context(
+        self.context = self.context_class(
             **{"initial_rebalance_delay_ms": 3_000} | options,  # type: ignore[arg-type]
         )
         # A simple consumer was there first; its offsets are the group's.
