@@ -211,7 +211,6 @@ class BrokerContext(Context):
             for connection in self._sockets:
                 if connection.fileno() == key.fd:
                     response = receive(connection, name, version)
-                    self.generations.setdefault("g", (-1, set()))
                     pending.answer(RESULTS[type(event)](response))
 
 

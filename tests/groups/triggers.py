@@ -201,6 +201,9 @@ TRIGGERS: dict[tuple[str, str], Play] = {
         protocols("roundrobin")
     ),
     (STABLE, "sync timeout"): _follower_does_not_sync,
+    (STABLE, "loaded with more members than `group.max.size`"): _one(
+        STABLE, lambda scene: scene.context.restart(max_size=2)
+    ),
 }
 """All transitions of docs/groups.md, by state and trigger."""
 
