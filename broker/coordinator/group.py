@@ -252,7 +252,7 @@ class Group:
         self.protocol_name = self.select_protocol() if self.members else None
         self.pending_sync.clear()
         listed = self.current_members()
-        self._subscriptions = listed
+        self._note_subscriptions(listed)
         self.transition(COMPLETING_REBALANCE if listed else EMPTY, now)
         return listed
 
@@ -274,6 +274,14 @@ class Group:
             return False
         topics = self.subscribed_topics()
         return topics is None or topic in topics
+
+    def _note_subscriptions(
+        self, members: Sequence[tuple[str, str | None, bytes]]
+    ) -> None:
+        """Members that are no consumers leave it open for consumers that follow."""
+        self._subscribed = None
+        is_known = self.protocol_type == PROTOCOL_TYPE
+        self._subscriptions = members if is_known else None
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """All topics of the last generation's consumers; None if that is unknown.
@@ -344,8 +352,7 @@ class Group:
             self.state = STABLE
             if self.leader not in self.members:
                 self.leader = next(iter(self.members))
-        if self.protocol_type is not None:
-            self._subscriptions = self.current_members()
+        self._note_subscriptions(self.current_members())
 
 
 def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:

@@ -134,8 +134,9 @@ class Context:
         self.notices: list[Notice] = []
         # Requests without an answer, and since when.
         self.waiting: dict[Pending[Any], float] = {}
-        # The generation of each group, and who was told that it leads it.
-        self.generations: dict[str, tuple[int, set[str]]] = {}
+        # The latest generation of each group, and who was told that it leads one.
+        self.generations: dict[str, int] = {}
+        self.leaders: dict[tuple[str, int], set[str]] = {}
         # What members were assigned: group, its generation, who, and what.
         self.assigned: list[tuple[str, int, str, bytes]] = []
         # What is found by reading the records, up to which, and what it should
@@ -173,9 +174,12 @@ class Context:
         for group_id, group in coordinator.groups.items():
             assert _facts(group.record()) == _facts(self._durable[group_id])
             # A generation that was not stored is forgotten, and so is its leader.
-            generation_id, _ = self.generations.get(group_id, (0, set()))
-            if generation_id != group.generation_id:
-                self.generations[group_id] = (group.generation_id, set())
+            if self.generations[group_id] != group.generation_id:
+                self._forget_generations(group_id, group.generation_id)
+                self.generations[group_id] = group.generation_id
+            # Only rebalances see to it that the limit is kept.
+            if len(group.members) > self.settings.max_size:
+                assert group.state == "PreparingRebalance"
         self._perform(effects)
         self._fire(self.now)
 
@@ -238,7 +242,7 @@ class Context:
         groups = self.coordinator.groups
         for group_id in [*self.generations]:
             if group_id not in groups:
-                del self.generations[group_id]  # deleted: it starts over
+                self._forget_generations(group_id)  # deleted: it starts over
         parked: set[object] = set()
         for group in groups.values():
             self._check_generation(group)
@@ -276,12 +280,17 @@ class Context:
                 assert found.record == durable, "the log knows all groups as they were"
 
     def _check_generation(self, group: Group) -> None:
-        known, leaders = self.generations.get(group.group_id, (0, set()))
+        known = self.generations.get(group.group_id, 0)
         assert group.generation_id >= known, "generations never go down"
         if group.generation_id > known:
-            leaders = set()
             assert len(group.members) <= self.settings.max_size
-        self.generations[group.group_id] = (group.generation_id, leaders)
+        self.generations[group.group_id] = group.generation_id
+
+    def _forget_generations(self, group_id: str, after: int = 0) -> None:
+        del self.generations[group_id]
+        for key in [*self.leaders]:
+            if key[0] == group_id and key[1] > after:
+                del self.leaders[key]
 
     def _check_waiting(self, group: Group) -> set[object]:
         members = group.members.values()
@@ -466,10 +475,10 @@ class Member:
             self.generation_id = result.generation_id
             self.told = result.members
             if result.leader == self.member_id:
-                generation_id, leaders = self.context.generations[self.group]
-                if generation_id == result.generation_id:
-                    leaders.add(self.instance or self.member_id)
-                    assert len(leaders) == 1, "one leader per generation"
+                key = self.group, self.generation_id
+                leaders = self.context.leaders.setdefault(key, set())
+                leaders.add(self.instance or self.member_id)
+                assert len(leaders) == 1, "one leader per generation"
 
     def join(self, **over: Any) -> Pending[JoinResult]:
         """JoinGroup."""

@@ -41,7 +41,7 @@ sessions_ms = st.sampled_from([1_000, 5_000, 20_000])
 # Not -1: that is found again as the session's timeout, see test_load.py.
 rebalances_ms = st.sampled_from([0, 500, 3_000, LONGEST_REBALANCE_MS])
 delays_ms = st.sampled_from([0, 500, LONGEST_DELAY_MS])
-sizes = st.integers(1, 4)
+sizes = st.sampled_from([1, 2, 3, 3, 4, 6])
 
 
 def share(members: list[str]) -> list[tuple[str, bytes]]:
@@ -55,9 +55,9 @@ def share(members: list[str]) -> list[tuple[str, bytes]]:
 class Clients(RuleBasedStateMachine):
     """Six clients, an admin, a network that is late, and a broker that restarts."""
 
-    @initialize(delay_ms=delays_ms, max_size=sizes)
-    def begin(self, delay_ms: int, max_size: int) -> None:
-        """A coordinator with some delay and some limit."""
+    @initialize(delay_ms=delays_ms, max_size=sizes, names=st.sets(clients, max_size=5))
+    def begin(self, delay_ms: int, max_size: int, names: set[str]) -> None:
+        """A coordinator with some delay and some limit, and perhaps a group."""
         self.context = Context(
             initial_rebalance_delay_ms=delay_ms,
             min_session_timeout_ms=100,
@@ -70,6 +70,7 @@ class Clients(RuleBasedStateMachine):
         # Who owns what, by generation; and how much of `assigned` is in it.
         self.owners: dict[int, dict[int, str]] = {}
         self.seen = 0
+        self.rebalance(names, "all sync")
 
     def _member(self, name: str) -> Member:
         return self.context.member(
@@ -115,25 +116,35 @@ class Clients(RuleBasedStateMachine):
         """Its process is gone, with all that it knew; another one starts."""
         self.members[client] = self._member(client)
 
-    @rule(client=clients)
-    def sync(self, client: str) -> None:
-        """Syncs; who leads brings assignments for all that it was told of."""
-        self._sync(self.members[client])
+    @rule(client=clients, only=st.integers(1, len(INSTANCES)))
+    def sync(self, client: str, only: int) -> None:
+        """Syncs; who leads deals out to all that it was told of, or to some only."""
+        member = self.members[client]
+        member.sync(share([row[0] for row in member.told[:only]]))
 
-    @rule(ms=st.sampled_from([0, 2 * LONGEST_DELAY_MS]))
-    def all_join(self, ms: int) -> None:
-        """Everybody who is in joins, as on a rebalance; perhaps until it is over."""
+    @rule(
+        names=st.sets(clients, max_size=3),
+        until=st.sampled_from(["they join", "followers sync", "all sync"]),
+    )
+    def rebalance(self, names: set[str], until: str) -> None:
+        """Newcomers enter, and who is in does what clients do, up to some point."""
+        for name in sorted(names):
+            self.members[name].enter()
+        if until != "they join":
+            self.context.sleep(2 * self.context.settings.initial_rebalance_delay_ms)
         for member in self._current():
-            member.join(protocols=subscribed("t"))
-        self.context.sleep(ms)
+            if member.name not in names:
+                member.join(protocols=subscribed("t"))
+        if until != "they join":
+            self.all_sync(until.removesuffix(" sync"))
 
-    @rule(leader_too=st.booleans())
-    def all_sync(self, *, leader_too: bool) -> None:
+    @rule(who=st.sampled_from(["all", "followers"]))
+    def all_sync(self, who: str) -> None:
         """Everybody who is in syncs, or everybody but the leader."""
         current = self._current()
         leader = self.context.coordinator.groups["g"].leader if current else None
         for member in current:
-            if leader_too or member.member_id != leader:
+            if who == "all" or member.member_id != leader:
                 self._sync(member)
 
     @rule(client=clients)
@@ -193,27 +204,23 @@ class Clients(RuleBasedStateMachine):
 
     # -- admins, and time
 
-    @rule()
-    def delete(self) -> None:
-        """An admin deletes the group, if nobody is in."""
-        self.context.delete()
+    @rule(
+        what=st.sampled_from(
+            ["delete group", "delete offsets", "delete topic", "remove i-0"]
+        )
+    )
+    def administer(self, what: str) -> None:
+        """An admin does something, if the group's state allows it."""
+        if what == "delete group":
+            self.context.delete()
+        elif what == "delete offsets":
+            self.context.delete_offsets(("t", [0]), ("u", [0]))
+        elif what == "delete topic":
+            self.context.submit(TopicsDeleted(["t"]))
+        else:
+            self.context.leave(("", "i-0"))
 
-    @rule()
-    def delete_offsets(self) -> None:
-        """An admin deletes offsets of what nobody consumes."""
-        self.context.delete_offsets(("t", [0]), ("u", [0]))
-
-    @rule(instance=st.sampled_from(["i-0", "i-1"]))
-    def remove(self, instance: str) -> None:
-        """An admin removes a static member."""
-        self.context.leave(("", instance))
-
-    @rule(topic=st.sampled_from(["t", "u"]))
-    def delete_topic(self, topic: str) -> None:
-        """A topic goes."""
-        self.context.submit(TopicsDeleted([topic]))
-
-    @rule(ms=st.sampled_from([1, 250, 1_000, 3_000, 20_000, 70_000]))
+    @rule(ms=st.sampled_from([1, 250, 500, 1_000, 3_000, 20_000, 70_000]))
     def sleep(self, ms: int) -> None:
         """Nobody does anything for some time: members that are away expire."""
         self.context.sleep(ms)
@@ -283,9 +290,9 @@ def test_printed_script() -> None:
     """What is printed of a failing sequence can be played as it is."""
     script = """
 state = Clients()
-state.begin(delay_ms=0, max_size=2)
-state.enter(client='A')
-state.all_sync(leader_too=True)
+state.begin(delay_ms=0, max_size=2, names={'A'})
+state.enter(client='B')
+state.all_sync(who='followers')
 state.send_late(client='A', request='heartbeat')
 state.restart(away_ms=0, max_size=1)
 state.arrive(again=False, which=0)
@@ -296,4 +303,4 @@ state.teardown()
     played: dict[str, Clients] = {}
     exec(script, {"Clients": Clients}, played)
     state = played["state"]
-    assert state.context.assigned == [("g", 1, "A-1", bytes(range(PARTITIONS)))]
+    assert state.context.assigned[0] == ("g", 1, "A-1", bytes(range(PARTITIONS)))

@@ -204,6 +204,22 @@ def test_no_generation_yet(context: Context) -> None:
     assert context.delete_offsets(("y", [0])).topics == [("y", [(0, 86)])]
 
 
+@pytest.mark.parametrize(("before", "code"), [("consumer", 0), ("connect", 86)])
+@pytest.mark.parametrize("restart", [False, True])
+def test_no_generation_yet_after_others(
+    context: Context, before: str, code: int, *, restart: bool
+) -> None:
+    """An Empty group of consumers subscribes to nothing; of others nobody knows."""
+    (a,) = context.stable_group("A", protocol_type=before, protocols=subscribed("t"))
+    a.leave()
+    context.commit([("t", 0, 1, -1, "")])
+    if restart:
+        context.restart()
+    context.configure(initial_rebalance_delay_ms=3_000)
+    context.member("B", protocols=subscribed("t")).enter()
+    assert context.delete_offsets(("t", [0])).topics == [("t", [(0, code)])]
+
+
 def test_topics_that_are_deleted(context: Context) -> None:
     """What was committed for them goes in all groups, members or not."""
     context.stable_group("A", protocols=subscribed("x"))

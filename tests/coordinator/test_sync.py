@@ -121,3 +121,13 @@ def test_second_sync_replaces_the_first(context: Context) -> None:
     assert (first.result.error_code, second.answered) == (27, False)
     a.sync(assign(a, b))
     assert second.result.assignment == b"assigned-B"
+
+
+def test_forgotten_by_the_next_leader(context: Context) -> None:
+    """A member that had an assignment has none if the next generation gives it none."""
+    a, b = context.stable_group("A", "B")
+    joining = a.join()
+    b.join()
+    assert joining.result.generation_id == 3
+    a.sync(assign(a))
+    assert b.sync().result.assignment == b""
