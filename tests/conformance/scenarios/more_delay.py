@@ -158,3 +158,45 @@ async def delay_not_after_member_was_removed_by_sync(env: Env) -> None:
     b = await env.member("B", group, join_version=3, rebalance_ms=1000)
     joining = await b.send_join()
     await joining.within(2.7, 5.0)
+
+
+@scenario(PROFILE)
+async def delay_offset_delete_within_window(env: Env) -> None:
+    """Within a window of consumers: which subscriptions are known of the last life."""
+    topic = await env.topic()
+    watcher = await env.peer("W")
+    for before in ("none", "consumer", "connect"):
+        group = env.group(before)
+        await watcher.call(
+            "OffsetCommit",
+            9,
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": 0,
+                            "committed_offset": 1,
+                            "committed_metadata": "",
+                        }
+                    ],
+                }
+            ],
+        )
+        if before != "none":
+            a = await env.member("A", group, protocol_type=before, join_version=3)
+            await a.join()
+            await a.leave()
+            await env.until_state(group, "Empty", 0)
+        b = await env.member("B", group, join_version=3)
+        await b.send_join()
+        await env.until_state(group, "PreparingRebalance", 1)
+        await watcher.call(
+            "OffsetDelete",
+            0,
+            group_id=group,
+            topics=[{"name": topic, "partitions": [{"partition_index": 0}]}],
+        )
