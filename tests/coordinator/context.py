@@ -144,6 +144,8 @@ class Context:
         self._log: dict[str, replay.Found] = {}
         self._read = 0
         self._durable: dict[str, GroupRecord] = {}
+        # Whether group.max.size became less while groups were in use.
+        self._is_lowered = False
         self._order = itertools.count()
         self._perform(self.coordinator.start(self.now))
 
@@ -158,8 +160,10 @@ class Context:
 
     def configure(self, **settings: int) -> None:
         """Changes settings at run time."""
+        before = self.settings.max_size
         self._settings |= settings
         self.coordinator.settings = GroupSettings(**self._settings)
+        self._is_lowered |= self.settings.max_size < before
 
     def restart(self, **settings: int) -> None:
         """The coordinator goes, and another one loads what it has left behind.
@@ -215,6 +219,9 @@ class Context:
                 del self.timers[effect.key]
             else:
                 self.notices.append(effect)
+                if effect.fields.get("cause") == "group_over_max_size":
+                    kind = effect.kind
+                    assert kind == "rebalance_started" or self._is_lowered, "let in"
         self._check()
 
     def _fire(self, until: float) -> None:
