@@ -326,10 +326,10 @@ async def join_subscription_with_owned_partitions(env: Env) -> None:
             )
         )
     await env.form(members)
+    leading = await members[0].send_join()
+    await env.until_state(group, "PreparingRebalance", 4)
     joins = [await m.send_join() for m in members[1:]]
-    await env.settle(0.2)
-    await members[0].join()
-    await env.results(*joins)
+    await env.results(leading, *joins)
 
 
 @scenario()
