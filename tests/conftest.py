@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Before anything of kohort is imported: values that nobody may change are
@@ -14,3 +15,14 @@ os.environ["KOHORT_FROZEN"] = "1"
 settings.register_profile("kohort", deadline=None, max_examples=15)
 settings.register_profile("ci", deadline=None, max_examples=75, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
+
+# Before it is imported: its asserts are to say as much as those of a test.
+pytest.register_assert_rewrite("tests.coordinator.context")
+
+from tests.coordinator.context import Context  # noqa: E402 - see above
+
+
+@pytest.fixture
+def context() -> Context:
+    """A fresh coordinator without initial delay, on virtual time."""
+    return Context()
