@@ -41,6 +41,8 @@ sessions_ms = st.sampled_from([1_000, 5_000, 20_000])
 # Not -1: that is found again as the session's timeout, see test_load.py.
 rebalances_ms = st.sampled_from([0, 500, 3_000, LONGEST_REBALANCE_MS])
 delays_ms = st.sampled_from([0, 500, LONGEST_DELAY_MS])
+some = st.sampled_from([6, 6, 6, 2, 1])
+"""How many members a leader deals out to: all, or it forgets some."""
 sizes = st.sampled_from([1, 2, 3, 3, 4, 6])
 
 
@@ -70,7 +72,7 @@ class Clients(RuleBasedStateMachine):
         # Who owns what, by generation; and how much of `assigned` is in it.
         self.owners: dict[int, dict[int, str]] = {}
         self.seen = 0
-        self.rebalance(names, "all sync")
+        self.rebalance(names, "all sync", len(names))
 
     def _member(self, name: str) -> Member:
         return self.context.member(
@@ -116,17 +118,17 @@ class Clients(RuleBasedStateMachine):
         """Its process is gone, with all that it knew; another one starts."""
         self.members[client] = self._member(client)
 
-    @rule(client=clients, only=st.integers(1, len(INSTANCES)))
+    @rule(client=clients, only=some)
     def sync(self, client: str, only: int) -> None:
         """Syncs; who leads deals out to all that it was told of, or to some only."""
-        member = self.members[client]
-        member.sync(share([row[0] for row in member.told[:only]]))
+        self._sync(self.members[client], only)
 
     @rule(
         names=st.sets(clients, max_size=3),
         until=st.sampled_from(["they join", "followers sync", "all sync"]),
+        only=some,
     )
-    def rebalance(self, names: set[str], until: str) -> None:
+    def rebalance(self, names: set[str], until: str, only: int) -> None:
         """Newcomers enter, and who is in does what clients do, up to some point."""
         for name in sorted(names):
             self.members[name].enter()
@@ -136,16 +138,16 @@ class Clients(RuleBasedStateMachine):
             if member.name not in names:
                 member.join(protocols=subscribed("t"))
         if until != "they join":
-            self.all_sync(until.removesuffix(" sync"))
+            self.all_sync(until.removesuffix(" sync"), only)
 
-    @rule(who=st.sampled_from(["all", "followers"]))
-    def all_sync(self, who: str) -> None:
+    @rule(who=st.sampled_from(["all", "followers"]), only=some)
+    def all_sync(self, who: str, only: int) -> None:
         """Everybody who is in syncs, or everybody but the leader."""
         current = self._current()
         leader = self.context.coordinator.groups["g"].leader if current else None
         for member in current:
             if who == "all" or member.member_id != leader:
-                self._sync(member)
+                self._sync(member, only)
 
     @rule(client=clients)
     def heartbeat(self, client: str) -> None:
@@ -182,11 +184,12 @@ class Clients(RuleBasedStateMachine):
         """A request that is under way for long: others come before it."""
         member = self.members[client]
         known: dict[str, object] = {"member_id": member.member_id}
+        shares = share([row[0] for row in member.told])
         if request not in {"join", "leave"}:
             known["generation_id"] = member.generation_id
         send: dict[str, Callable[[], object]] = {
             "join": lambda: member.join(**known),
-            "sync": lambda: self._sync(member, **known),
+            "sync": lambda: member.sync(shares, **known),
             "heartbeat": lambda: member.heartbeat(**known),
             "commit": lambda: member.commit("t", 5, **known),
             "leave": lambda: member.leave(**known),
@@ -243,8 +246,8 @@ class Clients(RuleBasedStateMachine):
         known = group.members if group is not None else {}
         return [m for m in self.members.values() if m.member_id in known]
 
-    def _sync(self, member: Member, **known: object) -> None:
-        member.sync(share([row[0] for row in member.told]), **known)
+    def _sync(self, member: Member, only: int) -> None:
+        member.sync(share([row[0] for row in member.told[:only]]))
 
     # -- what has to hold
 
@@ -292,7 +295,7 @@ def test_printed_script() -> None:
 state = Clients()
 state.begin(delay_ms=0, max_size=2, names={'A'})
 state.enter(client='B')
-state.all_sync(who='followers')
+state.all_sync(only=6, who='followers')
 state.send_late(client='A', request='heartbeat')
 state.restart(away_ms=0, max_size=1)
 state.arrive(again=False, which=0)
