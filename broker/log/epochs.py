@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 from kohort.protocol.errors import ErrorCode
 
 
 class LeaderEpochs:
-    """The epochs that have batches in the log, and the current one."""
+    """The epochs that have batches in the log, and the current one.
+
+    Before the first one begins, `latest` is -1.
+    """
 
     __slots__ = ("_epochs", "_starts", "latest")
 
-    def __init__(self, epoch: int = 0) -> None:
-        self.latest = epoch
-        self._epochs = [epoch]
-        self._starts = [0]
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        """Takes up (epoch, start offset) of each, both growing."""
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries:
+            self._epochs.append(epoch)
+            self._starts.append(start)
+        self.latest = self._epochs[-1] if self._epochs else -1
+
+    @property
+    def entries(self) -> Sequence[tuple[int, int]]:
+        """(Epoch, start offset) of each, oldest first."""
+        return tuple(zip(self._epochs, self._starts, strict=True))
 
     def begin(self, epoch: int, log_end_offset: int) -> None:
         """A leader was elected, in a newer epoch than all before."""
-        if self._starts[-1] == log_end_offset:
-            # Nothing was written in the epoch before, so nobody can ask for it.
+        while self._starts and self._starts[-1] >= log_end_offset:
+            # Nothing is left of the epoch before, so nobody can ask for it.
             self._epochs.pop()
             self._starts.pop()
         self.latest = epoch
@@ -28,8 +41,9 @@ class LeaderEpochs:
         self._starts.append(log_end_offset)
 
     def at(self, offset: int) -> int:
-        """The epoch of an offset in the log or at its end."""
-        return self._epochs[bisect_right(self._starts, offset) - 1]
+        """The epoch of an offset in the log or at its end; -1 if there is none."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else -1
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and the offset behind it.
@@ -48,9 +62,10 @@ class LeaderEpochs:
 
     def start_at(self, offset: int) -> None:
         """The log starts at `offset` now: epochs that ended before are gone."""
-        gone = bisect_right(self._starts, offset) - 1
+        gone = max(bisect_right(self._starts, offset) - 1, 0)
         del self._epochs[:gone], self._starts[:gone]
-        self._starts[0] = max(self._starts[0], offset)
+        if self._starts:
+            self._starts[0] = max(self._starts[0], offset)
 
     def check(self, current_leader_epoch: int) -> ErrorCode:
         """Whether a client knows the current epoch (KIP-320); -1 is not checked."""

@@ -10,6 +10,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from kohort.broker.log.results import DEFAULTS, LogConfig
+from kohort.broker.log.store import LogState, Stored
 from kohort.protocol.messages import Buffer
 
 LONG_BATCH = 16 * 1024
@@ -19,8 +21,6 @@ one is copied, so that it does not keep a whole read of the socket alive."""
 JOIN_BELOW = 2 * 1024
 """Mean size in bytes below which batches are joined when read: from there on,
 handing a socket one more buffer costs more than the copy."""
-
-Stored = bytes | tuple[bytes, memoryview]
 
 
 def packed(head: bytes, batch: memoryview) -> Stored:
@@ -48,9 +48,13 @@ class BatchStore:
         "_start",
         "_timestamps",
         "_written",
+        "config",
+        "first_dirty_offset",
     )
 
     def __init__(self) -> None:
+        self.config: LogConfig = DEFAULTS
+        self.first_dirty_offset = 0
         self._batches: list[Stored] = []
         self._first_offsets = array("q")
         # Where each batch ends, in bytes since the partition was made.
@@ -71,8 +75,26 @@ class BatchStore:
         """Bytes of all batches."""
         return self._ends[-1] - self._start if self._ends else 0
 
+    def start(self) -> LogState:
+        """Nothing: memory starts empty."""
+        return LogState()
+
+    def keep_epochs(self) -> None:
+        """They are in memory already."""
+
+    def flush(self) -> None:
+        """Nothing survives a loss of power."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
     def append(
-        self, batch: Stored, first_offset: int, max_timestamp: int, now_ms: int
+        self,
+        batch: Stored,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
     ) -> None:
         """Adds a batch behind the others."""
         if isinstance(batch, bytes):

@@ -7,11 +7,9 @@ the last stable offset are the end of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.memory import BatchStore, packed
-from kohort.broker.log.producers import Producers
 from kohort.broker.log.results import (
     DEFAULTS,
     EARLIEST,
@@ -28,13 +26,18 @@ from kohort.broker.log.results import (
     LogConfig,
     ReadResult,
 )
+from kohort.broker.log.store import StorageError, Store
+from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import Buffer, WireError
 from kohort.protocol.records import BatchError, BatchHeader
 
+log = Logger("kohort.log")
+
 _NOTHING = ReadResult(ErrorCode.NONE, (), 0)
 _OUT_OF_RANGE = ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
+_UNREADABLE = ReadResult(ErrorCode.KAFKA_STORAGE_ERROR, (), 0)
 _NOT_FOUND = FoundOffset(ErrorCode.NONE, -1, -1, -1)
 
 # Errors that Kafka answers with log start offset -1 although they come from
@@ -50,37 +53,59 @@ class Partition:
     """A partition's log.
 
     Attributes:
-        config: may be replaced at any time, and counts from the next call on.
         log_start_offset: the first offset that may be read.
         log_end_offset: the offset that the next record gets.
         epochs: leader epochs, and where each began.
         producers: idempotent producers.
         name: topic and partition, for messages.
+        store: where the batches are.
+        is_closed: nothing may be done with it any more.
     """
 
     __slots__ = (
-        "_store",
+        "_config",
+        "_is_failing",
         "_watchers",
-        "config",
         "epochs",
+        "is_closed",
         "log_end_offset",
         "log_start_offset",
         "name",
         "producers",
+        "store",
     )
 
     def __init__(
-        self, name: str, config: LogConfig = DEFAULTS, *, leader_epoch: int = 0
+        self,
+        name: str,
+        config: LogConfig = DEFAULTS,
+        *,
+        leader_epoch: int = 0,
+        store: Store | None = None,
     ) -> None:
         self.name = name
+        self.store: Store = BatchStore() if store is None else store
         self.config = config
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.epochs = LeaderEpochs(leader_epoch)
-        self.producers = Producers()
-        self._store = BatchStore()
+        found = self.store.start()
+        self.log_start_offset = found.log_start_offset
+        self.log_end_offset = found.log_end_offset
+        self.epochs = found.epochs
+        self.producers = found.producers
+        self.is_closed = False
+        # So that a full disk is one line in the log, not one per request.
+        self._is_failing = False
+        self.begin_epoch(leader_epoch)
         # A dict keeps the order in which they came, so that runs are repeatable.
         self._watchers: dict[Callable[[], None], None] = {}
+
+    @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time, and counts from the next call on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = self.store.config = config
 
     @property
     def high_watermark(self) -> int:
@@ -100,12 +125,12 @@ class Partition:
     @property
     def size_in_bytes(self) -> int:
         """Bytes of all batches that are kept."""
-        return self._store.size_in_bytes
+        return self.store.size_in_bytes
 
     @property
     def batch_count(self) -> int:
         """Batches that are kept."""
-        return len(self._store)
+        return len(self.store)
 
     @property
     def is_watched(self) -> bool:
@@ -129,10 +154,12 @@ class Partition:
             return self._refused(error, -1)
         header = records.read_header(data)
         data = data[: header.length + records.LOG_OVERHEAD]
-        error = records.check_batch(header, data, self.config.max_message_bytes)
+        error = records.check_batch(header, data, self._config.max_message_bytes)
         if error is not None:
             knows_log = error.error_code not in _WITHOUT_LOG_START
             return self._refused(error, self.log_start_offset if knows_log else -1)
+        if header.size > self._config.segment_bytes:
+            return self._refused(self._above_segment(header), self.log_start_offset)
         if header.is_transactional:
             return self._refused(_NO_TRANSACTIONS, -1)
         answer = None
@@ -140,7 +167,13 @@ class Partition:
             answer = self._check_records(header, data, now_ms)
         if answer is None and header.producer_id > records.NO_PRODUCER_ID:
             answer = self._check_producer(header)
-        return self._write(header, data, now_ms) if answer is None else answer
+        if answer is not None:
+            return answer
+        try:
+            return self._write(header, data, now_ms)
+        except StorageError as error:
+            reason = BatchError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return self._refused(reason, self.log_start_offset)
 
     def append_own(self, batch: bytes, *, now_ms: int) -> AppendResult:
         """Appends a batch that the broker made: no checks, no producer, no CRC.
@@ -148,8 +181,12 @@ class Partition:
         Args:
             batch: as `records.build_batch` makes it.
             now_ms: ms since the epoch.
+
+        Raises:
+            StorageError: it is not in the log.
         """
-        return self._write(records.read_header(batch), memoryview(batch), now_ms)
+        header = records.read_header(batch)
+        return self._write(header, memoryview(batch), now_ms)
 
     def _write(
         self, header: BatchHeader, data: memoryview, now_ms: int
@@ -162,8 +199,17 @@ class Partition:
             head += records.with_timestamp_type(header, data, now_ms)[len(head) :]
         elif header.attributes & records.LOG_APPEND_TIME:
             head += records.with_timestamp_type(header, data, None)[len(head) :]
-        self._store.append(packed(head, data), base_offset, timestamp, now_ms)
-        self.log_end_offset = base_offset + header.last_offset_delta + 1
+        last_offset = base_offset + header.last_offset_delta
+        batch = packed(head, data)
+        try:
+            self.store.append(batch, base_offset, last_offset, timestamp, now_ms)
+        except StorageError as error:
+            self._failed(error)
+            raise
+        if self._is_failing:
+            self._is_failing = False
+            log.warning("log_writable_again", partition=self.name)
+        self.log_end_offset = last_offset + 1
         if header.producer_id > records.NO_PRODUCER_ID:
             self.producers.appended(header, base_offset, timestamp)
         if self._watchers:
@@ -171,10 +217,20 @@ class Partition:
         return AppendResult(
             ErrorCode.NONE,
             base_offset,
-            base_offset + header.last_offset_delta,
+            last_offset,
             append_time,
             self.log_start_offset,
         )
+
+    def _failed(self, error: StorageError) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            log.error("log_write_failed", partition=self.name, reason=str(error))
+
+    def _above_segment(self, header: BatchHeader) -> BatchError:
+        limit = self._config.segment_bytes
+        reason = f"{header.size} bytes are above segment.bytes ({limit})"
+        return BatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
 
     def _refused(self, error: BatchError, log_start_offset: int) -> AppendResult:
         return AppendResult(
@@ -238,7 +294,7 @@ class Partition:
     def _refused_records(
         self, header: BatchHeader, data: memoryview, now_ms: int
     ) -> tuple[int, list[tuple[int, str]]]:
-        config = self.config
+        config = self._config
         earliest = now_ms - config.message_timestamp_before_max_ms
         latest = now_ms + config.message_timestamp_after_max_ms
         is_compacted = "compact" in config.cleanup_policy
@@ -279,14 +335,20 @@ class Partition:
             return _NOTHING
         if not self.log_start_offset <= offset < self.log_end_offset:
             return _OUT_OF_RANGE
-        buffers, size = self._store.read(offset, max_bytes, minimum_one=minimum_one)
+        try:
+            buffers, size = self.store.read(offset, max_bytes, minimum_one=minimum_one)
+        except StorageError as error:
+            log.error("log_read_failed", partition=self.name, reason=str(error))
+            return _UNREADABLE
         return ReadResult(ErrorCode.NONE, buffers, size)
 
-    def size_from(self, offset: int) -> int:
-        """Bytes that a Fetch from `offset` could get; 0 outside of the log."""
-        if not self.log_start_offset <= offset < self.log_end_offset:
-            return 0
-        return self._store.size_from(offset)
+    def batches(self, start: int) -> Iterator[bytes]:
+        """Whole batches from `start` on; those that come meanwhile, too.
+
+        Raises:
+            StorageError: the log is damaged, or cannot be read.
+        """
+        return self.store.batches(start, 2**63 - 1)
 
     # -- waiting
 
@@ -317,12 +379,16 @@ class Partition:
                 LATEST_TIERED and EARLIEST_PENDING_UPLOAD find nothing.
         """
         start, end = self.log_start_offset, self.log_end_offset
-        if timestamp >= 0:
-            batches = self._store.since(timestamp, start)
-            return self._first_not_older(timestamp, batches, start)
-        if timestamp == MAX_TIMESTAMP:
-            # Kafka does not look at the start of the log here.
-            return self._first_not_older(*self._store.latest(), 0)
+        try:
+            if timestamp >= 0:
+                batches = self.store.since(timestamp, start)
+                return self._first_not_older(timestamp, batches, start)
+            if timestamp == MAX_TIMESTAMP:
+                # Kafka does not look at the start of the log here.
+                return self._first_not_older(*self.store.latest(), 0)
+        except StorageError as error:
+            log.error("log_read_failed", partition=self.name, reason=str(error))
+            return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
         if timestamp == LATEST:
             return FoundOffset(ErrorCode.NONE, -1, end, self.epochs.latest)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -371,30 +437,68 @@ class Partition:
             before = self.high_watermark
         if not 0 <= before <= self.high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE, -1
-        self._start_at(before)
+        try:
+            self._start_at(before)
+        except StorageError as error:
+            self._failed(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR, -1
         return ErrorCode.NONE, self.log_start_offset
 
     def expire(self, now_ms: int) -> int:
-        """Applies retention by time and by size; says how many batches went.
+        """Applies retention by time and by size; says how many bytes went.
 
-        Kafka deletes whole segments; here each batch is one. Producers that
-        have been silent for long are forgotten, too.
+        Whole segments go, and in memory each batch is one. Producers that have
+        been silent for long are forgotten, too.
         """
-        config, count = self.config, self.batch_count
+        config, size = self._config, self.size_in_bytes
         self.producers.expire(now_ms - config.producer_id_expiration_ms)
-        if "delete" not in config.cleanup_policy or not count:
+        if "delete" not in config.cleanup_policy or not size:
             return 0
         end = self.log_end_offset
-        if config.retention_ms >= 0:
-            youngest = now_ms - config.retention_ms
-            self._start_at(self._store.first_offset_younger(youngest, end))
-        if 0 <= config.retention_bytes < self.size_in_bytes:
-            size = config.retention_bytes
-            self._start_at(self._store.first_offset_within(size, end))
-        return count - self.batch_count
+        try:
+            if config.retention_ms >= 0:
+                youngest = now_ms - config.retention_ms
+                self._start_at(self.store.first_offset_younger(youngest, end))
+            if 0 <= config.retention_bytes < self.size_in_bytes:
+                kept = config.retention_bytes
+                self._start_at(self.store.first_offset_within(kept, end))
+        except StorageError as error:
+            self._failed(error)
+        return size - self.size_in_bytes
 
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start_offset:
+            self.store.drop_before(offset, self.log_end_offset)
             self.log_start_offset = offset
-            self._store.drop_before(offset, self.log_end_offset)
             self.epochs.start_at(offset)
+
+    # -- leading, keeping
+
+    def begin_epoch(self, epoch: int) -> None:
+        """A leader was elected; nothing happens if the epoch is not a newer one.
+
+        Raises:
+            StorageError: that cannot be written down.
+        """
+        if epoch > self.epochs.latest:
+            self.epochs.begin(epoch, self.log_end_offset)
+            self.store.keep_epochs()
+
+    def flush(self) -> None:
+        """Makes all batches survive a loss of power.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        self.store.flush()
+
+    def close(self) -> None:
+        """Ends the use of the log: wakes who waits, and flushes.
+
+        Raises:
+            StorageError: it could not be flushed; it is closed all the same.
+        """
+        if not self.is_closed:
+            self.is_closed = True
+            self.wake()
+            self.store.close()

@@ -30,7 +30,8 @@ class LogConfig:
     """What the log itself needs to know of a topic's configuration.
 
     Kafka's own keys and defaults; `producer_id_expiration_ms` is the broker's
-    ``producer.id.expiration.ms``. -1 is no limit for both retentions.
+    ``producer.id.expiration.ms``. -1 is no limit for both retentions. Segments,
+    index and flush are for logs in files.
     """
 
     message_timestamp_type: str = CREATE_TIME
@@ -41,6 +42,16 @@ class LogConfig:
     message_timestamp_before_max_ms: int = NO_LIMIT_MS
     message_timestamp_after_max_ms: int = 3600000
     producer_id_expiration_ms: int = 86400000
+    segment_bytes: int = 1073741824
+    segment_ms: int = 604800000
+    segment_index_bytes: int = 10485760
+    index_interval_bytes: int = 4096
+    flush_messages: int = 2**63 - 1
+    flush_ms: int = 2**63 - 1
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 2**63 - 1
+    delete_retention_ms: int = 86400000
 
 
 DEFAULTS: Final = LogConfig()

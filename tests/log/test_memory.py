@@ -50,7 +50,7 @@ def test_many_small_batches_are_handed_out_as_one_buffer() -> None:
     """Below a mean size, a copy is cheaper than one more buffer on a socket."""
     store = BatchStore()
     for offset in range(100):
-        store.append(b"%3d" % offset, offset, 0, 0)
+        store.append(b"%3d" % offset, offset, offset, 0, 0)
     buffers, size = store.read(5, 30, minimum_one=False)
     assert (buffers, size) == ((b"  5  6  7  8  9 10 11 12 13 14",), 30)
 
@@ -60,7 +60,7 @@ def test_larger_batches_are_handed_out_as_they_are() -> None:
     store = BatchStore()
     kept = [bytes(JOIN_BELOW), bytes(JOIN_BELOW)]
     for offset, one in enumerate(kept):
-        store.append(one, offset, 0, 0)
+        store.append(one, offset, offset, 0, 0)
     buffers, _ = store.read(0, 10**6, minimum_one=False)
     assert [id(b) for b in buffers] == [id(b) for b in kept]
 
@@ -69,15 +69,15 @@ def test_long_and_short_batches_together() -> None:
     """Two buffers for a long batch, in order, and none lost when it is dropped."""
     store = BatchStore()
     view = batch(LONG_BATCH)
-    store.append(b"one", 0, 0, 0)
-    store.append(packed(HEAD, view), 1, 0, 0)
-    store.append(b"two", 2, 0, 0)
+    store.append(b"one", 0, 0, 0, 0)
+    store.append(packed(HEAD, view), 1, 1, 0, 0)
+    store.append(b"two", 2, 2, 0, 0)
     buffers, size = store.read(0, 10**6, minimum_one=False)
     assert [len(b) for b in buffers] == [3, 16, LONG_BATCH - 16, 3]
     assert size == store.size_in_bytes == LONG_BATCH + 6
     assert store.batch(1) == HEAD + bytes(LONG_BATCH - 16)
     assert store.drop_before(2, 3) == 2
-    store.append(b"three", 3, 0, 0)
+    store.append(b"three", 3, 3, 0, 0)
     assert store.read(2, 10**6, minimum_one=False) == ((b"twothree",), 8)
 
 
@@ -101,6 +101,6 @@ def test_whole_batches_up_to_a_limit(
     """Never part of a batch; the first one in any case, if that is asked for."""
     store = BatchStore()
     for offset in range(10):
-        store.append(bytes(10), offset, 0, 0)
+        store.append(bytes(10), offset, offset, 0, 0)
     _, size = store.read(4, max_bytes, minimum_one=minimum_one)
     assert size == 10 * count

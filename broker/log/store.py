@@ -1,0 +1,209 @@
+"""What a partition asks of whatever keeps its batches: memory or files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from kohort.broker.log.epochs import LeaderEpochs
+from kohort.broker.log.producers import Producers
+from kohort.broker.log.results import LogConfig
+from kohort.protocol.messages import Buffer
+
+Stored = bytes | tuple[bytes, memoryview]
+"""A batch, or its first bytes and the view of the rest."""
+
+
+class StorageError(Exception):
+    """Something could not be written or read: a full disk, an I/O error, damage.
+
+    The text says what, where and why. What was acknowledged before is untouched,
+    and a later attempt may work.
+    """
+
+
+class LogState:
+    """What a log holds when it is opened, apart from its batches.
+
+    The partition and its store share `epochs` and `producers`: a store that
+    survives a restart writes them down.
+    """
+
+    __slots__ = ("epochs", "log_end_offset", "log_start_offset", "producers")
+
+    def __init__(
+        self,
+        log_start_offset: int = 0,
+        log_end_offset: int = 0,
+        epochs: LeaderEpochs | None = None,
+        producers: Producers | None = None,
+    ) -> None:
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.epochs = LeaderEpochs() if epochs is None else epochs
+        self.producers = Producers() if producers is None else producers
+
+
+class Replacement(Protocol):
+    """Batches that are to stand for all before an offset: what compaction leaves."""
+
+    def add(self, batch: bytes) -> None:
+        """The next batch, in the order of offsets.
+
+        Raises:
+            StorageError: it cannot be written; `abort` is what is left to do.
+        """
+        ...
+
+    def commit(self) -> None:
+        """Puts the batches in place of the old ones, all at once for readers.
+
+        Raises:
+            StorageError: the log is as it was.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Throws the batches away; the log is as it was."""
+        ...
+
+
+class Store(Protocol):
+    """The batches of one partition, oldest first. Their offsets may have gaps.
+
+    Attributes:
+        config: the topic's, for what has to do with files; may be replaced.
+        first_dirty_offset: up to where compaction has got; it sets this.
+    """
+
+    config: LogConfig
+    first_dirty_offset: int
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all batches."""
+        ...
+
+    def __len__(self) -> int:
+        """The number of batches; files may have to be read for it."""
+        ...
+
+    def start(self) -> LogState:
+        """What there is; asked once, by the partition that uses the store."""
+        ...
+
+    def keep_epochs(self) -> None:
+        """The leader epochs that `start` gave have changed.
+
+        Raises:
+            StorageError: they cannot be written down.
+        """
+        ...
+
+    def append(
+        self,
+        batch: Stored,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+    ) -> None:
+        """Adds a batch behind the others.
+
+        Raises:
+            StorageError: it is not in the log.
+        """
+        ...
+
+    def read(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> tuple[Sequence[Buffer], int]:
+        """Whole batches, and their size, from the one with `offset` or after it.
+
+        Args:
+            offset: from the start of the log on, and before its end.
+            max_bytes: what the batches may have together.
+            minimum_one: give the first one even if it has more.
+
+        Raises:
+            StorageError: the log is damaged there, or cannot be read.
+        """
+        ...
+
+    def batches(self, start: int, end: int) -> Iterator[bytes]:
+        """Whole batches that have an offset from `start` on and begin before `end`.
+
+        One by one: appending and deleting between two of them is fine.
+        """
+        ...
+
+    def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
+        """Batches with a record of that time or later, from `offset`'s batch on."""
+        ...
+
+    def latest(self) -> tuple[int, Sequence[bytes]]:
+        """The largest timestamp, and the first batch that has it, if there is one."""
+        ...
+
+    def first_offset_younger(self, than_ms: int, end: int) -> int:
+        """Where the log would start without the oldest parts before a time.
+
+        Args:
+            than_ms: ms since the epoch.
+            end: the offset behind the last batch.
+        """
+        ...
+
+    def first_offset_within(self, size: int, end: int) -> int:
+        """Where the log would start without the oldest parts above a size in bytes.
+
+        Args:
+            size: bytes; below those of the log.
+            end: the offset behind the last batch.
+        """
+        ...
+
+    def drop_before(self, offset: int, end: int) -> None:
+        """The log starts at `offset`: drops what lies wholly before it.
+
+        Args:
+            offset: the new start of the log.
+            end: the offset behind the last batch.
+        """
+        ...
+
+    def size_before(self, offset: int) -> int:
+        """Bytes of what lies wholly before `offset`; whole segments will do."""
+        ...
+
+    def cleanable_end(
+        self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
+    ) -> int:
+        """Up to which offset compaction may go: never into the active segment.
+
+        Args:
+            first_dirty_offset: from where on timestamps are looked at.
+            now_ms: ms since the epoch.
+            min_compaction_lag_ms: what is younger than this stays.
+        """
+        ...
+
+    def replacement(self, end: int) -> Replacement:
+        """Begins a replacement of all batches before `end`.
+
+        Args:
+            end: what `cleanable_end` gave.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Makes everything survive a loss of power.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        ...
+
+    def close(self) -> None:
+        """`flush`, and an end: nothing else may be called after it."""
+        ...
