@@ -50,57 +50,87 @@ def read(groups: dict[str, Found], records: Iterable[Record]) -> None:
     """
     for record in records:
         if isinstance(record, OffsetRecord):
-            _read_offset(groups, record)
+            group_id, entry = record.group_id, record.entry
+            found = groups.get(group_id)
+            key = record.topic, record.partition
+            if entry is None:
+                if found is not None:
+                    found.offsets.pop(key, None)
+                    found.expire_ms.pop(key, None)
+                continue
+            if found is None:
+                found = groups[group_id] = Found()
+            found.offsets[key] = entry
+            if record.expire_timestamp_ms != -1:
+                found.expire_ms[key] = record.expire_timestamp_ms
+            elif found.expire_ms:
+                found.expire_ms.pop(key, None)
         elif isinstance(record, GroupTombstone):
             groups.pop(record.group_id, None)
         else:
             groups.setdefault(record.group_id, Found()).record = record
 
 
-def _read_offset(groups: dict[str, Found], record: OffsetRecord) -> None:
-    found = groups.get(record.group_id)
-    key = record.topic, record.partition
-    if record.entry is None:
-        if found is not None:
-            found.offsets.pop(key, None)
-            found.expire_ms.pop(key, None)
-        return
-    if found is None:
-        found = groups[record.group_id] = Found()
-    found.offsets[key] = record.entry
-    if record.expire_timestamp_ms != -1:
-        found.expire_ms[key] = record.expire_timestamp_ms
-    else:
-        found.expire_ms.pop(key, None)
+class Loading:
+    """A log that is being read, in slices: it may have millions of records.
+
+    `feed` it all records in order, and `finish` it. Others may have their turn in
+    between; nobody may ask a coordinator about these groups before the end.
+
+    Attributes:
+        found: what the records say so far, by group id.
+    """
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: dict[str, Found] = {}
+
+    def feed(self, records: Iterable[Record]) -> None:
+        """Reads on; under 1 us for a record."""
+        read(self.found, records)
+
+    def finish(self, turn: Turn, groups: dict[str, Group]) -> None:
+        """Adds the groups that were found; every member's session starts now.
+
+        A group with more members than group.max.size, which may have been
+        changed meanwhile, rebalances at once (KIP-389). Nobody is sent away by
+        that yet: the limit decides who of those that rejoin is in.
+
+        Args:
+            turn: whose effects are to be performed.
+            groups: those of the coordinator, by group id.
+        """
+        found, self.found = self.found, {}
+        for group_id, facts in found.items():
+            _add(turn, groups, group_id, facts)
+
+
+def _add(turn: Turn, groups: dict[str, Group], group_id: str, found: Found) -> None:
+    assert group_id not in groups  # noqa: S101 - ours: it is in one log only
+    group = Group(group_id, turn.now)
+    if found.record is not None:
+        group.restore(found.record)
+    group.offsets = found.offsets
+    group.expire_ms = found.expire_ms
+    groups[group_id] = group
+    if turn.listening:
+        turn.notice(
+            "group_loaded",
+            group_id,
+            state=group.state,
+            generation_id=group.generation_id,
+            members=len(group.members),
+            offsets=len(group.offsets),
+        )
+    for member in group.members.values():
+        turn.keep_alive(member, member.session_timeout)
+    if len(group.members) > turn.settings.max_size:
+        rebalance.prepare(turn, group, Cause("group_over_max_size", ""))
 
 
 def load(turn: Turn, groups: dict[str, Group], records: Iterable[Record]) -> None:
-    """Adds the groups of a log; every member's session starts now.
-
-    A group with more members than group.max.size, which may have been changed
-    meanwhile, rebalances at once (KIP-389). Nobody is sent away by that yet: the
-    limit decides who of those that rejoin is in.
-    """
-    log: dict[str, Found] = {}
-    read(log, records)
-    for group_id, found in log.items():
-        assert group_id not in groups  # noqa: S101 - ours: it is in one log only
-        group = Group(group_id, turn.now)
-        if found.record is not None:
-            group.restore(found.record)
-        group.offsets = found.offsets
-        group.expire_ms = found.expire_ms
-        groups[group_id] = group
-        if turn.listening:
-            turn.notice(
-                "group_loaded",
-                group_id,
-                state=group.state,
-                generation_id=group.generation_id,
-                members=len(group.members),
-                offsets=len(group.offsets),
-            )
-        for member in group.members.values():
-            turn.keep_alive(member, member.session_timeout)
-        if len(group.members) > turn.settings.max_size:
-            rebalance.prepare(turn, group, Cause("group_over_max_size", ""))
+    """Adds the groups of a log that is there as a whole; see `Loading`."""
+    loading = Loading()
+    loading.feed(records)
+    loading.finish(turn, groups)
