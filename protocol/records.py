@@ -53,6 +53,9 @@ _KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 _START = struct.Struct(">qiib").unpack_from
 _UNPACK = HEADER.unpack_from
 _LENGTH = struct.Struct(">i").unpack_from
+# The header in two parts: up to the CRC, and what the CRC covers.
+_UNCOVERED = struct.Struct(">qiibI").pack
+_COVERED = struct.Struct(">hiqqqhii").pack
 
 
 @slotted
@@ -426,6 +429,64 @@ def _headers_at(
     return headers, position
 
 
+RecordSpan = tuple[int, bytes | None, bool, int, int]
+"""What compaction needs of a record: its offset, its key, whether it has a value,
+and where it begins (behind its size) and ends."""
+
+
+def scan_records(
+    data: bytes, position: int, count: int, base_offset: int
+) -> Iterator[RecordSpan]:
+    """Finds keys in the records of a batch, and leaves the rest unread.
+
+    Args:
+        data: the records, not compressed.
+        position: where the first one begins.
+        count: how many there are.
+        base_offset: of the batch.
+
+    Raises:
+        WireError: the data is damaged, as far as it was read.
+    """
+    end = len(data)
+    try:
+        for _ in range(count):
+            # Most sizes have one byte: no call for those.
+            size = data[position]
+            if size & 0x81:
+                size, position = _varint(data, position)
+            else:
+                size >>= 1
+                position += 1
+            start, stop = position, position + size
+            if size < 0 or stop > end:
+                raise WireError(f"a record of {size} bytes")
+            position += 1
+            while data[position] & 0x80:  # its timestamp
+                position += 1
+            position += 1
+            delta = data[position]
+            if delta & 0x81:
+                delta, position = _varint(data, position)
+            else:
+                delta >>= 1
+                position += 1
+            size = data[position]
+            if size & 0x81:
+                key, position = _bytes_at(data, position, stop)
+            else:
+                position += 1
+                key = data[position : position + (size >> 1)]
+                position += size >> 1
+            if position >= stop:
+                raise WireError(f"a record ends at {position}, not {stop}")
+            # The lowest bit of a zigzag varint is its sign: -1 is null.
+            yield base_offset + delta, key, not data[position] & 1, start, stop
+            position = stop
+    except IndexError as error:
+        raise WireError(str(error)) from None
+
+
 def _put_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # -1 as a zigzag varint
@@ -483,7 +544,6 @@ def build_batch(
     body = bytearray()
     for position, record in enumerate(records):
         _put_record(body, record, position, record.timestamp_ms - base_timestamp)
-    packed = compression.compress(codec, bytes(body))
     fields = (
         attributes & ~CODEC_MASK | codec,
         len(records) - 1,
@@ -494,9 +554,89 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    covered = struct.pack(">hiqqqhii", *fields) + packed
+    packed = compression.compress(codec, bytes(body))
+    return _sealed(base_offset, partition_leader_epoch, fields, packed)
+
+
+def _sealed(
+    base_offset: int, leader_epoch: int, fields: tuple[int, ...], packed: bytes
+) -> bytes:
+    covered = _COVERED(*fields) + packed
     length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
-    start = struct.pack(
-        ">qiibI", base_offset, length, partition_leader_epoch, MAGIC, crc_of(covered)
+    crc = crc_of(covered)
+    return _UNCOVERED(base_offset, length, leader_epoch, MAGIC, crc) + covered
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    data: bytes,
+    spans: Sequence[tuple[int, int]],
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """The batch with fewer records, or with a delete horizon, as Kafka's cleaner.
+
+    Offsets, sequences, producer and epochs stay, the last offset included. The
+    base timestamp becomes that of the first record that is left, or the delete
+    horizon (KIP-534), which a batch keeps once it has one.
+
+    Args:
+        header: that of the batch.
+        data: its records, not compressed.
+        spans: (begin, end) of each record to keep as `scan_records` found it;
+            at least one.
+        delete_horizon_ms: when its tombstones may go, if that is new.
+    """
+    is_append_time = header.is_log_append_time
+    times: list[tuple[int, int, int]] = []
+    for start, stop in spans:
+        delta, position = _varint(data, start + 1)
+        time = header.max_timestamp if is_append_time else header.base_timestamp + delta
+        times.append((time, position, stop))
+    attributes = header.attributes & (_KEPT_ATTRIBUTES | LOG_APPEND_TIME)
+    if header.has_delete_horizon:
+        base_timestamp = header.base_timestamp
+    elif delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+        attributes |= DELETE_HORIZON
+    else:
+        base_timestamp = times[0][0]
+    body = bytearray()
+    for time, position, stop in times:
+        head = bytearray(1)
+        _put_varint(head, time - base_timestamp)
+        _put_varint(body, len(head) + stop - position)
+        body += head
+        body += data[position:stop]
+    latest = max(times)[0]
+    packed = compression.compress(header.codec, bytes(body))
+    return _with_records(header, attributes, base_timestamp, latest, len(spans), packed)
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch without records, as Kafka's cleaner keeps the last one of a producer.
+
+    So the producer's epoch and sequence survive, and the last offset.
+    """
+    attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    return _with_records(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+
+
+def _with_records(
+    header: BatchHeader,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+    packed: bytes,
+) -> bytes:
+    fields = (
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        count,
     )
-    return start + covered
+    return _sealed(header.base_offset, header.partition_leader_epoch, fields, packed)

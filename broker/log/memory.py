@@ -1,18 +1,22 @@
 """Batches kept in memory, found by offset without a scan.
 
 The index is four arrays of int64 and one list, with one entry per batch: 40
-bytes for a batch beside its own. Batches are whole, and their offsets dense.
+bytes for a batch beside its own. Offsets may have gaps, where compaction took
+batches away: a batch is found by its last offset, so that the one behind a gap
+is found from anywhere in it.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from kohort.broker.log.results import DEFAULTS, LogConfig
 from kohort.broker.log.store import LogState, Stored
 from kohort.protocol.messages import Buffer
+from kohort.protocol.records import NO_TIMESTAMP, PLACE, read_header
 
 LONG_BATCH = 16 * 1024
 """Bytes from which on a batch stays in the buffer that it arrived in. A shorter
@@ -41,9 +45,10 @@ class BatchStore:
     """The batches of one partition, oldest first."""
 
     __slots__ = (
+        "_base",
         "_batches",
         "_ends",
-        "_first_offsets",
+        "_last_offsets",
         "_long",
         "_start",
         "_timestamps",
@@ -56,7 +61,9 @@ class BatchStore:
         self.config: LogConfig = DEFAULTS
         self.first_dirty_offset = 0
         self._batches: list[Stored] = []
-        self._first_offsets = array("q")
+        self._last_offsets = array("q")
+        # The offset behind the last batch that was dropped.
+        self._base = 0
         # Where each batch ends, in bytes since the partition was made.
         self._ends = array("q")
         self._start = 0
@@ -91,7 +98,7 @@ class BatchStore:
     def append(
         self,
         batch: Stored,
-        first_offset: int,
+        first_offset: int,  # noqa: ARG002 - other stores need it
         last_offset: int,
         max_timestamp: int,
         now_ms: int,
@@ -105,29 +112,28 @@ class BatchStore:
         ends = self._ends
         ends.append(size + (ends[-1] if ends else self._start))
         self._batches.append(batch)
-        self._first_offsets.append(first_offset)
+        self._last_offsets.append(last_offset)
         self._timestamps.append(max_timestamp)
         self._written.append(now_ms)
-
-    def size_from(self, offset: int) -> int:
-        """Bytes from the batch that holds `offset` on; it has to be in the log."""
-        first = bisect_right(self._first_offsets, offset) - 1
-        return self._ends[-1] - self._start_of(first)
 
     def _start_of(self, index: int) -> int:
         return self._ends[index - 1] if index else self._start
 
+    def _offset_behind(self, index: int) -> int:
+        """Where the log starts without the first `index` batches."""
+        return self._last_offsets[index - 1] + 1 if index else self._base
+
     def read(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> tuple[Sequence[Buffer], int]:
-        """Whole batches from the one that holds `offset` on, and their size.
+        """Whole batches, and their size, from the one with `offset` or after it.
 
         Args:
-            offset: has to be in the log.
+            offset: not behind the last batch.
             max_bytes: what the batches may have together.
             minimum_one: give the first one even if it has more.
         """
-        first = bisect_right(self._first_offsets, offset) - 1
+        first = bisect_left(self._last_offsets, offset)
         start = self._start_of(first)
         stop = bisect_right(self._ends, start + max_bytes, first)
         if stop == first:
@@ -158,7 +164,7 @@ class BatchStore:
 
     def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
         """Batches with a record of that time or later, from `offset`'s batch on."""
-        first = max(bisect_right(self._first_offsets, offset) - 1, 0)
+        first = bisect_left(self._last_offsets, offset)
         timestamps = self._timestamps
         for index in range(first, len(timestamps)):
             if timestamps[index] >= timestamp:
@@ -182,7 +188,7 @@ class BatchStore:
         """
         for index, timestamp in enumerate(self._timestamps):
             if (timestamp if timestamp >= 0 else self._written[index]) >= than_ms:
-                return self._first_offsets[index]
+                return self._offset_behind(index)
         return end
 
     def first_offset_within(self, size: int, end: int) -> int:
@@ -196,29 +202,141 @@ class BatchStore:
             end: the offset behind the last batch.
         """
         kept = bisect_right(self._ends, self._ends[-1] - size)
-        return self._first_offsets[kept] if kept < len(self._batches) else end
+        return self._offset_behind(kept) if kept < len(self._batches) else end
 
-    def drop_before(self, offset: int, end: int) -> int:
-        """Drops the batches that lie wholly before `offset`; says how many.
+    def drop_before(self, offset: int, end: int) -> None:  # noqa: ARG002 - see `append`
+        """Drops the batches that lie wholly before `offset`.
 
         Args:
             offset: the new start of the log.
             end: the offset behind the last batch.
         """
-        if offset >= end:
-            count = len(self._batches)
-        else:
-            count = bisect_right(self._first_offsets, offset) - 1
-        if count <= 0:
-            return 0
-        self._long -= sum(type(batch) is not bytes for batch in self._batches[:count])
-        self._start = self._ends[count - 1]
-        for column in (
-            self._batches,
-            self._first_offsets,
-            self._ends,
-            self._timestamps,
-            self._written,
-        ):
-            del column[:count]
-        return count
+        count = bisect_left(self._last_offsets, offset)
+        if count:
+            self._base = self._last_offsets[count - 1] + 1
+            self._start = self._ends[count - 1]
+            self._count_long_out(count)
+            del self._batches[:count]
+            for column in self._columns():
+                del column[:count]
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return self._last_offsets, self._ends, self._timestamps, self._written
+
+    def _count_long_out(self, count: int) -> None:
+        if self._long:
+            gone = self._batches[:count]
+            self._long -= sum(type(batch) is not bytes for batch in gone)
+
+    # -- compaction
+
+    def batches(self, start: int, end: int) -> Iterator[bytes]:
+        """Whole batches that have an offset from `start` on and begin before `end`.
+
+        Anything may happen to the store between two of them.
+        """
+        offsets = self._last_offsets
+        index = bisect_left(offsets, start)
+        while index < len(offsets):
+            batch, last_offset = self.batch(index), offsets[index]
+            if last_offset >= end and PLACE.unpack_from(batch)[0] >= end:
+                return
+            yield batch
+            index += 1
+            if index > len(offsets) or offsets[index - 1] != last_offset:
+                # Batches went meanwhile.
+                index = bisect_left(offsets, last_offset + 1)
+
+    def size_before(self, offset: int) -> int:
+        """Bytes of the batches that lie wholly before `offset`."""
+        return self._start_of(bisect_left(self._last_offsets, offset)) - self._start
+
+    def cleanable_end(
+        self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
+    ) -> int:
+        """Up to which offset compaction may go: the newest batch always stays.
+
+        A batch is here what a segment is to Kafka, whose newest one, the active
+        segment, is never compacted.
+
+        Args:
+            first_dirty_offset: from where on timestamps are looked at.
+            now_ms: ms since the epoch.
+            min_compaction_lag_ms: what is younger than this stays.
+        """
+        newest = max(len(self._batches) - 1, 0)
+        if min_compaction_lag_ms > 0:
+            eldest = now_ms - min_compaction_lag_ms
+            first = bisect_left(self._last_offsets, first_dirty_offset)
+            for index in range(first, newest):
+                if self._timestamps[index] > eldest:
+                    return self._offset_behind(index)
+        return self._offset_behind(newest)
+
+    def replacement(self, end: int) -> BatchReplacement:
+        """Begins a replacement of all batches before `end`.
+
+        Args:
+            end: what `cleanable_end` gave.
+        """
+        return BatchReplacement(self, end)
+
+    def written_at(self, offset: int) -> int:
+        """When the batch that holds `offset` was appended, in ms since the epoch."""
+        return self._written[bisect_left(self._last_offsets, offset)]
+
+    def swap(self, end: int, made: BatchReplacement) -> None:
+        """Puts other batches in place of all that lie before `end`."""
+        count = bisect_left(self._last_offsets, end)
+        # What follows keeps its place in bytes: the new batches end where the
+        # old ones ended.
+        self._start = self._start_of(count) - sum(made.sizes)
+        ends = array("q", accumulate(made.sizes, initial=self._start))[1:]
+        self._count_long_out(count)
+        self._batches[:count] = made.batches
+        self._last_offsets[:count] = made.last_offsets
+        self._ends[:count] = ends
+        self._timestamps[:count] = made.timestamps
+        self._written[:count] = made.written
+
+
+class BatchReplacement:
+    """Batches that are to stand for all before an offset; see `store.Replacement`."""
+
+    __slots__ = (
+        "_end",
+        "_store",
+        "batches",
+        "last_offsets",
+        "sizes",
+        "timestamps",
+        "written",
+    )
+
+    def __init__(self, store: BatchStore, end: int) -> None:
+        self._store = store
+        self._end = end
+        self.batches: list[Stored] = []
+        self.last_offsets = array("q")
+        self.sizes = array("q")
+        self.timestamps = array("q")
+        self.written = array("q")
+
+    def add(self, batch: bytes) -> None:
+        """The next batch, in the order of offsets."""
+        header = read_header(batch)
+        last_offset = header.last_offset
+        self.batches.append(batch)
+        self.last_offsets.append(last_offset)
+        self.sizes.append(len(batch))
+        # An emptied batch has the time of records that are gone.
+        is_empty = not header.record_count
+        self.timestamps.append(NO_TIMESTAMP if is_empty else header.max_timestamp)
+        self.written.append(self._store.written_at(last_offset))
+
+    def commit(self) -> None:
+        """Puts the batches in place of the old ones."""
+        self._store.swap(self._end, self)
+
+    def abort(self) -> None:
+        """Nothing was changed."""

@@ -1,0 +1,329 @@
+"""Log compaction as Kafka's cleaner does it: of each key, the newest record stays.
+
+Offsets never change. A batch that loses records is written anew, with its base
+offset, last offset, sequences, producer and epochs as they were, so that there
+are gaps; a batch that loses all its records goes, unless it is the last of its
+producer or the last before the end of what is compacted: these stay, empty. A
+batch that loses nothing is passed on as it is.
+
+A tombstone (a key without a value) stays for ``delete.retention.ms`` from the
+first cleaning that saw it: its batch carries the time until then, the delete
+horizon (KIP-534). Records without a key go: a topic that was not always
+compacted may have some. Batches of brokers (control batches) are left alone;
+there are no transactions here.
+
+A cleaning reads the log twice, as Kafka's: the part that is dirty, that is from
+where the last cleaning ended, for the newest offset of each key, and then all of
+it to drop what is older. Both happen in slices, between which the log may grow,
+be read, lose its start and be closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import islice
+from typing import Final
+
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.store import Replacement
+from kohort.protocol import compression
+from kohort.protocol.messages import WireError
+from kohort.protocol.records import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE,
+    NO_PRODUCER_ID,
+    RecordSpan,
+    empty_batch,
+    read_header,
+    rebuild_batch,
+    scan_records,
+)
+from kohort.protocol.slotted import slotted
+
+MAX_KEYS: Final = 500_000
+"""Keys of one cleaning: about 100 MB of memory, close to the 128 MB of Kafka's
+``log.cleaner.dedupe.buffer.size``. A log with more is cleaned in several turns."""
+
+LONG_KEY: Final = 128
+"""Bytes above which a digest stands for the key, so that keys, too, have a limit."""
+
+SLICE: Final = 1000
+"""Work between two yields: records, where a batch costs as much as one more."""
+
+BYTES_PER_RECORD: Final = 1024
+"""Bytes that cost as much as a record to unfold, copy and write."""
+
+_UNPACK = HEADER.unpack_from
+# Places of the header's fields in what that gives: a `BatchHeader` for each batch
+# would cost as much as looking at its record.
+_BASE, _ATTRIBUTES, _DELTA, _BASE_TIMESTAMP, _PRODUCER_ID, _COUNT = 0, 5, 6, 7, 9, 12
+
+
+class UncleanableError(Exception):
+    """A batch cannot be read, so that the log cannot be compacted.
+
+    Nothing was changed. The next cleaning would end the same way: as Kafka, do
+    not start another one for this partition.
+    """
+
+
+@slotted
+class Dirt:
+    """What there is to clean in a partition.
+
+    Attributes:
+        first_dirty_offset: where the last cleaning ended.
+        end: the offset up to which the log may be cleaned.
+        dirty_bytes: between the two.
+        ratio: dirty bytes to all bytes before `end`, 0 to 1.
+        is_due: whether the configuration wants them cleaned now.
+    """
+
+    first_dirty_offset: int
+    end: int
+    dirty_bytes: int
+    ratio: float
+    is_due: bool
+
+
+def dirt(partition: Partition, now_ms: int) -> Dirt:
+    """How dirty a partition is: who has several cleans the dirtiest first.
+
+    A cleaning is due where the ratio is above ``min.cleanable.dirty.ratio``, or
+    something is older than ``max.compaction.lag.ms`` (KIP-354), in a topic that
+    is compacted.
+
+    Args:
+        partition: not closed.
+        now_ms: ms since the epoch.
+    """
+    config, store = partition.config, partition.store
+    start = partition.log_start_offset
+    first = store.first_dirty_offset
+    if not start <= first <= partition.log_end_offset:
+        first = start
+    end = store.cleanable_end(first, now_ms, config.min_compaction_lag_ms)
+    # Without a newest batch there, it may lie before the first dirty one.
+    end = max(first, end)
+    total = store.size_before(end)
+    dirty = total - store.size_before(first)
+    ratio = dirty / total if total else 0.0
+    is_due = (
+        "compact" in config.cleanup_policy
+        and dirty > 0
+        and (
+            ratio > config.min_cleanable_dirty_ratio
+            or _is_old(partition, first, end, now_ms - config.max_compaction_lag_ms)
+        )
+    )
+    return Dirt(first, end, dirty, ratio, is_due)
+
+
+def _is_old(partition: Partition, start: int, end: int, before_ms: int) -> bool:
+    """Whether the first batch with a timestamp has one from before a time."""
+    if before_ms > 0:
+        for batch in partition.store.batches(start, end):
+            latest = read_header(batch).max_timestamp
+            if latest > 0:
+                return latest < before_ms
+    return False
+
+
+def clean(partition: Partition, now_ms: int) -> Iterator[None]:
+    """Compacts a partition, if it is dirty enough: a slice of work per step.
+
+    Between two steps anything may be done to the partition. What is appended
+    stays; where the start of the log moves, or the partition is closed, the
+    cleaning ends without a change. To end it early, close the iterator. Only one
+    cleaning may be under way per partition.
+
+    A step takes a few milliseconds, and longer where one batch has more than
+    some 10,000 records to keep: a batch is unfolded and written in one piece.
+
+    Args:
+        partition: in memory or in files.
+        now_ms: ms since the epoch.
+
+    Raises:
+        UncleanableError: a batch is damaged.
+        StorageError: what remains cannot be written; nothing was changed.
+    """
+    found = dirt(partition, now_ms)
+    if not found.is_due:
+        return
+    try:
+        yield from _Cleaning(partition, found, now_ms).run()
+    except WireError as error:
+        reason = f"{partition.name} cannot be compacted: {error}"
+        raise UncleanableError(reason) from None
+
+
+class _Cleaning:
+    """One cleaning: what both passes share."""
+
+    __slots__ = ("_end", "_found", "_indexed", "_latest", "_now", "_of", "_start")
+
+    def __init__(self, partition: Partition, found: Dirt, now_ms: int) -> None:
+        self._of = partition
+        self._found = found
+        self._now = now_ms
+        self._start = partition.log_start_offset
+        self._end = found.end
+        # The newest offset of each key, and the offset up to which that is known.
+        self._latest: dict[bytes, int] = {}
+        self._indexed = found.first_dirty_offset
+
+    def run(self) -> Iterator[None]:
+        """Both passes."""
+        yield from self._index()
+        if self._is_stale():
+            return
+        replacement = self._of.store.replacement(self._end)
+        is_committed = False
+        try:
+            yield from self._fill(replacement)
+            if self._is_stale():
+                return
+            replacement.commit()
+            is_committed = True
+        finally:
+            if not is_committed:
+                replacement.abort()
+        self._of.store.first_dirty_offset = self._indexed
+
+    def _is_stale(self) -> bool:
+        """Whether the log is not what it was when the cleaning began."""
+        return self._of.is_closed or self._of.log_start_offset != self._start
+
+    def _index(self) -> Iterator[None]:
+        """Finds the newest offset of each key, until there are too many keys."""
+        latest, work = self._latest, 0
+        for batch in self._of.store.batches(self._indexed, self._end):
+            if work >= SLICE:
+                work = 0
+                yield
+                if self._is_stale():
+                    return
+            if len(latest) >= MAX_KEYS:
+                return
+            fields = _UNPACK(batch)
+            count, (spans, data) = fields[_COUNT], _scan(batch, fields)
+            work += count + 1 + len(data) // BYTES_PER_RECORD
+            for left in range(0 if fields[_ATTRIBUTES] & CONTROL else count, 0, -SLICE):
+                for offset, key, _, _, _ in islice(spans, SLICE):
+                    if key is not None:
+                        latest[key if len(key) <= LONG_KEY else _digest(key)] = offset
+                if left > SLICE:
+                    yield
+                    if self._is_stale():
+                        return
+            self._indexed = fields[_BASE] + fields[_DELTA] + 1
+        # A gap behind the last batch needs no second look.
+        self._indexed = self._end
+
+    def _fill(self, replacement: Replacement) -> Iterator[None]:
+        """Adds what remains of each batch."""
+        work = 0
+        for batch in self._of.store.batches(self._start, self._end):
+            if work >= SLICE:
+                work = 0
+                yield
+                if self._is_stale():
+                    return
+            fields = _UNPACK(batch)
+            work += 1
+            if fields[_ATTRIBUTES] & CONTROL or fields[_BASE] >= self._indexed:
+                replacement.add(batch)
+                continue
+            count, (spans, data) = fields[_COUNT], _scan(batch, fields)
+            work += count + len(data) // BYTES_PER_RECORD
+            kept = _Kept(data, self._is_past_horizon(fields))
+            for left in range(count, 0, -SLICE):
+                self._keep(islice(spans, SLICE), kept)
+                if left > SLICE:
+                    yield
+                    if self._is_stale():
+                        return
+            remains = self._remainder(batch, fields, kept)
+            if remains is not None:
+                replacement.add(remains)
+
+    def _is_past_horizon(self, fields: tuple[int, ...]) -> bool:
+        has_horizon = fields[_ATTRIBUTES] & DELETE_HORIZON
+        return bool(has_horizon) and fields[_BASE_TIMESTAMP] <= self._now
+
+    def _keep(self, spans: Iterator[RecordSpan], kept: _Kept) -> None:
+        """Goes through records, and notes those that stay."""
+        find, add = self._latest.get, kept.spans.append
+        for offset, key, has_value, start, stop in spans:
+            if key is None:
+                continue
+            if find(key if len(key) <= LONG_KEY else _digest(key), -1) > offset:
+                continue
+            if not has_value:
+                if kept.is_past_horizon:
+                    continue
+                kept.has_tombstone = True
+            add((start, stop))
+
+    def _remainder(
+        self, batch: bytes, fields: tuple[int, ...], kept: _Kept
+    ) -> bytes | None:
+        """What stays of a batch; None for nothing."""
+        if kept.spans:
+            has_horizon = fields[_ATTRIBUTES] & DELETE_HORIZON
+            horizon = None
+            if kept.has_tombstone and not has_horizon:
+                horizon = self._now + self._of.config.delete_retention_ms
+            elif len(kept.spans) == fields[_COUNT]:
+                return batch
+            return rebuild_batch(read_header(batch), kept.data, kept.spans, horizon)
+        last_offset = fields[_BASE] + fields[_DELTA]
+        is_last = last_offset + 1 == self._end
+        if is_last or self._is_last_of_producer(fields[_PRODUCER_ID], last_offset):
+            return empty_batch(read_header(batch))
+        return None
+
+    def _is_last_of_producer(self, producer_id: int, last_offset: int) -> bool:
+        if producer_id == NO_PRODUCER_ID:
+            return False
+        state = self._of.producers.get(producer_id)
+        return state is not None and state.batches[-1].last_offset == last_offset
+
+
+class _Kept:
+    """The records of one batch that stay.
+
+    Attributes:
+        data: all of its records, not compressed.
+        is_past_horizon: its tombstones go now.
+        spans: where those that stay are in `data`.
+        has_tombstone: whether one of them is a tombstone.
+    """
+
+    __slots__ = ("data", "has_tombstone", "is_past_horizon", "spans")
+
+    def __init__(self, data: bytes, is_past_horizon: bool) -> None:
+        self.data = data
+        self.is_past_horizon = is_past_horizon
+        self.spans: list[tuple[int, int]] = []
+        self.has_tombstone = False
+
+
+def _scan(batch: bytes, fields: tuple[int, ...]) -> tuple[Iterator[RecordSpan], bytes]:
+    """The records of a batch, and the bytes they are in."""
+    codec = fields[_ATTRIBUTES] & CODEC_MASK
+    count, base_offset = fields[_COUNT], fields[_BASE]
+    if codec == compression.NONE or not count:
+        return scan_records(batch, HEADER_SIZE, count, base_offset), batch
+    data = compression.decompress(codec, memoryview(batch)[HEADER_SIZE:])
+    return scan_records(data, 0, count, base_offset), data
+
+
+def _digest(key: bytes) -> bytes:
+    """What stands for a long key: longer than any key that is not long."""
+    return blake2b(key).digest().ljust(LONG_KEY + 1)
