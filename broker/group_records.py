@@ -1,0 +1,231 @@
+"""The coordinator's records as bytes, and back: one append is one record batch.
+
+A commit is the most frequent thing that is written. What does not change from
+one commit to the next, all of a record up to the offset, is kept by group, topic,
+partition and place in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kohort.broker.coordinator.effects import (
+    GroupRecord,
+    GroupTombstone,
+    OffsetRecord,
+    Record,
+)
+from kohort.protocol import offsets_log
+from kohort.protocol.messages import Buffer
+from kohort.protocol.offsets_log import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+    Reader,
+    offset_key,
+    offset_value,
+    plain_offset,
+)
+
+NO_TOPIC_IDS: Final[Mapping[str, bytes]] = {}
+
+_MOST_HEADS = 1 << 16
+"""Starts of records that are kept, some 200 bytes each: what 300 groups with 200
+partitions each commit again and again."""
+
+_PLACES = 64
+"""How many places in a batch have their starts kept; a commit of more partitions
+pays for the rest."""
+
+_NOTHING = offsets_log.plain_tail(None)
+
+
+class Encoder:
+    """Makes batches of records.
+
+    One serves for any number of coordinators: what it keeps follows from the
+    records alone.
+
+    Args:
+        topic_ids: the id of each topic that there is, looked up when an offset of
+            it is written. Kafka writes it with the offset; a topic that is not
+            in there gets none.
+        codec: of the batches, ``offsets.topic.compression.codec``.
+    """
+
+    __slots__ = ("_codec", "_heads", "_kept", "_topic_ids")
+
+    def __init__(
+        self, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS, *, codec: int = 0
+    ) -> None:
+        self._topic_ids = topic_ids
+        self._codec = codec
+        # By group, topic and size of the tail: by partition and place.
+        self._heads: dict[tuple[str, str, int], dict[int, bytes]] = {}
+        self._kept = 0
+
+    @property
+    def kept(self) -> int:
+        """How many starts of records are kept."""
+        return self._kept
+
+    def encode(self, records: Sequence[Record], now_ms: int) -> bytes:
+        """One batch of these records, for `Partition.append_own`.
+
+        Args:
+            records: at least one.
+            now_ms: the time of all of them, ms since the epoch.
+
+        Raises:
+            WireError: a name or a text is longer than the format allows, which
+                is 32,767 bytes for most.
+        """
+        pieces: list[bytes] = []
+        add = pieces.append
+        group_id = topic = None
+        heads: dict[int, bytes] = {}
+        tail = b""
+        for place, record in enumerate(records):
+            if type(record) is OffsetRecord:
+                entry = record.entry
+                if (
+                    entry is not None
+                    and not entry[2]
+                    and record.expire_timestamp_ms == -1
+                ):
+                    if topic is not record.topic or group_id is not record.group_id:
+                        topic, group_id = record.topic, record.group_id
+                        tail = self._tail(topic)
+                        heads = self._heads_of(group_id, topic, len(tail))
+                    head = heads.get(record.partition << 6 | place)
+                    if head is None or place >= _PLACES:
+                        head = self._head(record, place, tail, heads)
+                    add(head)
+                    add(plain_offset(entry[0], entry[1], 1, entry[3]))
+                    add(tail)
+                    continue
+            add(self._framed(place, record))
+        return offsets_log.batch_of(b"".join(pieces), len(records), now_ms, self._codec)
+
+    def _tail(self, topic: str) -> bytes:
+        topic_id = self._topic_ids.get(topic)
+        if topic_id is None:
+            return _NOTHING
+        return offsets_log.plain_tail(topic_id)
+
+    def _heads_of(self, group_id: str, topic: str, tail_size: int) -> dict[int, bytes]:
+        key = group_id, topic, tail_size
+        heads = self._heads.get(key)
+        if heads is None:
+            if self._kept >= _MOST_HEADS:
+                self._heads.clear()
+                self._kept = 0
+            heads = self._heads[key] = {}
+            # An entry without heads costs as much as a head.
+            self._kept += 1
+        return heads
+
+    def _head(
+        self, record: OffsetRecord, place: int, tail: bytes, heads: dict[int, bytes]
+    ) -> bytes:
+        key = offset_key(record.group_id, record.topic, record.partition)
+        head = offsets_log.plain_head(place, key, len(tail))
+        if place < _PLACES:
+            heads[record.partition << 6 | place] = head
+            self._kept += 1
+        return head
+
+    def _framed(self, place: int, record: Record) -> bytes:
+        """A record of any form."""
+        value: bytes | None = None
+        if isinstance(record, OffsetRecord):
+            key = offset_key(record.group_id, record.topic, record.partition)
+            if record.entry is not None:
+                value = self._offset_value(record, record.entry)
+        else:
+            key = offsets_log.encode_key(GroupMetadataKey(record.group_id))
+            if isinstance(record, GroupRecord):
+                value = _group_value(record)
+        return offsets_log.frame(place, key, value)
+
+    def _offset_value(
+        self, record: OffsetRecord, entry: tuple[int, int, str, int]
+    ) -> bytes:
+        offset, leader_epoch, metadata, commit_ms = entry
+        expire_ms = record.expire_timestamp_ms
+        if expire_ms == -1:
+            tail = self._tail(record.topic)
+            return offset_value(offset, leader_epoch, metadata, commit_ms, tail)
+        # This version has no leader epoch; the commits that bring a time of their
+        # own, OffsetCommit v2 to v4, have none either.
+        return offsets_log.encode_value(
+            OffsetCommitValue(offset, -1, metadata, commit_ms, expire_ms),
+            offsets_log.OFFSET_COMMIT_VALUE_WITH_EXPIRY,
+        )
+
+
+def _group_value(record: GroupRecord) -> bytes:
+    value = GroupMetadataValue(
+        record.protocol_type,
+        record.generation_id,
+        record.protocol_name,
+        record.leader,
+        record.state_timestamp_ms,
+        [MemberMetadata(*member) for member in record.members],
+    )
+    return offsets_log.encode_value(value, offsets_log.GROUP_METADATA_VALUE)
+
+
+def _group_record(
+    group_id: str, value: GroupMetadataValue | None
+) -> GroupRecord | GroupTombstone:
+    if value is None:
+        return GroupTombstone(group_id)
+    return GroupRecord(
+        group_id,
+        value.protocol_type,
+        value.generation,
+        value.protocol,
+        value.leader,
+        value.current_state_timestamp,
+        [
+            (
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.client_host,
+                m.rebalance_timeout,
+                m.session_timeout,
+                m.subscription,
+                m.assignment,
+            )
+            for m in value.members
+        ],
+    )
+
+
+class Decoder(Reader[Record]):
+    """Reads a coordinator's records from its log: `read` each batch, in order."""
+
+    def __init__(self) -> None:
+        super().__init__(OffsetRecord, _group_record)
+
+
+def encode(
+    records: Sequence[Record],
+    now_ms: int,
+    topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS,
+) -> bytes:
+    """One batch of these records; see `Encoder.encode`, which is faster."""
+    return Encoder(topic_ids).encode(records, now_ms)
+
+
+def decode(batch: Buffer) -> Sequence[Record]:
+    """The records of one batch that needs nothing of those before it.
+
+    Raises:
+        WireError: the batch is damaged.
+    """
+    return Decoder().read(batch)
