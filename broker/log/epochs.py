@@ -67,6 +67,13 @@ class LeaderEpochs:
         if self._starts:
             self._starts[0] = max(self._starts[0], offset)
 
+    def end_at(self, offset: int) -> None:
+        """The log ends at `offset`: epochs that began behind it are gone."""
+        while self._starts and self._starts[-1] > offset:
+            self._starts.pop()
+            self._epochs.pop()
+        self.latest = self._epochs[-1] if self._epochs else -1
+
     def check(self, current_leader_epoch: int) -> ErrorCode:
         """Whether a client knows the current epoch (KIP-320); -1 is not checked."""
         if current_leader_epoch in (-1, self.latest):

@@ -139,7 +139,9 @@ class Partition:
 
     # -- appending
 
-    def append(self, batch: Buffer, *, now_ms: int, zstd: bool = True) -> AppendResult:
+    def append(  # noqa: PLR0911 - one check after the other, in Kafka's order
+        self, batch: Buffer, *, now_ms: int, zstd: bool = True
+    ) -> AppendResult:
         """Appends the batch that a client sent, if it is one and is next.
 
         Args:
@@ -226,6 +228,9 @@ class Partition:
         if not self._is_failing:
             self._is_failing = True
             log.error("log_write_failed", partition=self.name, reason=str(error))
+
+    def _unreadable(self, error: StorageError) -> None:
+        log.error("log_read_failed", partition=self.name, reason=str(error))
 
     def _above_segment(self, header: BatchHeader) -> BatchError:
         limit = self._config.segment_bytes
@@ -338,7 +343,7 @@ class Partition:
         try:
             buffers, size = self.store.read(offset, max_bytes, minimum_one=minimum_one)
         except StorageError as error:
-            log.error("log_read_failed", partition=self.name, reason=str(error))
+            self._unreadable(error)
             return _UNREADABLE
         return ReadResult(ErrorCode.NONE, buffers, size)
 
@@ -379,16 +384,12 @@ class Partition:
                 LATEST_TIERED and EARLIEST_PENDING_UPLOAD find nothing.
         """
         start, end = self.log_start_offset, self.log_end_offset
-        try:
-            if timestamp >= 0:
-                batches = self.store.since(timestamp, start)
-                return self._first_not_older(timestamp, batches, start)
-            if timestamp == MAX_TIMESTAMP:
-                # Kafka does not look at the start of the log here.
-                return self._first_not_older(*self.store.latest(), 0)
-        except StorageError as error:
-            log.error("log_read_failed", partition=self.name, reason=str(error))
-            return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+            try:
+                return self._by_records(timestamp)
+            except StorageError as error:
+                self._unreadable(error)
+                return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
         if timestamp == LATEST:
             return FoundOffset(ErrorCode.NONE, -1, end, self.epochs.latest)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -396,6 +397,14 @@ class Partition:
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return _NOT_FOUND
         return FoundOffset(ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
+
+    def _by_records(self, timestamp: int) -> FoundOffset:
+        if timestamp == MAX_TIMESTAMP:
+            # Kafka does not look at the start of the log here.
+            return self._first_not_older(*self.store.latest(), 0)
+        start = self.log_start_offset
+        batches = self.store.since(timestamp, start)
+        return self._first_not_older(timestamp, batches, start)
 
     def _first_not_older(
         self, timestamp: int, batches: Iterable[bytes], start: int

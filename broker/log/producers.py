@@ -51,20 +51,24 @@ Verdict = AppendedBatch | int
 
 
 class Producers:
-    """The producers of one partition, by id."""
+    """The producers of one partition.
 
-    __slots__ = ("_states",)
+    Attributes:
+        states: by producer id; for whoever keeps them over a restart.
+    """
+
+    __slots__ = ("states",)
 
     def __init__(self) -> None:
-        self._states: dict[int, ProducerState] = {}
+        self.states: dict[int, ProducerState] = {}
 
     def __len__(self) -> int:
         """How many producer ids are known."""
-        return len(self._states)
+        return len(self.states)
 
     def get(self, producer_id: int) -> ProducerState | None:
         """What is known of a producer id."""
-        return self._states.get(producer_id)
+        return self.states.get(producer_id)
 
     def check(self, header: BatchHeader) -> Verdict:
         """Whether a batch with a producer id is the next one of its producer.
@@ -74,7 +78,7 @@ class Producers:
         OUT_OF_ORDER_SEQUENCE_NUMBER, never DUPLICATE_SEQUENCE_NUMBER, to a
         repeated batch that it no longer remembers.
         """
-        state = self._states.get(header.producer_id)
+        state = self.states.get(header.producer_id)
         if state is None:
             return ErrorCode.NONE
         first = header.base_sequence
@@ -105,9 +109,9 @@ class Producers:
             base_offset + delta,
             timestamp_ms,
         )
-        state = self._states.get(header.producer_id)
+        state = self.states.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch:
-            self._states[header.producer_id] = ProducerState(
+            self.states[header.producer_id] = ProducerState(
                 header.producer_epoch, batch
             )
             return
@@ -123,9 +127,9 @@ class Producers:
         """
         gone = [
             producer_id
-            for producer_id, state in self._states.items()
+            for producer_id, state in self.states.items()
             if state.batches[-1].timestamp_ms <= before_ms
         ]
         for producer_id in gone:
-            del self._states[producer_id]
+            del self.states[producer_id]
         return len(gone)

@@ -1,0 +1,121 @@
+"""The small text files of Kafka's log directories: offsets, epochs, ids.
+
+Offset checkpoints and the epochs of a partition have the same form: a version,
+the number of lines, and the lines.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.log import files
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+CLEAN_SHUTDOWN_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'
+
+TopicPartition = tuple[str, int]
+
+
+def _rows(data: bytes, width: int) -> list[list[str]] | None:
+    """The rows of a file; None if it is not whole."""
+    try:
+        version, count, *lines = data.decode().splitlines()
+        rows = [line.split(" ") for line in lines]
+        if int(version) != 0 or int(count) != len(rows):
+            return None
+    except ValueError:
+        return None
+    return rows if all(len(row) == width for row in rows) else None
+
+
+def _text(rows: Sequence[str]) -> bytes:
+    return "".join(f"{row}\n" for row in ("0", len(rows), *rows)).encode()
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int] | None:
+    """Offsets by topic and partition; None if the file is damaged."""
+    data = files.read_file(path)
+    if data is None:
+        return {}
+    rows = _rows(data, 3)
+    if rows is None:
+        return None
+    try:
+        return {(topic, int(index)): int(offset) for topic, index, offset in rows}
+    except ValueError:
+        return None
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replaces a file of offsets by topic and partition."""
+    rows = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
+    files.replace_file(path, _text(rows))
+
+
+def read_epochs(folder: Path) -> list[tuple[int, int]] | None:
+    """(Epoch, start offset) of a partition; None without a file that is whole."""
+    data = files.read_file(folder / LEADER_EPOCHS)
+    rows = None if data is None else _rows(data, 2)
+    if rows is None:
+        return None
+    try:
+        entries = [(int(epoch), int(offset)) for epoch, offset in rows]
+    except ValueError:
+        return None
+    pairs = pairwise(entries)
+    grows = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairs)
+    return entries if grows else None
+
+
+def write_epochs(
+    folder: Path, entries: Iterable[tuple[int, int]], *, is_durable: bool
+) -> None:
+    """Replaces the epochs of a partition."""
+    data = _text([f"{epoch} {offset}" for epoch, offset in entries])
+    files.replace_file(folder / LEADER_EPOCHS, data, is_durable=is_durable)
+
+
+def read_topic_id(folder: Path) -> bytes | None:
+    """The topic id that a partition was made for (KIP-516); None if unknown."""
+    data = files.read_file(folder / PARTITION_METADATA) or b""
+    for line in data.decode(errors="replace").splitlines():
+        key, _, value = line.partition(": ")
+        if key == "topic_id":
+            try:
+                found = base64.urlsafe_b64decode(value + "==")
+            except ValueError:
+                return None
+            return found if len(found) == 16 else None
+    return None
+
+
+def write_topic_id(folder: Path, topic_id: bytes) -> None:
+    """Says which topic a partition belongs to, in Kafka's text of an id."""
+    text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+    data = f"version: 0\ntopic_id: {text}".encode()
+    files.replace_file(folder / PARTITION_METADATA, data, is_durable=False)
+
+
+def read_properties(data: bytes) -> dict[str, str]:
+    """A Java properties file of plain keys and values, as meta.properties is."""
+    found = {}
+    for line in data.decode(errors="replace").splitlines():
+        key, equals, value = line.strip().partition("=")
+        if equals and not key.startswith(("#", "!")):
+            found[key.strip()] = value.strip().replace("\\", "")
+    return found
+
+
+def properties(values: Mapping[str, str]) -> bytes:
+    """Such a file."""
+    return "".join(f"{key}={value}\n" for key, value in values.items()).encode()

@@ -1,0 +1,411 @@
+"""The data directory of a broker: Kafka's layout, and what kohort adds to it.
+
+meta.properties       Kafka's, and kohort.format
+.lock                 locked by the process that uses the directory
+cluster.json          topics, leaders, configuration that was changed
+TOPIC-N/              a partition, as in Kafka
+*-checkpoint          offsets per partition, as in Kafka
+.kafka_cleanshutdown  only while no broker runs that might have crashed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.log import checkpoints, files
+from kohort.broker.log.checkpoints import TopicPartition
+from kohort.broker.log.files import Files
+from kohort.broker.log.metadata import ClusterMetadata, MetadataError
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.recovery import DamagedLogError, Recovery
+from kohort.broker.log.results import LogConfig
+from kohort.broker.log.segment import LOG
+from kohort.broker.log.segments import SegmentStore
+from kohort.broker.log.store import StorageError
+from kohort.broker.telemetry import Logger
+
+log = Logger("kohort.log")
+
+FORMAT: Final = 1
+META: Final = "meta.properties"
+CLUSTER: Final = "cluster.json"
+LOCK: Final = ".lock"
+FORMAT_KEY: Final = "kohort.format"
+
+_MINE = {LOCK, META + ".tmp", "lost+found"}
+_DELETE = "-delete"
+_STRAY = "-stray"
+
+
+class DataDirError(Exception):
+    """The directory cannot be used; the text is one line that says why."""
+
+
+class DataDir:
+    """A data directory that this process has locked.
+
+    Attributes:
+        path: where it is.
+        cluster_id: of the cluster that it belongs to.
+        metadata: what was saved last; None in a new directory.
+        is_clean: whether the broker before stopped in order.
+    """
+
+    def __init__(self, path: Path, lock: int) -> None:
+        """Takes over the lock; `open` is the way to one."""
+        self.path = path
+        self.cluster_id = ""
+        self.metadata: ClusterMetadata | None = None
+        self.is_clean = False
+        self._lock = lock
+        self._files = Files()
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._unopened: set[str] = set()
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+
+    @classmethod
+    def open(cls, path: Path, cluster_id_if_new: str, node_id: int) -> DataDir:
+        """Locks a directory, and makes it if it is new.
+
+        Args:
+            path: the directory.
+            cluster_id_if_new: what a new one gets.
+            node_id: of the broker; one with another id is refused.
+
+        Raises:
+            DataDirError: it is in use, belongs to somebody else, cannot be read or
+                written, or is damaged.
+        """
+        path = path.absolute()
+        try:
+            files.make_folder(path)
+            made = cls(path, _locked(path))
+        except StorageError as error:
+            raise DataDirError(
+                f"{path} cannot be the data directory: {error}"
+            ) from None
+        try:
+            made._load(cluster_id_if_new, node_id)
+        except StorageError as error:
+            made._unlock()
+            raise DataDirError(
+                f"{path} cannot be the data directory: {error}"
+            ) from None
+        except DataDirError:
+            made._unlock()
+            raise
+        return made
+
+    def _load(self, cluster_id_if_new: str, node_id: int) -> None:
+        data = files.read_file(self.path / META)
+        if data is None:
+            self._begin(cluster_id_if_new, node_id)
+        else:
+            self._check_meta(checkpoints.read_properties(data), node_id)
+        cluster = files.read_file(self.path / CLUSTER)
+        if cluster is not None:
+            try:
+                self.metadata = ClusterMetadata.from_json(cluster)
+            except MetadataError as error:
+                raise DataDirError(
+                    f"{self.path / CLUSTER} is damaged: {error}"
+                ) from None
+        for name in (
+            checkpoints.RECOVERY_POINTS,
+            checkpoints.LOG_STARTS,
+            checkpoints.CLEANER_OFFSETS,
+        ):
+            offsets = checkpoints.read_offsets(self.path / name)
+            if offsets is None:
+                # Recovery does without: it only reads more.
+                log.warning("checkpoint_not_used", path=str(self.path / name))
+            self._offsets[name] = offsets or {}
+        for name in files.names_in(self.path):
+            if name.endswith(_DELETE):
+                files.remove_folder(self.path / name)
+            elif not name.endswith(_STRAY) and _topic_partition(name) is not None:
+                self._unopened.add(name)
+        marker = self.path / checkpoints.CLEAN_SHUTDOWN
+        self.is_clean = files.size_and_time(marker)[0] >= 0
+        files.remove(marker)
+
+    def _begin(self, cluster_id: str, node_id: int) -> None:
+        foreign = sorted(set(files.names_in(self.path)) - _MINE)
+        if foreign:
+            raise DataDirError(
+                f"{self.path} is no data directory of kohort, and not empty: "
+                f"{foreign[0]} is in it"
+            )
+        meta = {
+            "version": "1",
+            "cluster.id": cluster_id,
+            "node.id": str(node_id),
+            FORMAT_KEY: str(FORMAT),
+        }
+        files.replace_file(self.path / META, checkpoints.properties(meta))
+        self.cluster_id = cluster_id
+
+    def _check_meta(self, meta: dict[str, str], node_id: int) -> None:
+        path = self.path
+        found, version = meta.get(FORMAT_KEY), meta.get("version")
+        if found is None and (version is not None or "broker.id" in meta):
+            raise DataDirError(
+                f"{path} belongs to Apache Kafka, and kohort does not write to it; "
+                f"`kohort inspect {path}` shows its groups and offsets"
+            )
+        if found is None or not found.isdigit() or "cluster.id" not in meta:
+            raise DataDirError(f"{path / META} is damaged: no {FORMAT_KEY}")
+        if int(found) > FORMAT or version != "1":
+            raise DataDirError(
+                f"{path} was written by a newer kohort: format {found}, version "
+                f"{version}; this one reads format {FORMAT}, version 1"
+            )
+        if meta.get("node.id") != str(node_id):
+            raise DataDirError(
+                f"{path} belongs to node {meta.get('node.id')}, and this is node "
+                f"{node_id}"
+            )
+        self.cluster_id = meta["cluster.id"]
+
+    # -- the cluster
+
+    def save(self, metadata: ClusterMetadata) -> None:
+        """Writes down what the cluster is, in one step.
+
+        Raises:
+            StorageError: that did not work; what was saved before stays.
+        """
+        files.replace_file(self.path / CLUSTER, metadata.to_json())
+        self.metadata = metadata
+
+    # -- partitions
+
+    def open_partition(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        config: LogConfig,
+        leader_epoch: int,
+        *,
+        now_ms: int = 0,
+    ) -> Partition:
+        """Opens a partition, recovers it if it must, makes it if it is new.
+
+        What is there of another topic of that name is put aside.
+
+        Args:
+            topic: the topic's name.
+            index: the number of the partition.
+            topic_id: 16 bytes.
+            config: the topic's.
+            leader_epoch: the least that the partition begins with: it is
+                `Partition.leader_epoch` in the end, which may be newer.
+            now_ms: ms since the epoch: producers that have expired by then are
+                not remembered.
+
+        Raises:
+            DataDirError: acknowledged records may be lost, so it is not opened.
+            StorageError: files cannot be read or written.
+        """
+        key, name = (topic, index), f"{topic}-{index}"
+        folder = self.path / name
+        if name in self._unopened:
+            self._put_aside_another(folder, key, topic_id)
+        if name in self._unopened:
+            store = self._recovered(folder, key, config)
+            self._unopened.discard(name)
+        else:
+            self._forget(key)
+            store = self._made(folder, key, topic_id, config)
+        store.config = config
+        store.first_dirty_offset = self._offset(checkpoints.CLEANER_OFFSETS, key)
+        store.state.producers.expire(now_ms - config.producer_id_expiration_ms)
+        try:
+            partition = Partition(name, config, leader_epoch=leader_epoch, store=store)
+        except StorageError:
+            store.release()
+            raise
+        self._partitions[key] = partition
+        return partition
+
+    def _recovered(
+        self, folder: Path, key: TopicPartition, config: LogConfig
+    ) -> SegmentStore:
+        recovery = Recovery(
+            folder,
+            self._files,
+            self._offset(checkpoints.RECOVERY_POINTS, key),
+            self._offset(checkpoints.LOG_STARTS, key),
+            config.index_interval_bytes,
+            is_clean=self.is_clean,
+        )
+        try:
+            return recovery.open(self._write_log_starts)
+        except DamagedLogError as error:
+            raise DataDirError(str(error)) from None
+
+    def _made(
+        self, folder: Path, key: TopicPartition, topic_id: bytes, config: LogConfig
+    ) -> SegmentStore:
+        files.make_folder(folder)
+        checkpoints.write_topic_id(folder, topic_id)
+        return self._recovered(folder, key, config)
+
+    def _put_aside_another(
+        self, folder: Path, key: TopicPartition, topic_id: bytes
+    ) -> None:
+        """What a crash left of a topic that was being made, or being deleted."""
+        found = checkpoints.read_topic_id(folder)
+        if found == topic_id:
+            return
+        if found is None:
+            # A crash before the id was on the disk; nothing but the id is lost.
+            checkpoints.write_topic_id(folder, topic_id)
+            return
+        sizes = (
+            files.size_and_time(folder / name)[0]
+            for name in files.names_in(folder)
+            if name.endswith(LOG)
+        )
+        if any(sizes):
+            aside = folder.with_name(f"{folder.name[:190]}.{found.hex()}{_STRAY}")
+            files.rename(folder, aside)
+            log.warning("partition_put_aside", topic=key[0], folder=str(aside))
+        else:
+            files.remove_folder(folder)
+        self._unopened.discard(folder.name)
+
+    def _offset(self, name: str, key: TopicPartition) -> int:
+        return self._offsets[name].get(key, 0)
+
+    def _forget(self, key: TopicPartition) -> None:
+        for offsets in self._offsets.values():
+            offsets.pop(key, None)
+
+    def delete_partition(self, topic: str, index: int) -> None:
+        """Closes a partition, and deletes its files.
+
+        Raises:
+            StorageError: they cannot be deleted; the next start tries again, if
+                they could be renamed at least.
+        """
+        key, name = (topic, index), f"{topic}-{index}"
+        partition = self._partitions.pop(key, None)
+        folder = self.path / name
+        self._unopened.discard(name)
+        self._forget(key)
+        if partition is not None:
+            partition.is_closed = True
+            partition.wake()
+            _store(partition).release()
+        if files.size_and_time(folder)[0] >= 0:
+            # Renamed first, so that half of it is never taken for a partition.
+            gone = folder.with_name(f"{name[:190]}.{os.urandom(16).hex()}{_DELETE}")
+            files.rename(folder, gone)
+            files.remove_folder(gone)
+
+    # -- keeping
+
+    def flush(self, now_ms: int) -> None:
+        """Flushes the partitions whose ``flush.ms`` is over; errors are logged."""
+        for partition in self._partitions.values():
+            if _store(partition).must_flush(now_ms):
+                self._flush_one(partition)
+
+    def _flush_one(self, partition: Partition) -> bool:
+        try:
+            partition.flush()
+        except StorageError as error:
+            log.error(  # noqa: TRY400 - one line, and the reason is in it
+                "log_flush_failed", partition=partition.name, reason=str(error)
+            )
+            return False
+        return True
+
+    def checkpoint(self) -> None:
+        """Writes down up to where logs are flushed and compacted, and where they start.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        for key, partition in self._partitions.items():
+            store = _store(partition)
+            self._offsets[checkpoints.RECOVERY_POINTS][key] = store.recovery_point
+            if store.first_dirty_offset:
+                dirty = self._offsets[checkpoints.CLEANER_OFFSETS]
+                dirty[key] = store.first_dirty_offset
+        for name in (checkpoints.RECOVERY_POINTS, checkpoints.CLEANER_OFFSETS):
+            checkpoints.write_offsets(self.path / name, self._offsets[name])
+        self._write_log_starts()
+
+    def _write_log_starts(self) -> None:
+        offsets = self._offsets[checkpoints.LOG_STARTS]
+        for key, partition in self._partitions.items():
+            store = _store(partition)
+            start = store.state.log_start_offset
+            if start > store.segments[0].base_offset:
+                offsets[key] = start
+            else:
+                # As in Kafka: the files say it.
+                offsets.pop(key, None)
+        checkpoints.write_offsets(self.path / checkpoints.LOG_STARTS, offsets)
+
+    def close(self) -> None:
+        """Flushes all partitions, marks the stop as clean, and unlocks.
+
+        What goes wrong is logged: the next start then recovers.
+        """
+        is_clean = not self._unopened or self.is_clean
+        try:
+            for partition in self._partitions.values():
+                try:
+                    partition.close()
+                except StorageError as error:
+                    is_clean = False
+                    log.error(  # noqa: TRY400 - one line, and the reason is in it
+                        "log_close_failed", partition=partition.name, reason=str(error)
+                    )
+            self.checkpoint()
+            if is_clean:
+                marker = self.path / checkpoints.CLEAN_SHUTDOWN
+                files.replace_file(marker, checkpoints.CLEAN_SHUTDOWN_TEXT)
+        except StorageError as error:
+            log.error(  # noqa: TRY400 - one line, and the reason is in it
+                "data_dir_close_failed", path=str(self.path), reason=str(error)
+            )
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _store(partition: Partition) -> SegmentStore:
+    store = partition.store
+    assert isinstance(store, SegmentStore)  # noqa: S101 - `open_partition` made it
+    return store
+
+
+def _locked(path: Path) -> int:
+    """The descriptor of a lock that ends with the process, however that ends."""
+    with files.storage_errors("open", path / LOCK):
+        fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        if isinstance(error, BlockingIOError):
+            raise DataDirError(f"{path} is in use by another process") from None
+        raise files.failure("lock", path / LOCK, error) from error
+    return fd
+
+
+def _topic_partition(name: str) -> TopicPartition | None:
+    topic, dash, index = name.rpartition("-")
+    return (topic, int(index)) if dash and index.isdigit() else None

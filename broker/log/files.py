@@ -1,0 +1,323 @@
+"""The door to the disk: all that is written for a log goes through here.
+
+Errors of the operating system become `StorageError` with a path in it. Open
+files are few, whatever the number of partitions: the ones that were not used
+for the longest time are closed, and opened again when they are needed.
+"""
+
+# ruff: noqa: PTH - all of it is about calls of the operating system, and their errors
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from kohort.broker.log.store import StorageError, Stored
+
+_MOST_OPEN = 512
+_INDEX_BYTES = 32 * 1024 * 1024
+_OPEN = os.O_RDWR | os.O_CLOEXEC
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+@contextmanager
+def storage_errors(what: str, path: Path) -> Iterator[None]:
+    """Makes errors of the operating system `StorageError`s that name the file."""
+    try:
+        yield
+    except OSError as error:
+        raise failure(what, path, error) from error
+
+
+def failure(what: str, path: Path, error: OSError) -> StorageError:
+    """One line for one error: what could not be done, to which file, and why."""
+    return StorageError(f"cannot {what} {path}: {error.strerror or error}")
+
+
+class Indexed(Protocol):
+    """A segment that is not written to any more."""
+
+    def forget_index(self) -> None:
+        """Frees the memory that its indexes take."""
+        ...
+
+
+class Files:
+    """The open files of a data directory, and the indexes that are in memory."""
+
+    __slots__ = ("_index_bytes", "_indexes", "_limit", "_open")
+
+    def __init__(self, limit: int = 0) -> None:
+        """Limits the open files; 0 is a quarter of what the process may have."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            soft = 4 * _MOST_OPEN
+        self._limit = limit or max(8, min(_MOST_OPEN, soft // 4))
+        self._open: dict[LogFile, None] = {}
+        self._indexes: dict[Indexed, int] = {}
+        self._index_bytes = 0
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def opened(self, file: LogFile) -> None:
+        """Takes note of an open file, and closes another if there are too many."""
+        while len(self._open) >= self._limit:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            if oldest.was_used:
+                # A second chance, so that a use costs no more than a flag.
+                oldest.was_used = False
+                self._open[oldest] = None
+            else:
+                oldest.release()
+        self._open[file] = None
+
+    def closed(self, file: LogFile) -> None:
+        """Takes note that a file was closed by whoever uses it."""
+        self._open.pop(file, None)
+
+    def index_loaded(self, segment: Indexed, size: int) -> None:
+        """Takes note of indexes in memory, and drops others if it is too much."""
+        self.index_forgotten(segment)
+        self._indexes[segment] = size
+        self._index_bytes += size
+        while self._index_bytes > _INDEX_BYTES and len(self._indexes) > 1:
+            oldest = next(iter(self._indexes))
+            self._index_bytes -= self._indexes.pop(oldest)
+            oldest.forget_index()
+
+    def index_forgotten(self, segment: Indexed) -> None:
+        """Takes note that indexes are not in memory any more."""
+        self._index_bytes -= self._indexes.pop(segment, 0)
+
+
+class LogFile:
+    """A file of a log, which is open when it is used.
+
+    Attributes:
+        path: where it is.
+        was_used: since `Files` last looked.
+    """
+
+    __slots__ = ("_fd", "_files", "path", "was_used")
+
+    def __init__(self, path: Path, files: Files) -> None:
+        self.path = path
+        self._files = files
+        self._fd = -1
+        self.was_used = False
+
+    def _descriptor(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self.path, _OPEN)
+            self._files.opened(self)
+        self.was_used = True
+        return self._fd
+
+    def write(self, batch: Stored, size: int, position: int) -> None:
+        """Writes all of a batch behind what is there already, or nothing of it.
+
+        Args:
+            batch: what to write.
+            size: its bytes.
+            position: the size of the file before.
+        """
+        try:
+            fd = self._descriptor()
+            if isinstance(batch, bytes):
+                written = os.pwrite(fd, batch, position)
+            else:
+                written = os.pwritev(fd, batch, position)
+            if written != size:
+                self._write_rest(fd, batch, position, written)
+        except OSError as error:
+            self._cut_back(position)
+            raise failure("write to", self.path, error) from error
+
+    def _write_rest(self, fd: int, batch: Stored, position: int, done: int) -> None:
+        """A short write is mostly the last one before an error that says why."""
+        whole = batch if isinstance(batch, bytes) else b"".join(batch)
+        while done < len(whole):
+            done += os.pwrite(fd, memoryview(whole)[done:], position + done)
+
+    def _cut_back(self, size: int) -> None:
+        if self._fd >= 0:
+            try:
+                os.ftruncate(self._fd, size)
+            except OSError:
+                # The next write overwrites it, a recovery cuts it off.
+                return
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes at a position; fewer where the file ends."""
+        try:
+            return os.pread(self._descriptor(), size, position)
+        except OSError as error:
+            raise failure("read", self.path, error) from error
+
+    def sync(self) -> None:
+        """Has the disk keep what was written."""
+        with storage_errors("flush", self.path):
+            os.fdatasync(self._descriptor())
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file off behind `size` bytes."""
+        with storage_errors("truncate", self.path):
+            os.ftruncate(self._descriptor(), size)
+
+    def release(self) -> None:
+        """Closes the file, for now."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._files.closed(self)
+        self.release()
+
+
+def create(path: Path) -> None:
+    """Makes an empty file, or empties the one that is there."""
+    with storage_errors("create", path):
+        os.close(os.open(path, _CREATE | os.O_TRUNC, 0o644))
+
+
+def write_at(path: Path, data: bytes, position: int, *, is_durable: bool) -> None:
+    """Writes behind the first `position` bytes of a file, which may be new."""
+    with storage_errors("write to", path):
+        fd = os.open(path, _CREATE, 0o644)
+        try:
+            _write_all(fd, data, position)
+            os.ftruncate(fd, position + len(data))
+            if is_durable:
+                os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+
+def _write_all(fd: int, data: bytes, position: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, memoryview(data)[done:], position + done)
+
+
+def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
+    """Writes a file so that there is the old one or the new one, never a part.
+
+    Args:
+        path: the file.
+        data: all that is to be in it.
+        is_durable: whether that is to hold after a loss of power, too.
+    """
+    new = path.with_name(path.name + ".tmp")
+    with storage_errors("write", path):
+        try:
+            write_at(new, data, 0, is_durable=is_durable)
+            os.replace(new, path)
+        except (OSError, StorageError):
+            remove_quietly(new)
+            raise
+    if is_durable:
+        sync_folder(path.parent)
+
+
+def remove_quietly(path: Path) -> None:
+    """Removes a file, if that is possible."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def read_file(path: Path) -> bytes | None:
+    """All of a file; None if there is none."""
+    with storage_errors("read", path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            parts = []
+            while part := os.read(fd, 1 << 20):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
+
+
+def read_tail(path: Path, size: int) -> bytes:
+    """The last bytes of a file; none if it is missing, or no multiple of `size`."""
+    with storage_errors("read", path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            length = os.fstat(fd).st_size
+            if not length or length % size:
+                return b""
+            return os.pread(fd, size, length - size)
+        finally:
+            os.close(fd)
+
+
+def rename(path: Path, to: Path) -> None:
+    """Renames a file or a folder; a file that is there already goes."""
+    with storage_errors("rename", path):
+        os.replace(path, to)
+
+
+def remove(path: Path) -> None:
+    """Removes a file; fine if there is none."""
+    with storage_errors("remove", path):
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those it is in; fine if it is there."""
+    with storage_errors("create", path):
+        os.makedirs(path, exist_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder of files."""
+    with storage_errors("remove", path):
+        for name in os.listdir(path):
+            os.unlink(path / name)
+        os.rmdir(path)
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, sorted."""
+    with storage_errors("read", folder):
+        return sorted(os.listdir(folder))
+
+
+def size_and_time(path: Path) -> tuple[int, int]:
+    """Size in bytes and time of the last change in ms; (-1, -1) without a file."""
+    with storage_errors("read", path):
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            return -1, -1
+        return found.st_size, found.st_mtime_ns // 1_000_000
+
+
+def sync_folder(path: Path) -> None:
+    """Has the disk keep which files there are in a folder."""
+    with storage_errors("flush", path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

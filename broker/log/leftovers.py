@@ -1,0 +1,60 @@
+"""Files that an interrupted compaction or deletion leaves in a partition's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kohort.broker.log import files
+from kohort.broker.log.files import Files
+from kohort.broker.log.replacement import CLEANED, DELETED, SWAP
+from kohort.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment
+from kohort.broker.telemetry import Logger
+
+log = Logger("kohort.log")
+
+_UNFINISHED = (CLEANED, DELETED, ".tmp")
+
+
+def clear(folder: Path, open_files: Files) -> None:
+    """Finishes what was almost done, and removes what was not: as Kafka does.
+
+    Raises:
+        StorageError: a file cannot be read, renamed or removed.
+    """
+    names = files.names_in(folder)
+    swaps = [name for name in names if name.endswith(LOG + SWAP)]
+    finished = {name.partition(".")[0] for name in swaps}
+    for name in names:
+        is_half = name.endswith(SWAP) and name.partition(".")[0] not in finished
+        if is_half or name.endswith(_UNFINISHED):
+            files.remove(folder / name)
+    for name in swaps:
+        _finish_swap(folder, int(name.partition(".")[0]), open_files)
+    names = files.names_in(folder)
+    logs = {name.partition(".")[0] for name in names if name.endswith(LOG)}
+    for name in names:
+        number, dot, kind = name.partition(".")
+        if dot + kind in (OFFSET_INDEX, TIME_INDEX) and number not in logs:
+            files.remove(folder / name)
+
+
+def _finish_swap(folder: Path, base_offset: int, open_files: Files) -> None:
+    """Has a finished segment take the place of those that it covers.
+
+    Behind its last offset older segments may still be there. They stay: all
+    that deletes one of their records is behind it, and there, too.
+    """
+    new = Segment(folder, base_offset, open_files, SWAP)
+    new.size, _ = files.size_and_time(new.log.path)
+    for header in new.headers(0):
+        new.next_offset = header.last_offset + 1
+    for name in files.names_in(folder):
+        number, dot, kind = name.partition(".")
+        if dot + kind == LOG and base_offset < int(number) < new.next_offset:
+            Segment(folder, int(number), open_files).remove()
+    new.close()
+    for kind in (OFFSET_INDEX, TIME_INDEX, LOG):
+        path = new.path(kind)
+        if files.size_and_time(path)[0] >= 0:
+            files.rename(path, path.with_name(path.name.removesuffix(SWAP)))
+    log.info("compaction_finished", folder=str(folder), offset=base_offset)

@@ -1,0 +1,291 @@
+"""Opening the folder of a partition, whatever state it was left in.
+
+After a clean stop nothing is read but the end of the last segment. Otherwise all
+that may not have been flushed is read and checked; what a crash left half written
+can only be at the very end, and is cut off. Damage before the recovery point is
+no crash's, and may hide records that were acknowledged: nothing is cut then, and
+the broker does not start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kohort.broker.log import checkpoints, files, leftovers, snapshots
+from kohort.broker.log.epochs import LeaderEpochs
+from kohort.broker.log.files import Files
+from kohort.broker.log.producers import Producers
+from kohort.broker.log.segment import (
+    CHUNK,
+    LOG,
+    MOST_RELATIVE,
+    SNAPSHOT,
+    Segment,
+)
+from kohort.broker.log.segments import SegmentStore
+from kohort.broker.log.store import LogState
+from kohort.broker.telemetry import Logger
+from kohort.protocol import records
+from kohort.protocol.records import BatchHeader
+
+log = Logger("kohort.log")
+
+
+class DamagedLogError(Exception):
+    """Records that had been flushed cannot be read any more."""
+
+
+class Recovery:
+    """How one partition is opened.
+
+    Args:
+        folder: the partition's, which exists.
+        open_files: those of the data directory.
+        recovery_point: all before this offset was flushed.
+        log_start: where DeleteRecords had moved the start of the log to, or less.
+        interval: ``index.interval.bytes``, for indexes that are made anew.
+        is_clean: whether the broker had been stopped in order.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        open_files: Files,
+        recovery_point: int,
+        log_start: int,
+        interval: int,
+        *,
+        is_clean: bool,
+    ) -> None:
+        self._folder = folder
+        self._files = open_files
+        self._recovery_point = recovery_point
+        self._log_start = log_start
+        self._interval = interval
+        self._segments: list[Segment] = []
+        self._snapshots: dict[int, Path] = {}
+        self._producers = Producers()
+        self._kept_epochs = checkpoints.read_epochs(folder)
+        self._epochs = LeaderEpochs(self._kept_epochs or ())
+        self._is_trusted = is_clean and self._kept_epochs is not None
+
+    def open(self, keep_log_start: Callable[[], None]) -> SegmentStore:
+        """The partition's store.
+
+        Raises:
+            DamagedLogError: acknowledged records may be lost; nothing was cut.
+            StorageError: the folder cannot be read or written.
+        """
+        leftovers.clear(self._folder, self._files)
+        self._find_files()
+        if not self._segments:
+            self._begin(self._log_start)
+        last = len(self._segments) - 1
+        first = last if self._is_trusted else self._first_to_check()
+        self._load_before(first)
+        if not self._is_trusted or not self._read_end(self._segments[-1]):
+            self._check_from(first)
+        if self._segments[-1].next_offset < self._log_start:
+            self._begin_anew()
+        return self._store(keep_log_start)
+
+    def _find_files(self) -> None:
+        for name in files.names_in(self._folder):
+            number, dot, kind = name.partition(".")
+            if dot + kind == LOG:
+                segment = Segment(self._folder, int(number), self._files)
+                segment.size, segment.written_ms = files.size_and_time(segment.log.path)
+                self._segments.append(segment)
+            elif dot + kind == SNAPSHOT:
+                self._snapshots[int(number)] = self._folder / name
+
+    def _begin(self, offset: int) -> None:
+        segment = Segment(self._folder, offset, self._files)
+        segment.create()
+        self._segments.append(segment)
+
+    def _begin_anew(self) -> None:
+        """All that is left had been deleted by DeleteRecords."""
+        for segment in self._segments:
+            segment.remove()
+        self._segments.clear()
+        self._begin(self._log_start)
+
+    def _first_to_check(self) -> int:
+        """The segment with the recovery point; all, to find out leader epochs."""
+        if self._kept_epochs is None:
+            return 0
+        bases = [segment.base_offset for segment in self._segments]
+        return max(sum(base <= self._recovery_point for base in bases) - 1, 0)
+
+    # -- what is trusted
+
+    def _load_before(self, first: int) -> None:
+        """Takes the segments before `first` for what their indexes say."""
+        for segment, following in zip(
+            self._segments[:first], self._segments[1:], strict=False
+        ):
+            segment.next_offset = following.base_offset
+            if segment.size:
+                segment.load_times()
+
+    def _read_end(self, active: Segment) -> bool:
+        """Finds the end of the last segment, and the producers as of then.
+
+        False if anything is not as a clean stop leaves it.
+        """
+        end = self._recovery_point
+        producers = self._snapshot(end) if end else Producers()
+        if producers is None or not active.load_active(self._interval):
+            return False
+        self._producers = producers
+        return active.next_offset == end
+
+    def _snapshot(self, offset: int) -> Producers | None:
+        """The producers as of an offset, if they were written down then."""
+        path = self._snapshots.get(offset)
+        data = None if path is None else files.read_file(path)
+        if data is None:
+            return None
+        try:
+            return snapshots.decode(data)
+        except snapshots.SnapshotError as error:
+            log.warning("snapshot_not_used", path=str(path), reason=str(error))
+            return None
+
+    # -- what has to be checked
+
+    def _check_from(self, first: int) -> None:
+        """Reads segments from `first` on, and cuts off what a crash left."""
+        self._load_producers(first)
+        for number, segment in enumerate(self._segments[first:], first):
+            size = segment.size
+            why = self._check(segment)
+            if why:
+                is_last = segment is self._segments[-1]
+                self._cut(segment, size - segment.size, why, is_last=is_last)
+            segment.write_whole_index()
+            if number + 1 < len(self._segments):
+                segment.next_offset = self._segments[number + 1].base_offset
+                segment.is_done()
+        end = self._segments[-1].next_offset
+        if end < self._recovery_point:
+            raise DamagedLogError(
+                f"{self._segments[-1].log.path} ends at offset {end}, but had been "
+                f"flushed up to {self._recovery_point}: records are missing"
+            )
+
+    def _load_producers(self, first: int) -> None:
+        """The producers as of the start of a segment, from the last good snapshot."""
+        base = self._segments[first].base_offset
+        self._producers, start = Producers(), -1
+        for offset in sorted(self._snapshots, reverse=True):
+            found = self._snapshot(offset) if offset <= base else None
+            if found is not None:
+                self._producers, start = found, offset
+                break
+        if start == base:
+            return
+        for segment in self._segments[:first]:
+            if segment.next_offset > start:
+                for header in segment.headers(segment.find(start)):
+                    self._learn_producer(header)
+
+    def _check(self, segment: Segment) -> str:
+        """Has the segment know its whole batches; says what is behind them, if not all.
+
+        Builds the indexes, and has producers and epochs learn of each batch.
+        """
+        size, next_offset = segment.size, segment.base_offset
+        segment.forget_batches()
+        position = start = 0
+        chunk = b""
+        while position < size:
+            at = position - start
+            if len(chunk) - at < records.HEADER_SIZE:
+                chunk, start, at = segment.log.read(position, CHUNK), position, 0
+            header = _header(chunk, at, next_offset, size - position)
+            if isinstance(header, str):
+                return header
+            if len(chunk) - at < header.size:
+                wanted = max(CHUNK, header.size)
+                chunk, start, at = segment.log.read(position, wanted), position, 0
+            covered = memoryview(chunk)[at + records.CRC_START : at + header.size]
+            if records.crc_of(covered) != header.crc:
+                return "the CRC of a batch is another"
+            segment.note(
+                position,
+                header.size,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                self._interval,
+            )
+            self._learn(header)
+            position += header.size
+            next_offset = header.last_offset + 1
+        return ""
+
+    def _learn(self, header: BatchHeader) -> None:
+        if header.partition_leader_epoch > self._epochs.latest:
+            self._epochs.begin(header.partition_leader_epoch, header.base_offset)
+        self._learn_producer(header)
+
+    def _learn_producer(self, header: BatchHeader) -> None:
+        if header.producer_id > records.NO_PRODUCER_ID and not header.is_control:
+            self._producers.appended(header, header.base_offset, header.max_timestamp)
+
+    def _cut(self, segment: Segment, lost: int, why: str, *, is_last: bool) -> None:
+        """Cuts off what is behind the whole batches, if a crash may have left it."""
+        path, offset = segment.log.path, segment.next_offset
+        if offset < self._recovery_point or not is_last:
+            raise DamagedLogError(
+                f"{path} is damaged from byte {segment.size} (offset {offset}) on: "
+                f"{why}. It had been flushed, so this is no crash's doing"
+            )
+        segment.log.truncate(segment.size)
+        log.warning(
+            "log_tail_cut", path=str(path), offset=offset, bytes=lost, reason=why
+        )
+
+    # -- what was found
+
+    def _store(self, keep_log_start: Callable[[], None]) -> SegmentStore:
+        active = self._segments[-1]
+        end = active.next_offset
+        start = max(self._segments[0].base_offset, self._log_start)
+        self._epochs.end_at(end)
+        if list(self._epochs.entries) != self._kept_epochs and self._epochs.entries:
+            entries = self._epochs.entries
+            checkpoints.write_epochs(self._folder, entries, is_durable=False)
+        self._epochs.start_at(start)
+        kept = {segment.base_offset for segment in self._segments} | {end}
+        for offset, path in self._snapshots.items():
+            if offset not in kept:
+                files.remove(path)
+        return SegmentStore(
+            self._folder,
+            LogState(start, end, self._epochs, self._producers),
+            self._segments,
+            # Other segments were flushed when the next one began.
+            max(min(self._recovery_point, end), active.base_offset),
+            self._files,
+            keep_log_start,
+        )
+
+
+def _header(chunk: bytes, at: int, next_offset: int, left: int) -> BatchHeader | str:
+    """The header of a batch that can be one; or why it cannot."""
+    if left < records.HEADER_SIZE or len(chunk) - at < records.HEADER_SIZE:
+        return "half the header of a batch"
+    header = records.read_header(chunk, at)
+    if header.magic != records.MAGIC or header.size < records.HEADER_SIZE:
+        return f"no batch (magic {header.magic}, length {header.length})"
+    if header.size > left:
+        return f"{left} bytes of a batch of {header.size}"
+    if header.base_offset < next_offset:
+        return f"offset {header.base_offset} behind {next_offset}"
+    if not 0 <= header.last_offset_delta <= MOST_RELATIVE:
+        return f"last offset delta {header.last_offset_delta}"
+    return header

@@ -1,0 +1,450 @@
+"""One segment: a file of batches, and its two indexes.
+
+Batches in the file are as they go over the wire. Their offsets grow, with gaps
+where compaction took records.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kohort.broker.log import files
+from kohort.broker.log.files import Files, LogFile
+from kohort.broker.log.index import TIME, TIME_ENTRY, SegmentIndex
+from kohort.broker.log.store import StorageError, Stored
+from kohort.protocol import records
+from kohort.protocol.records import BatchHeader
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+SNAPSHOT: Final = ".snapshot"
+
+MOST_RELATIVE: Final = 2**31 - 1
+"""Indexes have 31 bits for an offset within the segment."""
+
+CHUNK: Final = 256 * 1024
+"""Bytes that are read at once by those who read all."""
+
+_NEAR = 8 * 1024  # more than lies between two entries of an index, by default
+_INTERVAL = 4096  # of an index that is made anew
+
+# Base offset, length, magic, last offset delta, largest timestamp.
+_SHORT_HEADER = struct.Struct(">qi4xb6xi8xq")
+_SHORT = _SHORT_HEADER.unpack_from
+_NEEDED = _SHORT_HEADER.size
+_MARKED = (
+    "size",
+    "next_offset",
+    "max_timestamp",
+    "max_timestamp_at",
+    "first_timestamp",
+    "_since_entry",
+    "_tail",
+    "_wanted",
+)
+_SMALLEST = records.HEADER_SIZE - records.LOG_OVERHEAD
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """The name of a segment's file, as in Kafka."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Place(NamedTuple):
+    """A batch in the file."""
+
+    position: int
+    size: int
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+class Segment:
+    """A segment of a partition's log.
+
+    Attributes:
+        base_offset: its name, and no later than its first offset.
+        folder: where its files are.
+        log: the file of batches.
+        size: bytes of its batches.
+        next_offset: the offset behind its last batch; base_offset if it has none.
+            -1 where nobody has looked yet.
+        max_timestamp: the largest; -1 without any.
+        max_timestamp_at: the last offset of the first batch that has it.
+        first_timestamp: the largest of the first batch, by which it is rolled; -1
+            where nobody has looked yet.
+        written_ms: when something was written last.
+    """
+
+    __slots__ = (
+        "_files",
+        "_index",
+        "_since_entry",
+        "_tail",
+        "_wanted",
+        "base_offset",
+        "first_timestamp",
+        "folder",
+        "log",
+        "max_timestamp",
+        "max_timestamp_at",
+        "next_offset",
+        "size",
+        "written_ms",
+    )
+
+    def __init__(
+        self, folder: Path, base_offset: int, open_files: Files, suffix: str = ""
+    ) -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        path = folder / (file_name(base_offset, LOG) + suffix)
+        self.log = LogFile(path, open_files)
+        self.size = 0
+        self.next_offset = base_offset
+        self.max_timestamp = -1
+        self.max_timestamp_at = base_offset
+        self.first_timestamp = -1
+        self.written_ms = -1
+        self._files = open_files
+        self._index: SegmentIndex | None = SegmentIndex(base_offset)
+        self._since_entry = 0
+        # (offset, position) of the last batch, and of the one that whoever read
+        # last will want next: most reads need no search.
+        self._tail = (-1, 0)
+        self._wanted = (-1, 0)
+
+    def path(self, suffix: str) -> Path:
+        """The path of one of its files, with what is behind the log's suffix."""
+        name = file_name(self.base_offset, suffix)
+        if suffix != SNAPSHOT:
+            log_name = self.log.path.name
+            name += log_name[log_name.index(LOG) + len(LOG) :]
+        return self.folder / name
+
+    def create(self) -> None:
+        """Makes its files, which are empty.
+
+        Raises:
+            StorageError: that did not work; there may be some of them.
+        """
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+            files.create(self.path(suffix))
+
+    # -- writing
+
+    def append(
+        self,
+        batch: Stored,
+        size: int,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        interval: int,
+    ) -> None:
+        """Adds a batch; `interval` is ``index.interval.bytes``.
+
+        Raises:
+            StorageError: it is not in the segment.
+        """
+        position = self.size
+        self.log.write(batch, size, position)
+        self.note(position, size, first_offset, last_offset, max_timestamp, interval)
+
+    def note(
+        self,
+        position: int,
+        size: int,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        interval: int,
+    ) -> None:
+        """Takes note of a batch that is in the file, behind those before it."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_at = last_offset
+        if self._since_entry > interval:
+            index = self.index
+            index.add_batch(last_offset, position)
+            index.add_time(self.max_timestamp, self.max_timestamp_at)
+            self._since_entry = 0
+        if not position:
+            self.first_timestamp = max_timestamp
+        self._since_entry += size
+        self._tail = (first_offset, position)
+        self.size = position + size
+        self.next_offset = last_offset + 1
+
+    @property
+    def latest_ms(self) -> int:
+        """Its largest timestamp, or the time of writing where there is none."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.written_ms
+
+    @property
+    def index(self) -> SegmentIndex:
+        """Its indexes, from their files if they are not in memory.
+
+        Raises:
+            StorageError: they, or the log for want of them, cannot be read.
+        """
+        found = self._index
+        if found is None:
+            found = SegmentIndex.load(
+                self.base_offset,
+                self.size,
+                self.path(OFFSET_INDEX),
+                self.path(TIME_INDEX),
+            )
+            self._index = found = found or self._rebuilt_index()
+            self._files.index_loaded(self, found.size_in_memory)
+        return found
+
+    def _rebuilt_index(self) -> SegmentIndex:
+        """Reads the whole segment for indexes that are as good as the lost ones."""
+        built = Segment(self.folder, self.base_offset, Files(8))
+        for place in self.places(0):
+            built.note(*place, _INTERVAL)
+        index = built.index
+        index.add_time(built.max_timestamp, built.max_timestamp_at)
+        index.write(self.path(OFFSET_INDEX), self.path(TIME_INDEX), is_durable=False)
+        return index
+
+    def forget_index(self) -> None:
+        """Frees the memory of the indexes; their files have all of it."""
+        self._index = None
+
+    def is_done(self) -> None:
+        """Another segment is written to from now on."""
+        self._files.index_loaded(self, self.index.size_in_memory)
+
+    def write_index(self, *, is_last: bool = False, is_durable: bool = False) -> None:
+        """Writes what the index files lack.
+
+        Args:
+            is_last: the segment gets no more batches for now, so that its largest
+                timestamp gets an entry.
+            is_durable: have the disk keep it.
+        """
+        index = self.index
+        if is_last:
+            index.add_time(self.max_timestamp, self.max_timestamp_at)
+        index.write(
+            self.path(OFFSET_INDEX), self.path(TIME_INDEX), is_durable=is_durable
+        )
+
+    # -- opening
+
+    def load_times(self) -> None:
+        """Takes its largest timestamp from the indexes; nobody writes to it.
+
+        Raises:
+            StorageError: they, or the log for want of them, cannot be read.
+        """
+        self._index = None
+        data = files.read_tail(self.path(TIME_INDEX), TIME_ENTRY)
+        if not data:
+            self._index = index = self._rebuilt_index()
+            self._files.index_loaded(self, index.size_in_memory)
+            data = files.read_tail(self.path(TIME_INDEX), TIME_ENTRY)
+        if data:
+            self.max_timestamp, relative = TIME.unpack(data)
+            self.max_timestamp_at = self.base_offset + relative
+
+    def load_active(self, interval: int) -> bool:
+        """Takes all from the indexes and the batches behind their last entry.
+
+        False if that cannot be: then the whole segment has to be read.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        index = SegmentIndex.load(
+            self.base_offset, self.size, self.path(OFFSET_INDEX), self.path(TIME_INDEX)
+        )
+        if index is None:
+            return False
+        known = index.positions[-1] if index.positions else 0
+        try:
+            first = next(self.places(0, _NEAR), None)
+            behind = list(self.places(known))
+        except StorageError:
+            return False
+        self._index = index
+        if index.times:
+            self.max_timestamp = index.times[-1]
+            self.max_timestamp_at = index.times_at[-1]
+        for place in behind:
+            self.note(*place, interval)
+        if first is not None:
+            self.first_timestamp = first.max_timestamp
+        return True
+
+    def forget_batches(self) -> None:
+        """Knows of no batch any more; `note` tells of each that there is."""
+        self.size = 0
+        self.next_offset = self.base_offset
+        self.max_timestamp = self.first_timestamp = -1
+        self._since_entry = 0
+        self._index = SegmentIndex(self.base_offset)
+
+    def write_whole_index(self) -> None:
+        """Writes the index files anew, whatever is in them.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        index = self.index
+        index.add_time(self.max_timestamp, self.max_timestamp_at)
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            if files.size_and_time(self.path(suffix))[0]:
+                files.create(self.path(suffix))
+        self.write_index()
+
+    # -- taking back, deleting
+
+    def mark(self) -> tuple[tuple[Any, ...], int, int]:
+        """What `restore` needs to forget batches that come after this."""
+        fields = tuple(getattr(self, name) for name in _MARKED)
+        return fields, len(self.index.offsets), len(self.index.times)
+
+    def restore(self, mark: tuple[tuple[Any, ...], int, int]) -> None:
+        """Takes back the batches that were appended since `mark`.
+
+        Raises:
+            StorageError: the file cannot be cut; what is next overwrites them.
+        """
+        fields, offsets, times = mark
+        for name, value in zip(_MARKED, fields, strict=True):
+            setattr(self, name, value)
+        self.index.cut(offsets, times)
+        self.log.truncate(self.size)
+
+    def remove(self) -> None:
+        """Deletes its files; a snapshot of producers at its start, too.
+
+        Raises:
+            StorageError: that did not work; the batches are still there.
+        """
+        self.close()
+        for suffix in (OFFSET_INDEX, TIME_INDEX, SNAPSHOT, LOG):
+            files.remove(self.path(suffix))
+
+    def remove_quietly(self) -> None:
+        """Deletes as many of its files as it can, but for the snapshot."""
+        self.close()
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
+            files.remove_quietly(self.path(suffix))
+
+    def close(self) -> None:
+        """Closes the file; it is opened again if it is needed."""
+        self.log.close()
+        self._files.index_forgotten(self)
+
+    # -- reading
+
+    def places(self, position: int, at_once: int = CHUNK) -> Iterator[Place]:
+        """All batches from a position on, which has to be the start of one.
+
+        Args:
+            position: in bytes.
+            at_once: how much to read at once.
+
+        Raises:
+            StorageError: what is there is no batch.
+        """
+        while position < self.size:
+            chunk = self.log.read(position, min(at_once, self.size - position))
+            at, whole = 0, len(chunk)
+            while whole - at >= _NEEDED:
+                place = self._place(chunk, at, position + at)
+                yield place
+                at += place.size
+            if not at:
+                raise self.damage(position, "half a batch")
+            position += at
+
+    def _place(self, chunk: bytes, at: int, position: int) -> Place:
+        base, length, magic, delta, timestamp = _SHORT(chunk, at)
+        size = length + records.LOG_OVERHEAD
+        if magic != records.MAGIC or length < _SMALLEST or delta < 0:
+            raise self.damage(position, f"magic {magic}, length {length}")
+        if position + size > self.size:
+            raise self.damage(position, f"{size} bytes, and the file ends before")
+        return Place(position, size, base, base + delta, timestamp)
+
+    def damage(self, position: int, what: str) -> StorageError:
+        """The error for bytes that are no batch."""
+        return StorageError(f"{self.log.path} is damaged at byte {position}: {what}")
+
+    def headers(self, position: int) -> Iterator[BatchHeader]:
+        """The headers of all batches from a position on.
+
+        Raises:
+            StorageError: what is there is no batch.
+        """
+        for place in self.places(position):
+            data = self._exactly(place.position, records.HEADER_SIZE)
+            yield records.read_header(data)
+
+    def find(self, offset: int) -> int:
+        """The position of the batch with an offset, or of the one after it."""
+        for known, position in (self._tail, self._wanted):
+            if known == offset:
+                return position
+        if offset <= self.base_offset:
+            return 0
+        for place in self.places(self.index.floor(offset), _NEAR):
+            if place.last_offset >= offset:
+                return place.position
+        return self.size
+
+    def read(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> tuple[memoryview | bytes, bool]:
+        """Whole batches from an offset on, and whether these are all there are.
+
+        Raises:
+            StorageError: the segment is damaged there, or cannot be read.
+        """
+        start = self.find(offset)
+        left = self.size - start
+        if left <= max_bytes or not left:
+            self._wanted = (self.next_offset, self.size)
+            return self._exactly(start, left), True
+        chunk = self._exactly(start, max(max_bytes, _NEEDED))
+        first = self._place(chunk, 0, start)
+        if first.size > max_bytes:
+            if not minimum_one:
+                return b"", False
+            self._wanted = (first.last_offset + 1, start + first.size)
+            return self._exactly(start, first.size), first.size == left
+        stop = self._last_whole(chunk, start)
+        return memoryview(chunk)[: stop - start], False
+
+    def _last_whole(self, chunk: bytes, start: int) -> int:
+        """Where the last batch ends that is whole in a chunk, which has one."""
+        limit = start + len(chunk)
+        # All that lies before a batch of the index is whole.
+        stop = max(self.index.position_within(limit), start)
+        last_offset = -1
+        while limit - stop >= _NEEDED:
+            place = self._place(chunk, stop - start, stop)
+            if stop + place.size > limit:
+                break
+            stop += place.size
+            last_offset = place.last_offset
+        if last_offset >= 0:
+            self._wanted = (last_offset + 1, stop)
+        return stop
+
+    def _exactly(self, position: int, size: int) -> bytes:
+        data = self.log.read(position, size)
+        if len(data) != size:
+            raise self.damage(position + len(data), "the file is shorter than it was")
+        return data

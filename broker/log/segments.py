@@ -1,0 +1,433 @@
+"""Batches kept in files, in Apache Kafka's own format: segments of one partition."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kohort.broker.log import checkpoints, files, snapshots
+from kohort.broker.log.files import Files
+from kohort.broker.log.replacement import SegmentReplacement
+from kohort.broker.log.results import DEFAULTS, LogConfig
+from kohort.broker.log.segment import (
+    CHUNK,
+    MOST_RELATIVE,
+    SNAPSHOT,
+    Segment,
+    file_name,
+)
+from kohort.broker.log.store import LogState, StorageError, Stored
+from kohort.broker.telemetry import Logger
+from kohort.protocol import records
+from kohort.protocol.messages import Buffer
+
+log = Logger("kohort.log")
+
+_NEVER = 2**63 - 1
+
+
+class SegmentStore:
+    """The batches of one partition, in a folder.
+
+    The last segment is the active one, the only one that is written to. Nothing
+    is read that is not asked for, and nothing is kept of what was read.
+
+    Args:
+        folder: the partition's.
+        state: what was found in it.
+        segments: at least one, oldest first.
+        recovery_point: all before it has been flushed.
+        open_files: those of the data directory.
+        keep_log_start: writes down that the log starts within a segment.
+
+    Attributes:
+        recovery_point: see Args.
+        state: the partition works on it; `log_end_offset` is kept here, too.
+    """
+
+    __slots__ = (
+        "_bases",
+        "_files",
+        "_first_unflushed_ms",
+        "_keep_log_start",
+        "_segments",
+        "_size",
+        "config",
+        "first_dirty_offset",
+        "folder",
+        "recovery_point",
+        "state",
+    )
+
+    def __init__(
+        self,
+        folder: Path,
+        state: LogState,
+        segments: list[Segment],
+        recovery_point: int,
+        open_files: Files,
+        keep_log_start: Callable[[], None],
+    ) -> None:
+        self.config: LogConfig = DEFAULTS
+        self.first_dirty_offset = 0
+        self.folder = folder
+        self.state = state
+        self.recovery_point = recovery_point
+        self._files = open_files
+        self._keep_log_start = keep_log_start
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._size = sum(segment.size for segment in segments)
+        self._first_unflushed_ms = _NEVER
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all batches."""
+        return self._size
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments, oldest first."""
+        return self._segments
+
+    def __len__(self) -> int:
+        """The number of batches; reads all of their headers."""
+        return sum(1 for segment in self._segments for _ in segment.places(0))
+
+    def start(self) -> LogState:
+        """What was found in the folder."""
+        return self.state
+
+    def keep_epochs(self) -> None:
+        """Writes the leader epochs down.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        entries = self.state.epochs.entries
+        checkpoints.write_epochs(self.folder, entries, is_durable=self._size > 0)
+
+    # -- appending
+
+    def append(
+        self,
+        batch: Stored,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+    ) -> None:
+        """Writes a batch to the active segment, or to a new one.
+
+        Raises:
+            StorageError: it is not in the log.
+        """
+        size = len(batch)
+        if not isinstance(batch, bytes):
+            size = len(batch[0]) + len(batch[1])
+        active = self._segments[-1]
+        config = self.config
+        if self._must_roll(active, size, last_offset, max_timestamp, config):
+            active = self.roll(first_offset)
+        if now_ms < self._first_unflushed_ms:  # noqa: PLR1730 - a call costs more
+            self._first_unflushed_ms = now_ms
+        must_flush = (
+            last_offset + 1 - self.recovery_point >= config.flush_messages
+            or now_ms - self._first_unflushed_ms >= config.flush_ms
+        )
+        mark = active.mark() if must_flush else None
+        active.append(
+            batch,
+            size,
+            first_offset,
+            last_offset,
+            max_timestamp,
+            config.index_interval_bytes,
+        )
+        active.written_ms = now_ms
+        self._size += size
+        self.state.log_end_offset = last_offset + 1
+        if mark is not None:
+            try:
+                self.flush()
+            except StorageError:
+                # Nobody knows what is on the disk, so it is not in the log.
+                self._size -= size
+                self.state.log_end_offset = first_offset
+                active.restore(mark)
+                raise
+
+    def _must_roll(
+        self,
+        active: Segment,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        config: LogConfig,
+    ) -> bool:
+        """Whether a batch has to go into a new segment, by Kafka's rules."""
+        if last_offset - active.base_offset > MOST_RELATIVE:
+            return True
+        if not active.size:
+            return False
+        if active.size > config.segment_bytes - size:
+            return True
+        longest = config.segment_ms
+        if config.max_compaction_lag_ms < longest and "compact" in (
+            config.cleanup_policy
+        ):
+            longest = config.max_compaction_lag_ms
+        return max_timestamp - active.first_timestamp > longest or (
+            active.index.is_full(config.segment_index_bytes)
+        )
+
+    def roll(self, next_offset: int) -> Segment:
+        """Begins a new active segment, and flushes the one before.
+
+        Args:
+            next_offset: the offset behind the last batch.
+
+        Raises:
+            StorageError: that did not work; nothing has changed.
+        """
+        active = self._segments[-1]
+        active.write_index(is_last=True, is_durable=True)
+        active.log.sync()
+        self.write_snapshot(next_offset)
+        new = Segment(self.folder, next_offset, self._files)
+        try:
+            new.create()
+            files.sync_folder(self.folder)
+        except StorageError:
+            if active.base_offset != next_offset:
+                new.remove_quietly()
+            raise
+        self.recovery_point = next_offset
+        self._first_unflushed_ms = _NEVER
+        if active.base_offset == next_offset:
+            # Nothing was in it: the new one has its files.
+            active.close()
+            self._segments.pop()
+            self._bases.pop()
+        else:
+            active.is_done()
+        self._segments.append(new)
+        self._bases.append(next_offset)
+        return new
+
+    def write_snapshot(self, offset: int) -> None:
+        """Writes down what is known of producers before `offset`, the end.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        path = self.folder / file_name(offset, SNAPSHOT)
+        files.write_at(path, snapshots.encode(self.state.producers), 0, is_durable=True)
+
+    # -- reading
+
+    def _index_of(self, offset: int) -> int:
+        """The index of the segment that has an offset, if any has."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def read(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> tuple[Sequence[Buffer], int]:
+        """Whole batches, and their size, from the one with `offset` or after it.
+
+        Raises:
+            StorageError: a segment is damaged there, or cannot be read.
+        """
+        buffers: list[Buffer] = []
+        size = 0
+        for segment in self._segments[self._index_of(offset) :]:
+            data, is_all = segment.read(
+                offset, max_bytes - size, minimum_one=minimum_one and not buffers
+            )
+            if data:
+                buffers.append(data)
+                size += len(data)
+            if not is_all:
+                break
+        return buffers, size
+
+    def batches(self, start: int, end: int) -> Iterator[bytes]:
+        """Whole batches that have an offset from `start` on and begin before `end`.
+
+        Raises:
+            StorageError: a segment is damaged, or cannot be read.
+        """
+        while start < end:
+            # Segments may have gone since, or may have been replaced.
+            buffers, _ = self.read(start, CHUNK, minimum_one=True)
+            if not buffers:
+                return
+            for buffer in buffers:
+                for header, position in records.read_headers(buffer):
+                    if header.base_offset >= end:
+                        return
+                    yield bytes(buffer[position : position + header.size])
+                    start = header.last_offset + 1
+
+    def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
+        """Batches with a record of that time or later, from `offset`'s batch on.
+
+        Raises:
+            StorageError: a segment is damaged, or cannot be read.
+        """
+        while True:
+            index = self._index_of(offset)
+            segment = self._segments[index]
+            is_last = index + 1 == len(self._segments)
+            end = _NEVER if is_last else self._bases[index + 1]
+            if segment.max_timestamp >= timestamp:
+                start = max(offset, segment.index.offset_before_time(timestamp))
+                for batch in self.batches(start, end):
+                    if records.read_header(batch).max_timestamp >= timestamp:
+                        yield batch
+            if is_last:
+                return
+            offset = end
+
+    def latest(self) -> tuple[int, Sequence[bytes]]:
+        """The largest timestamp, and the first batch that has it, if there is one.
+
+        Raises:
+            StorageError: a segment is damaged, or cannot be read.
+        """
+        if not self._size:
+            return -1, ()
+        segment = max(self._segments, key=lambda each: each.max_timestamp)
+        timestamp = segment.max_timestamp
+        offset = segment.max_timestamp_at if timestamp >= 0 else 0
+        buffers, _ = self.read(offset, 0, minimum_one=True)
+        return timestamp, tuple(bytes(buffer) for buffer in buffers)
+
+    # -- deleting
+
+    def first_offset_younger(self, than_ms: int, end: int) -> int:
+        """Where the log would start without its oldest segments before a time.
+
+        Args:
+            than_ms: ms since the epoch.
+            end: the offset behind the last batch.
+        """
+        for segment in self._segments:
+            if segment.size and segment.latest_ms >= than_ms:
+                return segment.base_offset
+        return end
+
+    def first_offset_within(self, size: int, end: int) -> int:
+        """Where the log would start without the oldest segments above a size.
+
+        Args:
+            size: bytes; below those of the log.
+            end: the offset behind the last batch.
+        """
+        surplus = self._size - size
+        for segment in self._segments:
+            surplus -= segment.size
+            if surplus < 0:
+                return segment.base_offset
+        return end
+
+    def drop_before(self, offset: int, end: int) -> None:
+        """The log starts at `offset`: deletes the segments that end before it.
+
+        Args:
+            offset: the new start of the log.
+            end: the offset behind the last batch.
+
+        Raises:
+            StorageError: that did not work; nothing has changed.
+        """
+        if offset >= end and self._segments[-1].size:
+            self.roll(end)
+        before = self.state.log_start_offset
+        self.state.log_start_offset = offset
+        count = self._index_of(offset)
+        if self._bases[count] < offset:
+            # Files alone would bring the records back.
+            try:
+                self._keep_log_start()
+            except StorageError:
+                self.state.log_start_offset = before
+                raise
+        for segment in self._segments[:count]:
+            try:
+                segment.remove()
+            except StorageError as error:
+                # Nobody reads it any more; a restart tries again.
+                log.warning("segment_not_deleted", reason=str(error))
+            del self._segments[0], self._bases[0]
+            self._size -= segment.size
+
+    # -- compaction
+
+    def size_before(self, offset: int) -> int:
+        """Bytes of the segments that lie wholly before `offset`."""
+        count = self._index_of(offset)
+        return sum(segment.size for segment in self._segments[:count])
+
+    def cleanable_end(
+        self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
+    ) -> int:
+        """The start of the active segment, or of one that is too young before it."""
+        if min_compaction_lag_ms > 0:
+            first = self._index_of(first_dirty_offset)
+            for segment in self._segments[first:-1]:
+                if segment.latest_ms > now_ms - min_compaction_lag_ms:
+                    return segment.base_offset
+        return self._bases[-1]
+
+    def replacement(self, end: int) -> SegmentReplacement:
+        """Begins a replacement of all segments before `end`, where one starts."""
+        return SegmentReplacement(self, end, self._files)
+
+    def swap(self, old: Sequence[Segment], new: Segment) -> None:
+        """Puts a segment in the place of some that follow one another."""
+        first = self._segments.index(old[0])
+        last = first + len(old)
+        self._segments[first:last] = [new]
+        self._bases[first:last] = [new.base_offset]
+        self._size += new.size - sum(segment.size for segment in old)
+
+    # -- keeping
+
+    def must_flush(self, now_ms: int) -> bool:
+        """Whether the oldest batch that may be lost has waited for ``flush.ms``."""
+        return now_ms - self._first_unflushed_ms >= self.config.flush_ms
+
+    def flush(self) -> None:
+        """Makes everything survive a loss of power.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        end = self.state.log_end_offset
+        if self.recovery_point < end:
+            self._segments[-1].log.sync()
+            self.recovery_point = end
+        self._first_unflushed_ms = _NEVER
+
+    def close(self) -> None:
+        """Flushes, and writes down what makes the next start short.
+
+        Raises:
+            StorageError: that did not work; the files are closed all the same.
+        """
+        active = self._segments[-1]
+        end = self.state.log_end_offset
+        try:
+            active.write_index(is_last=True, is_durable=self.recovery_point < end)
+            self.flush()
+            if end > 0:
+                self.write_snapshot(end)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Closes all files, and nothing else."""
+        for segment in self._segments:
+            segment.close()
