@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kohort.broker import telemetry
 from kohort.broker.clock import Clock
 from kohort.broker.config import Config
-from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import Append
-from kohort.broker.coordinator.events import TopicsDeleted
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.driver import GroupDriver
 from kohort.broker.fetch_sessions import FetchSessions
+from kohort.broker.group_records import Encoder
 from kohort.broker.ids import Ids
-from kohort.broker.topics import Topics
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.store import StorageError
+from kohort.broker.shards import NodeGroups, Shards
+from kohort.broker.topics import NOBODY, OFFSETS_TOPIC, Topic, Topics, spread
+
+if TYPE_CHECKING:
+    from kohort.broker.cluster_storage import ClusterStorage
+
+log = telemetry.get_logger("cluster")
 
 MINUTE_MS = 60_000
+PRODUCER_ID_BLOCK = 1000
+"""Producer ids that are set aside at once: one write for so many producers, and
+as many ids lost at a kill."""
+
+
+class ClusterError(ValueError):
+    """What was asked of the cluster cannot be done; one sentence that says why."""
 
 
 class Cluster:
     """Everything that is the same on all nodes.
+
+    Args:
+        config: the broker's configuration.
+        clock: the one clock.
+        ids: the one source of ids.
+        data_dir: where logs are kept; None for memory.
+        nodes: how many nodes there are; the first is ``node.id``.
 
     Attributes:
         id: the cluster's id, 22 characters.
@@ -26,37 +50,359 @@ class Cluster:
         ids: the one source of ids.
         topics: the topics and their partitions.
         nodes: the nodes by id.
+        shards: the partitions of ``__consumer_offsets`` and their coordinators.
     """
 
-    def __init__(self, config: Config, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        ids: Ids,
+        *,
+        data_dir: Path | None = None,
+        nodes: int = 1,
+    ) -> None:
         self.id = ids.cluster_id()
         self.config = config
         self.clock = clock
         self.ids = ids
-        self.topics = Topics(config, ids)
-        self.nodes: dict[int, Node] = {}
+        self._storage: ClusterStorage | None = None
+        self._first_unused_producer_id = 0
         self._next_producer_id = 0
+        self.topics = Topics(config, ids, self._make_partition, self._save)
+        self.shards = Shards(
+            group_settings(config),
+            clock,
+            Encoder(self.topics.ids, codec=config["offsets.topic.compression.codec"]),
+            ids.member_id,
+            config["coordinator.load.delay.ms"],
+            self._create_offsets_topic,
+        )
+        first = config["node.id"]
+        self.nodes = {id_: Node(id_, self) for id_ in range(first, first + nodes)}
+        if data_dir is not None:
+            # In memory nothing of files is loaded: the start is to be quick.
+            from kohort.broker.cluster_storage import ClusterStorage  # noqa: PLC0415
 
-    def new_producer_id(self) -> int:
-        """A producer id that nobody has had (KIP-98)."""
-        given = self._next_producer_id
-        self._next_producer_id += 1
-        return given
-
-    @property
-    def controller_id(self) -> int:
-        """The node that is the controller."""
-        return min(self.nodes)
+            self._storage = ClusterStorage.open(data_dir, self)
+            self.id = self._storage.cluster_id
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return int(self.clock.now() * 1000)
 
+    # -- nodes
+
+    @property
+    def running(self) -> list[int]:
+        """The ids of the nodes that run."""
+        return [node.id for node in self.nodes.values() if node.is_running]
+
+    @property
+    def controller_id(self) -> int:
+        """The node that is the controller: one that runs."""
+        return min(self.running)
+
+    def node(self, node_id: int) -> Node:
+        """A node by its id.
+
+        Raises:
+            ClusterError: there is none.
+        """
+        if node_id not in self.nodes:
+            there_are = ", ".join(map(str, self.nodes))
+            raise ClusterError(f"there is no node {node_id}; there are {there_are}")
+        return self.nodes[node_id]
+
+    def node_started(self, node: Node) -> None:
+        """A node takes requests: it leads what nobody leads, of what it may."""
+        node.is_running = True
+        node.fetch_sessions = self._fetch_sessions()
+        for topic in self.topics.by_name.values():
+            for index, leader in enumerate(topic.leaders):
+                if leader == NOBODY and node.id in topic.replicas[index]:
+                    self._lead(topic, index, node.id)
+        self._save_leaders()
+
+    def node_stopped(self, node: Node) -> None:
+        """A node takes no more requests: others lead what it led, if they may."""
+        node.is_running = False
+        for topic in self.topics.by_name.values():
+            for index, leader in enumerate(topic.leaders):
+                if leader == node.id:
+                    self._lead(topic, index, self._elected(topic.replicas[index]))
+        self._save_leaders()
+
+    def _elected(self, replicas: Sequence[int]) -> int:
+        for node_id in replicas:
+            if node_id in self.nodes and self.nodes[node_id].is_running:
+                return node_id
+        return NOBODY
+
+    def _lead(self, topic: Topic, index: int, node_id: int) -> None:
+        self.topics.lead(topic, index, node_id)
+        if topic.name == OFFSETS_TOPIC:
+            self.shards.lead(index, node_id)
+
+    def _fetch_sessions(self) -> FetchSessions:
+        slots = self.config["max.incremental.fetch.session.cache.slots"]
+        return FetchSessions(self.ids, slots)
+
+    # -- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int = 1,
+        overrides: dict[str, str] | None = None,
+        *,
+        replicas: Sequence[Sequence[int]] | None = None,
+    ) -> Topic:
+        """Creates a topic; its name is legal and not taken.
+
+        Args:
+            name: its name.
+            partitions: how many.
+            replication_factor: replicas of each; not more than there are nodes.
+            overrides: its own configuration.
+            replicas: the replicas of each, in place of both numbers.
+
+        Raises:
+            StorageError: there is no room for it.
+        """
+        if replicas is None:
+            start = len(self.topics.by_name)
+            replicas = self._spread(partitions, replication_factor, start)
+        leaders = list(map(self._elected, replicas))
+        topic = self.topics.create(name, replicas, leaders, overrides)
+        if name == OFFSETS_TOPIC:
+            self.shards.attach(topic)
+        return topic
+
+    def grow_topic(
+        self, topic: Topic, count: int, replicas: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Adds partitions to a topic, up to `count`; `replicas` are of those added.
+
+        Raises:
+            StorageError: there is no room for them.
+        """
+        first = len(topic.partitions)
+        if replicas is None:
+            of_first = topic.replicas[0]
+            start = list(self.nodes).index(of_first[0]) + first
+            replicas = self._spread(count - first, len(of_first), start)
+        self.topics.grow(topic, replicas, list(map(self._elected, replicas)))
+
+    def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
+        running = self.running
+        stopped = self.nodes.keys() - set(running)
+        return spread(count, factor, running, stopped, start)
+
     def delete_topic(self, name: str) -> None:
         """Deletes a topic, and the offsets that groups have committed for it."""
-        self.topics.delete(name)
-        for node in self.nodes.values():
-            node.groups.submit(TopicsDeleted((name,)))
+        topic = self.topics.delete(name)
+        if name == OFFSETS_TOPIC:
+            self.shards.detach()
+        self.shards.topics_deleted((name,))
+        for index, partition in enumerate(topic.partitions):
+            if self._storage is None:
+                partition.close()
+                partition.wake()
+                continue
+            try:
+                self._storage.delete_partition(topic, index)
+            except StorageError as error:
+                # The topic is gone all the same; the next start tries again.
+                log.warning(
+                    "files_not_deleted", partition=partition.name, reason=str(error)
+                )
+
+    def auto_create(self, name: str) -> None:
+        """Creates a topic that a client has asked for, as Kafka does."""
+        if name == OFFSETS_TOPIC:
+            self._create_offsets_topic()
+            return
+        factor = min(self.config["default.replication.factor"], len(self.nodes))
+        self.create_topic(name, self.config["num.partitions"], factor)
+
+    def _create_offsets_topic(self) -> None:
+        config = self.config
+        self.create_topic(
+            OFFSETS_TOPIC,
+            config["offsets.topic.num.partitions"],
+            # Kafka waits until there are as many brokers; here there never may be.
+            min(config["offsets.topic.replication.factor"], len(self.nodes)),
+            {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+            },
+        )
+
+    def _make_partition(self, topic: Topic, index: int) -> Partition:
+        if self._storage is None:
+            return Partition(f"{topic.name}-{index}")
+        return self._storage.open_partition(topic, index, 0)
+
+    # -- moving
+
+    def move_partition(self, topic_name: str, index: int, node_id: int) -> None:
+        """Makes a node lead a partition; it becomes a replica if it is none.
+
+        Raises:
+            ClusterError: there is no such topic, partition or node, or the node
+                does not run.
+        """
+        topic = self.topics.by_name.get(topic_name)
+        if topic is None:
+            names = ", ".join(sorted(self.topics.by_name)) or "none"
+            raise ClusterError(f"there is no topic {topic_name!r}; there are: {names}")
+        if not 0 <= index < len(topic.partitions):
+            last = len(topic.partitions) - 1
+            raise ClusterError(
+                f"topic {topic_name} has no partition {index}, only 0 to {last}"
+            )
+        if not self.node(node_id).is_running:
+            raise ClusterError(f"node {node_id} does not run")
+        leader = topic.leaders[index]
+        if leader == node_id:
+            return
+        replicas = list(topic.replicas[index])
+        if node_id not in replicas:
+            # It takes the place of the leader, or of whoever leads if all run.
+            replicas[replicas.index(leader) if leader in replicas else 0] = node_id
+            topic.replicas[index] = replicas
+        self._lead(topic, index, node_id)
+        self._save_leaders()
+
+    def move_coordinator(self, group_id: str, node_id: int) -> None:
+        """Makes a node coordinate a group, and all groups of the same partition.
+
+        Raises:
+            ClusterError: as in `move_partition`.
+        """
+        index = self.shards.index_of(group_id)
+        self.move_partition(OFFSETS_TOPIC, index, node_id)
+
+    # -- producers
+
+    def new_producer_id(self) -> int:
+        """A producer id that nobody has had (KIP-98).
+
+        Raises:
+            StorageError: it could not be made sure that nobody gets it again.
+        """
+        given = self._next_producer_id
+        if given == self._first_unused_producer_id:
+            self._first_unused_producer_id = given + PRODUCER_ID_BLOCK
+            try:
+                self._save()
+            except BaseException:
+                self._first_unused_producer_id = given
+                raise
+        self._next_producer_id = given + 1
+        return given
+
+    # -- surviving restarts
+
+    @property
+    def first_unused_producer_id(self) -> int:
+        """Producer ids from here on have never been given, nor set aside."""
+        return self._first_unused_producer_id
+
+    def restore(self, topics: Iterable[Topic], first_unused_producer_id: int) -> None:
+        """Takes over what a data directory has, before anything else happens."""
+        self._next_producer_id = first_unused_producer_id
+        self._first_unused_producer_id = first_unused_producer_id
+        for topic in topics:
+            self.topics.add(topic)
+
+    def _save(self) -> None:
+        if self._storage is not None:
+            self._storage.save()
+
+    def _save_leaders(self) -> None:
+        """As `_save`, for what is worth no error: leaders are elected anew anyway."""
+        try:
+            self._save()
+        except StorageError as error:
+            log.warning("leaders_not_kept", reason=str(error))
+
+    def load_groups(self) -> None:
+        """Begins to load the groups that ``__consumer_offsets`` has."""
+        topic = self.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is not None:
+            self.shards.attach(topic)
+        self._save_leaders()
+
+    def close(self) -> None:
+        """No timer fires any more, and all is on the disk."""
+        self.shards.detach()
+        if self._storage is not None:
+            self._storage.close()
+
+    def flush(self) -> None:
+        """Brings on the disk what has waited for that long enough (``flush.ms``)."""
+        if self._storage is not None:
+            self._storage.flush()
+
+    def checkpoint(self) -> None:
+        """Writes down up to where logs are on the disk.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        if self._storage is not None:
+            self._storage.checkpoint()
+
+    # -- telling
+
+    def status(self) -> dict[str, object]:
+        """What there is, as JSON has it: nodes, topics, and coordinators."""
+        led = [
+            leader for topic in self.topics.by_name.values() for leader in topic.leaders
+        ]
+        return {
+            "cluster_id": self.id,
+            "nodes": [
+                {
+                    "id": node.id,
+                    "host": node.host,
+                    "port": node.port,
+                    "running": node.is_running,
+                    "partitions_led": led.count(node.id),
+                    "groups": sum(s.group_count for s in self.shards.of_node(node.id)),
+                }
+                for node in self.nodes.values()
+            ],
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition": index,
+                            "replicas": list(topic.replicas[index]),
+                            "leader": topic.leaders[index],
+                            "leader_epoch": partition.leader_epoch,
+                            "log_start_offset": partition.log_start_offset,
+                            "log_end_offset": partition.log_end_offset,
+                        }
+                        for index, partition in enumerate(topic.partitions)
+                    ],
+                }
+                for topic in self.topics.by_name.values()
+            ],
+            "coordinators": [
+                {
+                    "partition": shard.index,
+                    "node": shard.node_id,
+                    "state": shard.state,
+                    "groups": shard.group_count,
+                }
+                for shard in self.shards
+            ],
+        }
 
 
 class Node:
@@ -67,6 +413,7 @@ class Node:
         host: host that clients are told to connect to.
         port: port that clients are told to connect to.
         cluster: what it shares with the others.
+        is_running: whether it takes requests.
         groups: the groups that it coordinates.
         fetch_sessions: the fetch sessions that it keeps (KIP-227).
     """
@@ -76,16 +423,11 @@ class Node:
         self.host = ""
         self.port = 0
         self.cluster = cluster
-        coordinator = Coordinator(group_settings(cluster.config), cluster.ids.member_id)
-        self.groups = GroupDriver(coordinator, cluster.clock, _keep_in_memory)
+        self.is_running = True
+        self.groups = NodeGroups(node_id, cluster.shards)
         self.fetch_sessions = FetchSessions(
             cluster.ids, cluster.config["max.incremental.fetch.session.cache.slots"]
         )
-        cluster.nodes[node_id] = self
-
-
-def _keep_in_memory(_: Append) -> None:
-    """Groups live as long as the process: the coordinator itself keeps them."""
 
 
 def group_settings(config: Config) -> GroupSettings:

@@ -49,29 +49,50 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 IntKey = Literal[
     "connections.max.idle.ms",
+    "coordinator.load.delay.ms",
     "default.replication.factor",
     "fetch.max.bytes",
     "group.initial.rebalance.delay.ms",
     "group.max.session.timeout.ms",
     "group.max.size",
     "group.min.session.timeout.ms",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.cleaner.min.compaction.lag.ms",
+    "log.flush.interval.messages",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.scheduler.interval.ms",
+    "log.index.interval.bytes",
+    "log.index.size.max.bytes",
     "log.retention.bytes",
     "log.retention.check.interval.ms",
     "log.retention.hours",
+    "log.roll.hours",
+    "log.segment.bytes",
     "max.connections",
     "max.incremental.fetch.session.cache.slots",
     "max.request.partition.size.limit",
     "message.max.bytes",
+    "min.insync.replicas",
     "node.id",
     "num.partitions",
     "offset.metadata.max.bytes",
     "offsets.retention.check.interval.ms",
     "offsets.retention.minutes",
+    "offsets.topic.compression.codec",
+    "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor",
+    "offsets.topic.segment.bytes",
     "producer.id.expiration.ms",
     "socket.request.max.bytes",
 ]
-BoolKey = Literal["auto.create.topics.enable", "delete.topic.enable"]
+BoolKey = Literal[
+    "auto.create.topics.enable", "delete.topic.enable", "log.cleaner.enable"
+]
+FloatKey = Literal["log.cleaner.min.cleanable.ratio"]
 StrKey = Literal["log.message.timestamp.type", "wire.error.numbering"]
+ListKey = Literal["log.cleanup.policy"]
 
 
 class ConfigError(ValueError):
@@ -162,7 +183,11 @@ class Config:
     @overload
     def __getitem__(self, name: BoolKey) -> bool: ...
     @overload
+    def __getitem__(self, name: FloatKey) -> float: ...
+    @overload
     def __getitem__(self, name: StrKey) -> str: ...
+    @overload
+    def __getitem__(self, name: ListKey) -> tuple[str, ...]: ...
     @overload
     def __getitem__(self, name: str) -> Any: ...
     def __getitem__(self, name: str) -> Any:

@@ -154,28 +154,28 @@ leader.imbalance.check.interval.seconds         long     300 1.. read-only
 leader.replication.throttled.rate               long     9223372036854775807 0.. hidden
 listener.security.protocol.map                  string   SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT * per-broker
 listeners                                       list     PLAINTEXT://:9092 * per-broker
-log.cleaner.backoff.ms                          long     15000 0.. cluster-wide
+log.cleaner.backoff.ms                          long     15000 0.. cluster-wide used
 log.cleaner.dedupe.buffer.size                  long     134217728 * cluster-wide
-log.cleaner.delete.retention.ms                 long     86400000 0.. cluster-wide
-log.cleaner.enable                              boolean  true * read-only
+log.cleaner.delete.retention.ms                 long     86400000 0.. cluster-wide used
+log.cleaner.enable                              boolean  true * read-only used
 log.cleaner.io.buffer.load.factor               double   0.9 * cluster-wide
 log.cleaner.io.buffer.size                      int      524288 0.. cluster-wide
 log.cleaner.io.max.bytes.per.second             double   1.7976931348623157E308 * cluster-wide
-log.cleaner.max.compaction.lag.ms               long     9223372036854775807 1.. cluster-wide
-log.cleaner.min.cleanable.ratio                 double   0.5 0..1 cluster-wide
-log.cleaner.min.compaction.lag.ms               long     0 0.. cluster-wide
+log.cleaner.max.compaction.lag.ms               long     9223372036854775807 1.. cluster-wide used
+log.cleaner.min.cleanable.ratio                 double   0.5 0..1 cluster-wide used
+log.cleaner.min.compaction.lag.ms               long     0 0.. cluster-wide used
 log.cleaner.threads                             int      1 0.. cluster-wide
-log.cleanup.policy                              list     delete compact|delete cluster-wide
+log.cleanup.policy                              list     delete compact|delete cluster-wide used
 log.dir                                         list     /tmp/kafka-logs * read-only
 log.dir.failure.timeout.ms                      long     30000 1.. read-only
 log.dirs                                        list     null * read-only
-log.flush.interval.messages                     long     9223372036854775807 1.. cluster-wide
-log.flush.interval.ms                           long     null * cluster-wide
-log.flush.offset.checkpoint.interval.ms         int      60000 0.. read-only
-log.flush.scheduler.interval.ms                 long     9223372036854775807 * read-only
+log.flush.interval.messages                     long     9223372036854775807 1.. cluster-wide used
+log.flush.interval.ms                           long     null * cluster-wide used
+log.flush.offset.checkpoint.interval.ms         int      60000 0.. read-only used
+log.flush.scheduler.interval.ms                 long     9223372036854775807 * read-only used
 log.flush.start.offset.checkpoint.interval.ms   int      60000 0.. read-only
-log.index.interval.bytes                        int      4096 0.. cluster-wide
-log.index.size.max.bytes                        int      10485760 4.. cluster-wide
+log.index.interval.bytes                        int      4096 0.. cluster-wide used
+log.index.size.max.bytes                        int      10485760 4.. cluster-wide used
 log.initial.task.delay.ms                       long     30000 0.. hidden
 log.local.retention.bytes                       long     -2 -2.. cluster-wide
 log.local.retention.ms                          long     -2 -2.. cluster-wide
@@ -188,11 +188,11 @@ log.retention.check.interval.ms                 long     300000 1.. read-only us
 log.retention.hours                             int      168 * read-only used
 log.retention.minutes                           int      null * read-only used
 log.retention.ms                                long     null * cluster-wide used
-log.roll.hours                                  int      168 1.. read-only
+log.roll.hours                                  int      168 1.. read-only used
 log.roll.jitter.hours                           int      0 0.. read-only
 log.roll.jitter.ms                              long     null * cluster-wide
-log.roll.ms                                     long     null * cluster-wide
-log.segment.bytes                               int      1073741824 1048576.. cluster-wide
+log.roll.ms                                     long     null * cluster-wide used
+log.segment.bytes                               int      1073741824 1048576.. cluster-wide used
 log.segment.delete.delay.ms                     long     60000 0.. cluster-wide
 max.connection.creation.rate                    int      2147483647 0.. cluster-wide
 max.connections                                 int      2147483647 0.. cluster-wide used
@@ -213,7 +213,7 @@ metric.reporters                                list     org.apache.kafka.common
 metrics.num.samples                             int      2 1.. read-only
 metrics.recording.level                         string   INFO * read-only
 metrics.sample.window.ms                        long     30000 1.. read-only
-min.insync.replicas                             int      1 1.. cluster-wide
+min.insync.replicas                             int      1 1.. cluster-wide used
 node.id                                         int      1 0.. read-only used
 num.io.threads                                  int      8 1.. cluster-wide
 num.network.threads                             int      3 1.. cluster-wide
@@ -226,10 +226,10 @@ offsets.commit.timeout.ms                       int      5000 1.. read-only
 offsets.load.buffer.size                        int      5242880 1.. read-only
 offsets.retention.check.interval.ms             long     600000 1.. read-only used
 offsets.retention.minutes                       int      10080 1.. read-only used
-offsets.topic.compression.codec                 int      0 * read-only
-offsets.topic.num.partitions                    int      50 1.. read-only
-offsets.topic.replication.factor                short    3 1.. read-only
-offsets.topic.segment.bytes                     int      104857600 1.. read-only
+offsets.topic.compression.codec                 int      0 * read-only used
+offsets.topic.num.partitions                    int      50 1.. read-only used
+offsets.topic.replication.factor                short    3 1.. read-only used
+offsets.topic.segment.bytes                     int      104857600 1.. read-only used
 principal.builder.class                         class    org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder * per-broker
 process.roles                                   list     null broker|controller read-only
 producer.id.expiration.check.interval.ms        int      600000 1.. hidden
@@ -396,43 +396,44 @@ unstable.feature.versions.enable                boolean  false * hidden
 """
 
 _KOHORT = """
+coordinator.load.delay.ms                       long     0 0.. read-only used
 wire.error.numbering                            string   auto auto|kip-389|apache read-only used
 """
 
 _TOPIC = """
-cleanup.policy                                  list     delete compact|delete log.cleanup.policy
+cleanup.policy                                  list     delete compact|delete log.cleanup.policy used
 compression.gzip.level                          int      -1 1..9|-1 compression.gzip.level
 compression.lz4.level                           int      9 1..17 compression.lz4.level
 compression.type                                string   producer uncompressed|zstd|lz4|snappy|gzip|producer compression.type
 compression.zstd.level                          int      3 -131072..22 compression.zstd.level
-delete.retention.ms                             long     86400000 0.. log.cleaner.delete.retention.ms
+delete.retention.ms                             long     86400000 0.. log.cleaner.delete.retention.ms used
 file.delete.delay.ms                            long     60000 0.. log.segment.delete.delay.ms
-flush.messages                                  long     9223372036854775807 1.. log.flush.interval.messages
-flush.ms                                        long     9223372036854775807 0.. log.flush.interval.ms|log.flush.scheduler.interval.ms
+flush.messages                                  long     9223372036854775807 1.. log.flush.interval.messages used
+flush.ms                                        long     9223372036854775807 0.. log.flush.interval.ms|log.flush.scheduler.interval.ms used
 follower.replication.throttled.replicas         list     "" * -
-index.interval.bytes                            int      4096 0.. log.index.interval.bytes
+index.interval.bytes                            int      4096 0.. log.index.interval.bytes used
 internal.segment.bytes                          int      null * hidden
 leader.replication.throttled.replicas           list     "" * -
 local.retention.bytes                           long     -2 -2.. log.local.retention.bytes
 local.retention.ms                              long     -2 -2.. log.local.retention.ms
-max.compaction.lag.ms                           long     9223372036854775807 1.. log.cleaner.max.compaction.lag.ms
+max.compaction.lag.ms                           long     9223372036854775807 1.. log.cleaner.max.compaction.lag.ms used
 max.message.bytes                               int      1048588 0.. message.max.bytes used
 message.timestamp.after.max.ms                  long     3600000 0.. log.message.timestamp.after.max.ms
 message.timestamp.before.max.ms                 long     9223372036854775807 0.. log.message.timestamp.before.max.ms
 message.timestamp.type                          string   CreateTime CreateTime|LogAppendTime log.message.timestamp.type used
-min.cleanable.dirty.ratio                       double   0.5 0..1 log.cleaner.min.cleanable.ratio
-min.compaction.lag.ms                           long     0 0.. log.cleaner.min.compaction.lag.ms
-min.insync.replicas                             int      1 1.. min.insync.replicas
+min.cleanable.dirty.ratio                       double   0.5 0..1 log.cleaner.min.cleanable.ratio used
+min.compaction.lag.ms                           long     0 0.. log.cleaner.min.compaction.lag.ms used
+min.insync.replicas                             int      1 1.. min.insync.replicas used
 preallocate                                     boolean  false * log.preallocate
 remote.log.copy.disable                         boolean  false * -
 remote.log.delete.on.disable                    boolean  false * -
 remote.storage.enable                           boolean  false * -
 retention.bytes                                 long     -1 * log.retention.bytes used
 retention.ms                                    long     604800000 -1.. log.retention.ms|log.retention.minutes|log.retention.hours used
-segment.bytes                                   int      1073741824 1048576.. log.segment.bytes
-segment.index.bytes                             int      10485760 4.. log.index.size.max.bytes
+segment.bytes                                   int      1073741824 1048576.. log.segment.bytes used
+segment.index.bytes                             int      10485760 4.. log.index.size.max.bytes used
 segment.jitter.ms                               long     0 0.. log.roll.jitter.ms|log.roll.jitter.hours
-segment.ms                                      long     604800000 1.. log.roll.ms|log.roll.hours
+segment.ms                                      long     604800000 1.. log.roll.ms|log.roll.hours used
 unclean.leader.election.enable                  boolean  false * unclean.leader.election.enable
 """
 

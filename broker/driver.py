@@ -7,7 +7,8 @@ A token of an event is the `Waiter` that gets the reply.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kohort.broker import telemetry
@@ -23,6 +24,8 @@ from kohort.broker.coordinator.effects import (
     Result,
 )
 from kohort.broker.coordinator.events import Event, Expired, TimerKey
+from kohort.broker.coordinator.replay import Loading
+from kohort.broker.log.store import StorageError
 
 log = telemetry.get_logger("groups")
 
@@ -43,8 +46,10 @@ class GroupDriver:
     Args:
         coordinator: the state machine.
         clock: where the time and timers come from.
-        append: writes records of the coordinator to the log, before the
-            replies that stand on them go out.
+        append: writes records of the coordinator to the log; when it returns,
+            the replies that stand on them go out.
+        lost: called if `append` raises `StorageError`, with the effects that it
+            was among: the coordinator's state is ahead of the log then.
     """
 
     def __init__(
@@ -52,16 +57,17 @@ class GroupDriver:
         coordinator: Coordinator,
         clock: Clock,
         append: Callable[[Append], None],
+        lost: Callable[[Sequence[Effect]], None],
     ) -> None:
         self.coordinator = coordinator
         self._clock = clock
-        self._append = append
+        self._lost = lost
         # One entry per key that counts; entries of the heap whose deadline is
         # not the key's any more are passed over.
         self._deadlines: dict[TimerKey, float] = {}
         self._heap: list[tuple[float, TimerKey]] = []
         self._timer: Timer | None = None
-        self._timer_at = 0.0
+        self._timer_at = math.inf
         self._since = 0.0
         self._perform: dict[type, Callable[..., None]] = {
             Append: append,
@@ -74,6 +80,10 @@ class GroupDriver:
         """Arms what always runs."""
         self._run(self.coordinator.start(self._clock.now()))
 
+    def take_over(self, loading: Loading) -> None:
+        """Takes over the groups that were loaded."""
+        self._run(self.coordinator.take_over(loading, self._clock.now()))
+
     def stop(self) -> None:
         """No timer fires any more."""
         self._deadlines.clear()
@@ -84,14 +94,20 @@ class GroupDriver:
         """Hands an event to the coordinator and performs what it asks for."""
         self._since = now = self._clock.now()
         self._run(self.coordinator.handle(event, now))
+        if self._timer_at <= now:
+            # What ends at once has ended when the next request comes.
+            self._fire()
 
     def _run(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if type(effect) is Reply:
-                # The driver's tokens are waiters; the coordinator never looks.
-                effect.token.answer(effect.result)  # type: ignore[attr-defined]
-            else:
-                self._perform[type(effect)](effect)
+        try:
+            for effect in effects:
+                if type(effect) is Reply:
+                    # The driver's tokens are waiters; the coordinator never looks.
+                    effect.token.answer(effect.result)  # type: ignore[attr-defined]
+                else:
+                    self._perform[type(effect)](effect)
+        except StorageError:
+            self._lost(effects)
 
     def _notice(self, notice: Notice) -> None:
         if notice.kind == "offsets_expired":
@@ -107,7 +123,7 @@ class GroupDriver:
     def _arm(self, arm: Arm) -> None:
         self._deadlines[arm.key] = arm.deadline
         heapq.heappush(self._heap, (arm.deadline, arm.key))
-        if self._timer is None or arm.deadline < self._timer_at:
+        if arm.deadline < self._timer_at:
             self._schedule()
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._deadlines):
             # Mostly entries that do not count any more, as after heavy churn.
@@ -127,13 +143,17 @@ class GroupDriver:
                 return
             self._timer.cancel()
             self._timer = None
+            self._timer_at = math.inf
         if heap:
             self._timer_at = heap[0][0]
             self._timer = self._clock.call_at(self._timer_at, self._fire)
 
     def _fire(self) -> None:
         """Hands in every timer that is due, in order."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = None
+        self._timer_at = math.inf
         now = self._clock.now()
         while self._heap and self._heap[0][0] <= now:
             when, key = heapq.heappop(self._heap)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 
 from kohort.broker import telemetry
-from kohort.broker.clock import Clock, RealClock, Timer
-from kohort.broker.cluster import Cluster, Node
+from kohort.broker.clock import Clock, RealClock
+from kohort.broker.cluster import Cluster, ClusterError, Node
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
+from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids
 
 BACKLOG = 1024
@@ -23,8 +26,58 @@ stops. Requests that wait for something (joins, fetches) are not answered."""
 log = telemetry.get_logger("broker")
 
 
+class Listener:
+    """The port of one node.
+
+    Args:
+        node: who answers there.
+        host: address to listen on.
+        port: port to listen on; 0 for one that the system picks, the same one
+            whenever the node is started again.
+    """
+
+    def __init__(self, node: Node, host: str, port: int) -> None:
+        self.node = node
+        self.host = host
+        self.port = port
+        self.connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listens.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        # Two brokers on one port would share its connections without a word.
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self.node, self.connections),
+            self.host,
+            self.port,
+            backlog=BACKLOG,
+            reuse_port=False,
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        """Accepts no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def drain(self) -> None:
+        """Lets answers under way out, and closes all connections."""
+        open_ones = [connection.close() for connection in list(self.connections)]
+        if open_ones:
+            await asyncio.wait(open_ones, timeout=DRAIN_SECONDS)
+        for connection in list(self.connections):
+            connection.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+
+
 class Broker:
-    """A Kafka broker in this process.
+    """A Kafka broker in this process, or a cluster of them.
 
         async with Broker({"group.max.size": 3}) as broker:
             consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
@@ -32,17 +85,24 @@ class Broker:
     Args:
         config: Kafka's configuration keys and their values, or a `Config`.
         host: address to listen on.
-        port: port to listen on; 0 for one that the system picks.
+        port: port to listen on; 0 for one that the system picks. The second node
+            listens on the next one, and so on.
         advertise: "host:port" that clients are told to connect to, where that
-            differs; a port of 0 stands for the one listened on.
+            differs; a port of 0 stands for the one listened on. It is the first
+            node's; the next port is the second node's, and so on.
         seed: makes ids repeatable; None for random ones.
+        nodes: how many nodes the cluster has. Their ids are ``node.id`` and those
+            that follow.
+        data_dir: folder that topics, groups and offsets are kept in, in Kafka's
+            formats; None to keep them in memory.
 
     Attributes:
         cluster: the cluster's state, once started.
-        connections: the open connections.
 
     Raises:
         ConfigError: from the constructor; a key is unknown or a value is bad.
+        ValueError: from the constructor; there are fewer nodes than one.
+        DataDirError: from `start`; the folder cannot be used.
         OSError: from `start`; the address cannot be listened on.
     """
 
@@ -54,24 +114,37 @@ class Broker:
         port: int = 0,
         advertise: str | None = None,
         seed: int | None = None,
+        nodes: int = 1,
+        data_dir: str | os.PathLike[str] | None = None,
     ) -> None:
+        if nodes < 1:
+            raise ValueError(f"a cluster of {nodes} nodes: there must be at least 1")
         self.config = config if isinstance(config, Config) else Config(config or {})
         self.host = host
         self.port = port
         self._advertise = advertise
         self._seed = seed
-        self.connections: set[Connection] = set()
-        self._server: asyncio.Server
+        self._node_count = nodes
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._listeners: dict[int, Listener] = {}
         self._clock: Clock
-        self._housekeeping: Timer | None = None
+        self._housekeeper: Housekeeper
         self.cluster: Cluster
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients take as ``bootstrap.servers``: "host:port"."""
-        node = self.cluster.nodes[self.config["node.id"]]
-        host = f"[{node.host}]" if ":" in node.host else node.host
-        return f"{host}:{node.port}"
+        """What clients take as ``bootstrap.servers``: "host:port" of each node."""
+        return ",".join(
+            f"[{node.host}]:{node.port}"
+            if ":" in node.host
+            else f"{node.host}:{node.port}"
+            for node in self.cluster.nodes.values()
+        )
+
+    @property
+    def connections(self) -> set[Connection]:
+        """The open connections, of all nodes."""
+        return set().union(*(each.connections for each in self._listeners.values()))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -81,67 +154,112 @@ class Broker:
         await self.stop()
 
     async def start(self) -> None:
-        """Listens; when it returns, clients can connect and every group is served."""
+        """Listens; when it returns, clients can connect.
+
+        Groups of a data directory are loaded meanwhile; requests about those
+        that are not are answered COORDINATOR_LOAD_IN_PROGRESS.
+        """
         for name, value, origin in self.config.unused:
             log.warning("key_has_no_effect_yet", key=name, value=value, origin=origin)
-        loop = asyncio.get_running_loop()
-        self._clock = RealClock(loop)
-        self.cluster = Cluster(self.config, self._clock, Ids(self._seed))
-        node = Node(self.config["node.id"], self.cluster)
-        # Two brokers on one port would share its connections without a word.
-        self._server = await loop.create_server(
-            lambda: Connection(node, self.connections),
-            self.host,
-            self.port,
-            backlog=BACKLOG,
-            reuse_port=False,
+        self._clock = RealClock(asyncio.get_running_loop())
+        self.cluster = Cluster(
+            self.config,
+            self._clock,
+            Ids(self._seed),
+            data_dir=self._data_dir,
+            nodes=self._node_count,
         )
-        self.port = self._server.sockets[0].getsockname()[1]
-        node.host, node.port = self._advertised()
-        node.groups.start()
-        self._schedule_housekeeping()
+        try:
+            for number, node in enumerate(self.cluster.nodes.values()):
+                await self._listen(node, number)
+        except BaseException:
+            await self._stop_listening()
+            self.cluster.close()
+            raise
+        self.port = self._listeners[self.config["node.id"]].port
+        self.cluster.load_groups()
+        self._housekeeper = Housekeeper(
+            self.cluster, self._clock, lambda: self.connections
+        )
+        self._housekeeper.start()
 
-    def _advertised(self) -> tuple[str, int]:
+    async def _listen(self, node: Node, number: int) -> None:
+        port = self.port + number if self.port else 0
+        listener = self._listeners[node.id] = Listener(node, self.host, port)
+        await listener.start()
+        node.host, node.port = self._advertised(listener.port, number)
+
+    def _advertised(self, port: int, number: int) -> tuple[str, int]:
         if self._advertise is None:
             # Nobody can connect to "all addresses"; this machine's name will do.
             anywhere = self.host in {"", "0.0.0.0", "::"}  # noqa: S104 - compared only
-            return (socket.gethostname() if anywhere else self.host), self.port
-        host, _, port = self._advertise.rpartition(":")
-        return host.strip("[]"), int(port) or self.port
+            return (socket.gethostname() if anywhere else self.host), port
+        host, _, text = self._advertise.rpartition(":")
+        return host.strip("[]"), int(text) + number if int(text) else port
 
     async def stop(self) -> None:
         """Accepts no more, lets answers under way out, and closes all connections."""
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-        self._server.close()
-        open_ones = [connection.close() for connection in list(self.connections)]
-        if open_ones:
-            await asyncio.wait(open_ones, timeout=DRAIN_SECONDS)
-        for connection in list(self.connections):
-            connection.abort()
-        for node in self.cluster.nodes.values():
-            node.groups.stop()
-        await self._server.wait_closed()
+        self._housekeeper.stop()
+        await self._stop_listening()
+        self.cluster.close()
 
-    def _schedule_housekeeping(self) -> None:
-        interval = self.config["log.retention.check.interval.ms"] / 1000
-        idle = self.config["connections.max.idle.ms"] / 1000
-        pause = min(interval, idle / 4 if idle > 0 else interval, 60.0)
-        self._housekeeping = self._clock.call_at(
-            self._clock.now() + max(pause, 0.05), self._keep_house
-        )
+    async def _stop_listening(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        await asyncio.gather(*(each.drain() for each in self._listeners.values()))
 
-    def _keep_house(self) -> None:
-        """Closes idle connections; drops records that have been kept long enough."""
-        idle_ms = self.config["connections.max.idle.ms"]
-        if idle_ms >= 0:
-            limit = self._clock.now() - idle_ms / 1000
-            for connection in list(self.connections):
-                if connection.is_idle_since(limit):
-                    log.info("idle_connection_closed", client=connection.client_address)
-                    connection.abort()
-        now_ms = self.cluster.now_ms()
-        for topic in self.cluster.topics.by_name.values():
-            for partition in topic.partitions:
-                partition.expire(now_ms)
-        self._schedule_housekeeping()
+    # -- power over nodes
+
+    async def stop_node(self, node_id: int) -> None:
+        """Stops a node: others lead what it led; its connections are closed.
+
+        Raises:
+            ClusterError: there is no such node, or it does not run.
+        """
+        node = self.cluster.node(node_id)
+        if not node.is_running:
+            raise ClusterError(f"node {node_id} does not run")
+        listener = self._listeners[node_id]
+        listener.close()
+        self.cluster.node_stopped(node)
+        await listener.drain()
+
+    async def start_node(self, node_id: int) -> None:
+        """Starts a node that was stopped, on the port that it had.
+
+        It leads what nobody leads; other partitions stay where they are.
+
+        Raises:
+            ClusterError: there is no such node, or it runs.
+            OSError: somebody else has taken its port meanwhile.
+        """
+        node = self.cluster.node(node_id)
+        if node.is_running:
+            raise ClusterError(f"node {node_id} runs")
+        await self._listeners[node_id].start()
+        self.cluster.node_started(node)
+
+    def move_partition(self, topic: str, partition: int, node_id: int) -> None:
+        """Makes a node lead a partition of a topic; it becomes a replica if it is none.
+
+        Raises:
+            ClusterError: there is no such topic, partition or node, or the node
+                does not run.
+        """
+        self.cluster.move_partition(topic, partition, node_id)
+
+    def move_coordinator(self, group_id: str, node_id: int) -> None:
+        """Makes a node coordinate a group, and all groups of the same shard.
+
+        Raises:
+            ClusterError: there is no such node, or it does not run.
+        """
+        self.cluster.move_coordinator(group_id, node_id)
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The id of the node that coordinates a group; -1 where none can."""
+        return self.cluster.shards.of(group_id).node_id
+
+    def status(self) -> dict[str, object]:
+        """What there is, as JSON has it: nodes, topics, and coordinators."""
+        return self.cluster.status()

@@ -1,13 +1,34 @@
-"""The topics of the cluster and their partitions."""
+"""The topics of the cluster, their partitions, and who leads them.
+
+A partition has one log, which all its replicas share: they are never behind one
+another. So a replica is a node that may lead, and those that run are in sync.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
 
+from kohort.broker import telemetry
 from kohort.broker.config import Config
 from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import LogConfig
+from kohort.broker.log.store import StorageError
+from kohort.protocol.errors import ErrorCode
+
+NOBODY = -1
+"""The leader of a partition none of whose replicas runs."""
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Where groups and their offsets are kept."""
+
+INTERNAL_TOPICS = frozenset(
+    {OFFSETS_TOPIC, "__transaction_state", "__share_group_state"}
+)
+"""Topics that are Kafka's own, and that clients may not write to."""
+
+log = telemetry.get_logger("topics")
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}").fullmatch
 
@@ -29,26 +50,102 @@ class Topic:
         name: its name.
         id: the 16 bytes of its id (KIP-516).
         partitions: its partitions by index.
+        replicas: the nodes that may lead each partition, the preferred one first.
+        leaders: the node that leads each partition, or `NOBODY`.
         overrides: the topic's own configuration, as texts by key.
+        min_insync_replicas: replicas that have to run for a Produce with acks=all.
     """
 
-    __slots__ = ("id", "name", "overrides", "partitions")
+    __slots__ = (
+        "id",
+        "leaders",
+        "min_insync_replicas",
+        "name",
+        "overrides",
+        "partitions",
+        "replicas",
+    )
 
     def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str]) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: list[Partition] = []
+        self.replicas: list[Sequence[int]] = []
+        self.leaders: list[int] = []
         self.overrides = overrides
+        self.min_insync_replicas = 1
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the topic is Kafka's own."""
+        return self.name in INTERNAL_TOPICS
+
+    def led_by(
+        self, node_id: int, index: int, leader_epoch: int = -1
+    ) -> Partition | ErrorCode:
+        """A partition, if the node leads it, and the client knows of that.
+
+        Args:
+            node_id: who was asked.
+            index: which partition.
+            leader_epoch: the epoch that the client knows (KIP-320); -1 for none.
+
+        Returns:
+            UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or
+            NOT_LEADER_OR_FOLLOWER in place of the partition.
+        """
+        if not 0 <= index < len(self.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = self.partitions[index]
+        if self.leaders[index] != node_id:
+            if node_id in self.replicas[index]:
+                error = partition.epochs.check(leader_epoch)
+                return error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partition.epochs.check(leader_epoch) or partition
+
+    def readable_at(
+        self, node_id: int, index: int, leader_epoch: int
+    ) -> Partition | ErrorCode:
+        """As `led_by`, but a follower will do, too (KIP-392)."""
+        if (
+            0 <= index < len(self.partitions)
+            and self.leaders[index] != NOBODY
+            and node_id in self.replicas[index]
+        ):
+            partition = self.partitions[index]
+            return partition.epochs.check(leader_epoch) or partition
+        return self.led_by(node_id, index, leader_epoch)
+
+
+MakePartition = Callable[[Topic, int], Partition]
+"""Makes, or opens, the log of one partition of a topic."""
 
 
 class Topics:
-    """All topics, by name and by id."""
+    """All topics, by name and by id, and the ids by name.
 
-    def __init__(self, config: Config, ids: Ids) -> None:
+    Args:
+        config: the broker's configuration.
+        ids: where topic ids come from.
+        make_partition: makes logs.
+        changed: called once what has to survive a restart has changed.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        ids: Ids,
+        make_partition: MakePartition,
+        changed: Callable[[], None],
+    ) -> None:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self.ids: dict[str, bytes] = {}
         self._config = config
         self._ids = ids
+        self._make_partition = make_partition
+        self._changed = changed
         # Metric names do not tell "." from "_", so Kafka refuses a topic whose
         # name is another's but for these.
         self._by_metric_name: dict[str, str] = {}
@@ -63,48 +160,158 @@ class Topics:
             return f"topic name {name!r} collides with {other!r}"
         return None
 
+    def add(self, topic: Topic) -> None:
+        """Adds a topic as it is; its name is legal and not taken."""
+        self._apply(topic)
+        self.by_name[topic.name] = self.by_id[topic.id] = topic
+        self.ids[topic.name] = topic.id
+        self._by_metric_name[topic.name.replace(".", "_")] = topic.name
+
     def create(
-        self, name: str, partitions: int, overrides: dict[str, str] | None = None
+        self,
+        name: str,
+        replicas: Sequence[Sequence[int]],
+        leaders: Sequence[int],
+        overrides: dict[str, str] | None = None,
     ) -> Topic:
-        """Creates a topic; its name is legal and not taken."""
+        """Creates a topic; its name is legal and not taken.
+
+        Args:
+            name: its name.
+            replicas: the replicas of each partition.
+            leaders: the leader of each.
+            overrides: the topic's own configuration.
+
+        Raises:
+            StorageError: there is no room for it.
+        """
         topic = Topic(name, self._ids.topic_id(), overrides or {})
-        self.by_name[name] = self.by_id[topic.id] = topic
-        self._by_metric_name[name.replace(".", "_")] = name
-        self.grow(topic, partitions)
+        self._extend(topic, replicas, leaders)
+        self.add(topic)
+        self._changed()
         return topic
 
-    def grow(self, topic: Topic, partitions: int) -> None:
-        """Adds partitions to a topic, up to this number of them."""
-        for index in range(len(topic.partitions), partitions):
-            topic.partitions.append(Partition(f"{topic.name}-{index}"))
-        self.configure(topic, topic.overrides)
+    def grow(
+        self,
+        topic: Topic,
+        replicas: Sequence[Sequence[int]],
+        leaders: Sequence[int],
+    ) -> None:
+        """Adds partitions to a topic: as many as there are lists of replicas.
+
+        Raises:
+            StorageError: there is no room for them.
+        """
+        self._extend(topic, replicas, leaders)
+        self._changed()
+
+    def _extend(
+        self,
+        topic: Topic,
+        replicas: Sequence[Sequence[int]],
+        leaders: Sequence[int],
+    ) -> None:
+        first = len(topic.partitions)
+        added = [self._make_partition(topic, first + i) for i, _ in enumerate(replicas)]
+        topic.partitions += added
+        topic.replicas += replicas
+        topic.leaders += leaders
+        self._apply(topic)
 
     def configure(self, topic: Topic, overrides: dict[str, str]) -> None:
         """Gives a topic this configuration; what it does not name is the broker's."""
         topic.overrides = overrides
-        values = self._config.topic(overrides)
-        config = LogConfig(
-            values["message.timestamp.type"],
-            values["max.message.bytes"],
-            values["retention.ms"],
-            values["retention.bytes"],
-            ",".join(values["cleanup.policy"]),
-            values["message.timestamp.before.max.ms"],
-            values["message.timestamp.after.max.ms"],
-            self._config["producer.id.expiration.ms"],
-        )
-        for partition in topic.partitions:
-            partition.config = config
+        self._apply(topic)
+        self._changed()
 
     def reconfigure(self) -> None:
         """Takes over what has changed in the broker's configuration."""
         for topic in self.by_name.values():
-            self.configure(topic, topic.overrides)
+            self._apply(topic)
+        self._changed()
 
-    def delete(self, name: str) -> None:
-        """Deletes a topic; whoever waits for its records is told."""
-        topic = self.by_name.pop(name)
-        del self.by_id[topic.id]
-        del self._by_metric_name[name.replace(".", "_")]
+    def _apply(self, topic: Topic) -> None:
+        config = self.log_config(topic.overrides)
         for partition in topic.partitions:
-            partition.wake()
+            partition.config = config
+        values = self._config.topic(topic.overrides)
+        topic.min_insync_replicas = values["min.insync.replicas"]
+
+    def log_config(self, overrides: dict[str, str]) -> LogConfig:
+        """What the log of a topic with this configuration goes by."""
+        values = self._config.topic(overrides)
+        return LogConfig(
+            message_timestamp_type=values["message.timestamp.type"],
+            max_message_bytes=values["max.message.bytes"],
+            retention_ms=values["retention.ms"],
+            retention_bytes=values["retention.bytes"],
+            cleanup_policy=",".join(values["cleanup.policy"]),
+            message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+            message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+            producer_id_expiration_ms=self._config["producer.id.expiration.ms"],
+            segment_bytes=values["segment.bytes"],
+            segment_ms=values["segment.ms"],
+            segment_index_bytes=values["segment.index.bytes"],
+            index_interval_bytes=values["index.interval.bytes"],
+            flush_messages=values["flush.messages"],
+            flush_ms=values["flush.ms"],
+            min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+            min_compaction_lag_ms=values["min.compaction.lag.ms"],
+            max_compaction_lag_ms=values["max.compaction.lag.ms"],
+            delete_retention_ms=values["delete.retention.ms"],
+        )
+
+    def lead(self, topic: Topic, index: int, node_id: int) -> None:
+        """Gives a partition another leader; whoever waits for its records is told."""
+        topic.leaders[index] = node_id
+        partition = topic.partitions[index]
+        try:
+            partition.begin_epoch(partition.leader_epoch + 1)
+        except StorageError as error:
+            # Nothing is lost by it: the batches have their epochs, too.
+            log.warning("epoch_not_kept", partition=partition.name, reason=str(error))
+        partition.wake()
+
+    def delete(self, name: str) -> Topic:
+        """Takes a topic out; its logs are left to the caller.
+
+        Raises:
+            StorageError: it would be there again after a restart; it stays.
+        """
+        topic = self.by_name.pop(name)
+        try:
+            self._changed()
+        except StorageError:
+            self.by_name[name] = topic
+            raise
+        del self.by_id[topic.id], self.ids[name]
+        del self._by_metric_name[name.replace(".", "_")]
+        return topic
+
+
+def spread(
+    count: int,
+    replication_factor: int,
+    running: Sequence[int],
+    stopped: Collection[int],
+    start: int,
+) -> list[list[int]]:
+    """Replicas of `count` partitions, so that each node leads as many as any other.
+
+    Args:
+        count: how many partitions.
+        replication_factor: replicas of each; as many nodes as that there are.
+        running: nodes that run, in order.
+        stopped: nodes that do not: they only come in where others do not suffice.
+        start: which of the nodes leads the first one.
+    """
+    placed = []
+    for i in range(start, start + count):
+        turn = i % len(running)
+        # As Kafka does: followers shift by one with each round of leaders, so that
+        # a node's partitions do not all fall to the same other node.
+        others = [*running[turn + 1 :], *running[:turn]]
+        shift = (i // len(running)) % len(others) if others else 0
+        others = [*others[shift:], *others[:shift], *sorted(stopped)]
+        placed.append([running[turn], *others[: replication_factor - 1]])
+    return placed

@@ -21,7 +21,9 @@ from kohort.broker.config import (
     BoolKey,
     Config,
     ConfigError,
+    FloatKey,
     IntKey,
+    ListKey,
     StrKey,
     parse,
     parse_topic,
@@ -52,7 +54,7 @@ def refused(*sets: str, file: Path | None = None, **environment: str) -> str:
 def test_every_key_of_kafka_has_a_default_that_its_own_check_accepts() -> None:
     """A broker that is told nothing has Kafka's defaults, in Python's types."""
     config = Config()
-    assert len(config) == 367
+    assert len(config) == 368
     assert config["group.max.size"] == 2147483647
     assert config["group.initial.rebalance.delay.ms"] == 3000
     assert config["auto.create.topics.enable"] is True
@@ -416,7 +418,13 @@ def keys_named_in(folder: Path) -> set[str]:
 
 def test_types_are_told_to_the_type_checker() -> None:
     """What mypy takes config[...] for is what it is; null is left to the reader."""
-    kinds = {IntKey: int, BoolKey: bool, StrKey: str}
+    kinds = {
+        IntKey: int,
+        BoolKey: bool,
+        FloatKey: float,
+        StrKey: str,
+        ListKey: tuple,
+    }
     told = {name: kind for keys, kind in kinds.items() for name in get_args(keys)}
     config = Config()
     assert all(type(config[name]) is kind for name, kind in told.items())

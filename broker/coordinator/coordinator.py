@@ -19,7 +19,14 @@ from kohort.broker.coordinator import (
     replay,
     sync,
 )
-from kohort.broker.coordinator.effects import Arm, Effect, Record, Reply
+from kohort.broker.coordinator.effects import (
+    Arm,
+    Effect,
+    JoinResult,
+    Record,
+    Reply,
+    SyncResult,
+)
 from kohort.broker.coordinator.events import (
     CommitOffsets,
     DeleteGroup,
@@ -99,6 +106,29 @@ class Coordinator:
         """
         turn = self._turn(now)
         replay.load(turn, self.groups, records)
+        return turn.end()
+
+    def unload(self) -> list[Effect]:
+        """Another coordinator takes the groups over.
+
+        Returns:
+            NOT_COORDINATOR to each join and sync that waits.
+        """
+        error = ErrorCode.NOT_COORDINATOR
+        effects: list[Effect] = []
+        for group in self.groups.values():
+            for member in group.members.values():
+                if member.join_token is not None:
+                    result = JoinResult(error, member.member_id)
+                    effects.append(Reply(member.join_token, result))
+                if member.sync_token is not None:
+                    effects.append(Reply(member.sync_token, SyncResult(error)))
+        return effects
+
+    def take_over(self, loading: replay.Loading, now: float) -> list[Effect]:
+        """Takes over the groups of a log that was read in slices; as `load`."""
+        turn = self._turn(now)
+        loading.finish(turn, self.groups)
         return turn.end()
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -162,7 +162,7 @@ class Expired:
     key: TimerKey
 
 
-Event = (
+GroupEvent = (
     Join
     | Sync
     | Heartbeat
@@ -170,9 +170,9 @@ Event = (
     | CommitOffsets
     | FetchOffsets
     | DescribeGroup
-    | ListGroups
     | DeleteGroup
     | DeleteOffsets
-    | TopicsDeleted
-    | Expired
 )
+"""What is asked of one group."""
+
+Event = GroupEvent | ListGroups | TopicsDeleted | Expired

@@ -18,6 +18,7 @@ from kohort.broker.config import (
 )
 from kohort.broker.config_keys import BROKER_KEYS, TOPIC_KEYS, Key
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
 from kohort.broker.topics import why_no_topic_name
 from kohort.protocol.errors import ErrorCode
@@ -140,6 +141,11 @@ def refused_type(resource_type: int) -> RefusedError:
     return RefusedError(ErrorCode.INVALID_REQUEST, why)
 
 
+def _not_kept(error: StorageError) -> RefusedError:
+    why = f"it is in force, and will not survive a restart: {error}"
+    return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+
 class _TopicTarget:
     """What is set for a topic."""
 
@@ -169,7 +175,10 @@ class _TopicTarget:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {self._name}"
             )
         if not validate_only:
-            self._cluster.topics.configure(self._topic, overrides)
+            try:
+                self._cluster.topics.configure(self._topic, overrides)
+            except StorageError as error:
+                raise _not_kept(error) from None
 
 
 class _BrokerTarget:
@@ -207,4 +216,7 @@ class _BrokerTarget:
         except ConfigError as error:
             raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
         if changes and not validate_only:
-            self._cluster.topics.reconfigure()
+            try:
+                self._cluster.topics.reconfigure()
+            except StorageError as error:
+                raise _not_kept(error) from None

@@ -16,18 +16,26 @@ from kohort.broker.fetch_sessions import (
     FetchSession,
     TopicKey,
 )
+from kohort.broker.handlers.placement import leaders_told
 from kohort.broker.log.partition import Partition
 from kohort.broker.request import Request
 from kohort.protocol.apis.k01_fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ZERO_UUID
 
 _READ_COMMITTED = 1
+_FROM_FOLLOWERS = 11
+"""The version from which on followers answer consumers, too (KIP-392)."""
+_TELLS_LEADERS = 16
+"""The version from which on a wrong node says who is the right one (KIP-951)."""
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: Request) -> None:
@@ -159,10 +167,10 @@ class _Fetch:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None:
             return unknown
-        if not 0 <= wanted.partition < len(topic.partitions):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partition = topic.partitions[wanted.partition]
-        return partition.epochs.check(wanted.leader_epoch) or partition
+        node_id, index = self._request.node.id, wanted.partition
+        if self._request.version >= _FROM_FOLLOWERS:
+            return topic.readable_at(node_id, index, wanted.leader_epoch)
+        return topic.led_by(node_id, index, wanted.leader_epoch)
 
     def _collect(self) -> bool:
         """Reads all partitions; whether that is enough for an answer."""
@@ -176,7 +184,7 @@ class _Fetch:
         for wanted in self._partitions:
             partition = self._find(wanted)
             if isinstance(partition, ErrorCode):
-                data, size = PartitionData(wanted.partition, partition, -1), 0
+                data, size = self._refused(wanted, partition), 0
             else:
                 # The first records found go out whatever their size (KIP-74).
                 data, size = _read(partition, wanted, message, left, not total)
@@ -185,6 +193,19 @@ class _Fetch:
             has_error = has_error or data.error_code != 0
             rows.append((wanted, data, size))
         return has_error or total >= message.min_bytes
+
+    def _refused(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
+        if error not in _LEADER_ERRORS or self._request.version < _TELLS_LEADERS:
+            return PartitionData(wanted.partition, error, -1)
+        topics = self._request.node.cluster.topics
+        if isinstance(wanted.topic, bytes):
+            topic = topics.by_id[wanted.topic]
+        else:
+            topic = topics.by_name[wanted.topic]
+        index = wanted.partition
+        epoch = topic.partitions[index].leader_epoch
+        leader = LeaderIdAndEpoch(topic.leaders[index], epoch)
+        return PartitionData(index, error, -1, current_leader=leader)
 
     def _answer(self) -> None:
         rows, session = self._rows, self._session
@@ -213,6 +234,17 @@ class _Fetch:
                     if isinstance(key, bytes)
                     else FetchableTopicResponse(key, ZERO_UUID, each)
                     for key, each in topics
+                ],
+                [
+                    NodeEndpoint(node.id, node.host, node.port)
+                    for node in leaders_told(
+                        self._request.node.cluster,
+                        [
+                            data.current_leader.leader_id
+                            for _, data, _ in rows
+                            if data.error_code
+                        ],
+                    )
                 ],
             )
         )

@@ -36,24 +36,23 @@ def handle(request: Request) -> None:
     responses = []
     for wanted in message.topics:
         topic = topics.by_name.get(wanted.name)
-        rows = [_partition(request.version, topic, p) for p in wanted.partitions]
+        rows = [_partition(request, topic, p) for p in wanted.partitions]
         responses.append(ListOffsetsTopicResponse(wanted.name, rows))
     request.reply(ListOffsetsResponse(0, responses))
 
 
 def _partition(
-    version: int, topic: Topic | None, wanted: ListOffsetsPartition
+    request: Request, topic: Topic | None, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    index = wanted.partition_index
+    index, since = wanted.partition_index, _SINCE.get(wanted.timestamp, 2**15)
     if topic is None or not 0 <= index < len(topic.partitions):
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ListOffsetsPartitionResponse(index, error)
-    partition = topic.partitions[index]
-    error = partition.epochs.check(wanted.current_leader_epoch)
-    if wanted.timestamp < EARLIEST and version < _SINCE.get(wanted.timestamp, 2**15):
-        error = ErrorCode.UNSUPPORTED_VERSION
-    if error:
-        return ListOffsetsPartitionResponse(index, error)
+    if wanted.timestamp < EARLIEST and request.version < since:
+        return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
+    partition = topic.led_by(request.node.id, index, wanted.current_leader_epoch)
+    if isinstance(partition, ErrorCode):
+        return ListOffsetsPartitionResponse(index, partition)
     found = partition.offset_for(wanted.timestamp)
     return ListOffsetsPartitionResponse(
         index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch

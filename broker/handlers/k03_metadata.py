@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from kohort.broker.cluster import Cluster
 from kohort.broker.handlers import operations
+from kohort.broker.handlers.placement import placed
+from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k03_metadata import (
@@ -27,7 +30,7 @@ def handle(request: Request) -> None:
         allowed = operations.TOPIC
     if asked is None or (request.version == 0 and not asked):
         topics = [
-            _topic(t, request.node.id, allowed) for t in cluster.topics.by_name.values()
+            _topic(cluster, topic, allowed) for topic in cluster.topics.by_name.values()
         ]
     else:
         topics = [_asked(request, topic, allowed) for topic in asked]
@@ -37,6 +40,7 @@ def handle(request: Request) -> None:
             [
                 MetadataResponseBroker(node.id, node.host, node.port)
                 for node in cluster.nodes.values()
+                if node.is_running
             ],
             cluster.id,
             cluster.controller_id,
@@ -61,7 +65,7 @@ def _asked(
         found = topics.by_name.get(asked.name)
         if found is None:
             return _unknown(request, asked.name)
-    return _topic(found, request.node.id, allowed)
+    return _topic(request.node.cluster, found, allowed)
 
 
 def _unknown(request: Request, name: str) -> MetadataResponseTopic:
@@ -72,22 +76,26 @@ def _unknown(request: Request, name: str) -> MetadataResponseTopic:
     if cluster.topics.why_illegal(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif may_create and cluster.config["auto.create.topics.enable"]:
-        cluster.topics.create(name, cluster.config["num.partitions"])
+        try:
+            cluster.auto_create(name)
+        except StorageError:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
     return MetadataResponseTopic(error, name)
 
 
-def _topic(topic: Topic, node_id: int, allowed: int) -> MetadataResponseTopic:
-    nodes = [node_id]
+def _topic(cluster: Cluster, topic: Topic, allowed: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         0,
         topic.name,
         topic.id,
-        False,
-        [
-            MetadataResponsePartition(
-                0, index, node_id, partition.epochs.latest, nodes, nodes
-            )
-            for index, partition in enumerate(topic.partitions)
-        ],
+        topic.is_internal,
+        [_partition(cluster, topic, index) for index in range(len(topic.partitions))],
         allowed,
+    )
+
+
+def _partition(cluster: Cluster, topic: Topic, index: int) -> MetadataResponsePartition:
+    error, leader, epoch, replicas, in_sync, offline = placed(cluster, topic, index)
+    return MetadataResponsePartition(
+        error, index, leader, epoch, replicas, in_sync, offline
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from kohort.broker.cluster import Cluster
+from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
+from kohort.broker.topics import NOBODY
 from kohort.protocol.apis.k10_find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -42,8 +45,7 @@ def handle(request: Request) -> None:
 
 def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
     if key_type == _GROUP:
-        node = request.node
-        return Coordinator(key, node.id, node.host, node.port, 0, "")
+        return _of_group(request.node.cluster, key)
     error, why = ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported"
     if key_type == _SHARE and request.version >= 4:
         # Keys of share groups are group:topic-id:partition; kohort has none.
@@ -54,3 +56,15 @@ def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         why = "kohort has no transactions"
     return Coordinator(key, -1, "", -1, error, why)
+
+
+def _of_group(cluster: Cluster, group_id: str) -> Coordinator:
+    try:
+        leader = cluster.shards.of(group_id).node_id
+    except StorageError:
+        leader = NOBODY
+    if leader == NOBODY:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Coordinator(group_id, -1, "", -1, error, "")
+    node = cluster.nodes[leader]
+    return Coordinator(group_id, node.id, node.host, node.port, 0, "")

@@ -36,7 +36,7 @@ def _described(request: Request, result: DescribeGroupResult) -> DescribedGroup:
         # Before v6 an unknown group was a dead one without an error (KIP-1043).
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
         error_message = f"Group {result.group_id} not found."
-    elif request.message.include_authorized_operations:
+    elif not error_code and request.message.include_authorized_operations:
         allowed = operations.GROUP
     return DescribedGroup(
         error_code,

@@ -7,6 +7,7 @@ from collections import Counter
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
 from kohort.protocol.apis.k19_create_topics import (
     CreatableReplicaAssignment,
@@ -65,13 +66,18 @@ def _result(request: Request, topic: CreatableTopic) -> CreatableTopicResult:
         _check_name(request, topic.name)
         overrides = _overrides(topic)
         configs.check_topic(cluster.config, overrides)
-        partitions, replicas = _placed(request, topic)
+        partitions, replicas, placed = _placed(request, topic)
+        if request.message.validate_only:
+            topic_id = cluster.ids.topic_id()
+        else:
+            topic_id = cluster.create_topic(
+                topic.name, partitions, replicas, overrides, replicas=placed
+            ).id
     except RefusedError as error:
         return _refused(topic, error)
-    if request.message.validate_only:
-        topic_id = cluster.ids.topic_id()
-    else:
-        topic_id = cluster.topics.create(topic.name, partitions, overrides).id
+    except StorageError as error:
+        storage = RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return _refused(topic, storage)
     shown = _shown(request, overrides) if request.version >= 5 else ()
     return CreatableTopicResult(
         topic.name, topic_id, 0, None, 0, partitions, replicas, shown
@@ -99,8 +105,10 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
     return overrides
 
 
-def _placed(request: Request, topic: CreatableTopic) -> tuple[int, int]:
-    """The number of partitions, and of replicas of each."""
+def _placed(
+    request: Request, topic: CreatableTopic
+) -> tuple[int, int, list[list[int]] | None]:
+    """The number of partitions, of replicas of each, and who they are if chosen."""
     cluster = request.node.cluster
     if topic.assignments:
         if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
@@ -128,12 +136,12 @@ def _placed(request: Request, topic: CreatableTopic) -> tuple[int, int]:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{replicas} replicas do not fit on {len(cluster.nodes)} broker(s)",
         )
-    return partitions, replicas
+    return partitions, replicas, None
 
 
 def _placed_by_hand(
     request: Request, assignments: list[CreatableReplicaAssignment]
-) -> tuple[int, int]:
+) -> tuple[int, int, list[list[int]]]:
     indexes = [assignment.partition_index for assignment in assignments]
     replicas = len(assignments[0].broker_ids)
     for assignment in assignments:
@@ -143,7 +151,8 @@ def _placed_by_hand(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "the partitions of the assignments must be 0, 1, 2, ... once each",
         )
-    return len(indexes), replicas
+    placed = {each.partition_index: list(each.broker_ids) for each in assignments}
+    return len(indexes), replicas, [placed[index] for index in sorted(indexes)]
 
 
 def _shown(request: Request, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k20_delete_topics import (
@@ -46,12 +47,20 @@ def _results(
         if isinstance(topic, RefusedError):
             results.append(_refused(DeleteTopicState(name, topic_id), topic))
         elif times[topic.name] == 1:
-            request.node.cluster.delete_topic(topic.name)
-            results.append(DeletableTopicResult(topic.name, topic.id, 0, None))
+            results.append(_deleted(request, topic))
         elif name is not None:
             both = DeleteTopicState(topic.name, topic.id)
             results.append(_refused(both, _invalid("the request has its id, too")))
     return results
+
+
+def _deleted(request: Request, topic: Topic) -> DeletableTopicResult:
+    try:
+        request.node.cluster.delete_topic(topic.name)
+    except StorageError as error:
+        refusal = RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return _refused(DeleteTopicState(topic.name, topic.id), refusal)
+    return DeletableTopicResult(topic.name, topic.id, 0, None)
 
 
 def _why_none(request: Request) -> RefusedError | None:

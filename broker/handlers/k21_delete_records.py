@@ -29,7 +29,10 @@ def handle(request: Request) -> None:
             [
                 DeleteRecordsTopicResult(
                     name,
-                    [_deleted(by_name.get(name), *each) for each in offsets.items()],
+                    [
+                        _deleted(request.node.id, by_name.get(name), *each)
+                        for each in offsets.items()
+                    ],
                 )
                 for name, offsets in wanted.items()
             ],
@@ -38,10 +41,16 @@ def handle(request: Request) -> None:
 
 
 def _deleted(
-    topic: Topic | None, index: int, before: int
+    node_id: int, topic: Topic | None, index: int, before: int
 ) -> DeleteRecordsPartitionResult:
-    if topic is None or not 0 <= index < len(topic.partitions):
+    if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, error)
-    error_code, low_watermark = topic.partitions[index].delete_records(before)
+    partition = topic.led_by(node_id, index)
+    if isinstance(partition, ErrorCode):
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, partition)
+    if topic.is_internal:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, error)
+    error_code, low_watermark = partition.delete_records(before)
     return DeleteRecordsPartitionResult(index, low_watermark, error_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker import telemetry
+from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
 from kohort.protocol.apis.k22_init_producer_id import (
     InitProducerIdRequest,
@@ -36,7 +37,11 @@ def handle(request: Request) -> None:
         )
         _refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     else:
-        producer_id = request.node.cluster.new_producer_id()
+        try:
+            producer_id = request.node.cluster.new_producer_id()
+        except StorageError:
+            _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
         request.reply(InitProducerIdResponse(0, 0, producer_id, 0))
 
 

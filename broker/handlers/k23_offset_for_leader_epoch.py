@@ -24,7 +24,10 @@ def handle(request: Request) -> None:
             [
                 OffsetForLeaderTopicResult(
                     wanted.topic,
-                    [_end(by_name.get(wanted.topic), p) for p in wanted.partitions],
+                    [
+                        _end(request.node.id, by_name.get(wanted.topic), p)
+                        for p in wanted.partitions
+                    ],
                 )
                 for wanted in message.topics
             ],
@@ -32,12 +35,13 @@ def handle(request: Request) -> None:
     )
 
 
-def _end(topic: Topic | None, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(
+    node_id: int, topic: Topic | None, wanted: OffsetForLeaderPartition
+) -> EpochEndOffset:
     index = wanted.partition
-    if topic is None or not 0 <= index < len(topic.partitions):
+    if topic is None:
         return EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, index)
-    partition = topic.partitions[index]
-    error = partition.epochs.check(wanted.current_leader_epoch)
-    if error:
-        return EpochEndOffset(error, index)
+    partition = topic.led_by(node_id, index, wanted.current_leader_epoch)
+    if isinstance(partition, ErrorCode):
+        return EpochEndOffset(partition, index)
     return EpochEndOffset(0, index, *partition.end_of_epoch(wanted.leader_epoch))

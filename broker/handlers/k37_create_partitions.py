@@ -6,8 +6,9 @@ from collections import Counter
 
 from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
+from kohort.broker.topics import OFFSETS_TOPIC, Topic
 from kohort.protocol.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -53,7 +54,13 @@ def _grown(
             f"a request may create {MAX_PARTITIONS} partitions at most",
         )
     if not message.validate_only:
-        request.node.cluster.topics.grow(topic, wanted.count)
+        placed = None
+        if wanted.assignments is not None:
+            placed = [list(each.broker_ids) for each in wanted.assignments]
+        try:
+            request.node.cluster.grow_topic(topic, wanted.count, placed)
+        except StorageError as error:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
     return added
 
 
@@ -63,6 +70,11 @@ def _growing(request: Request, wanted: CreatePartitionsTopic) -> Topic:
     if topic is None:
         raise RefusedError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}"
+        )
+    if topic.name == OFFSETS_TOPIC:
+        # Kafka lets it grow, and finds its groups in other partitions then: no more.
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"groups are found by the size of {topic.name}"
         )
     count = len(topic.partitions)
     if wanted.count <= count:
@@ -77,7 +89,7 @@ def _growing(request: Request, wanted: CreatePartitionsTopic) -> Topic:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{len(wanted.assignments)} assignments for {added} new partitions",
             )
+        nodes, factor = request.node.cluster.nodes, len(topic.replicas[0])
         for assignment in wanted.assignments:
-            # Partitions have one replica, whatever the number of nodes.
-            check_replicas(assignment.broker_ids, request.node.cluster.nodes, 1)
+            check_replicas(assignment.broker_ids, nodes, factor)
     return topic

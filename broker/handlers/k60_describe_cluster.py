@@ -36,8 +36,11 @@ def handle(request: Request) -> None:
             cluster.id,
             cluster.controller_id,
             [
-                DescribeClusterBroker(node.id, node.host, node.port)
+                DescribeClusterBroker(
+                    node.id, node.host, node.port, None, not node.is_running
+                )
                 for node in cluster.nodes.values()
+                if node.is_running or message.include_fenced_brokers
             ],
             operations.CLUSTER
             if message.include_cluster_authorized_operations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kohort.broker.cluster import Cluster
 from kohort.broker.handlers import operations
+from kohort.broker.handlers.placement import placed
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic, why_no_topic_name
 from kohort.protocol.apis.k75_describe_topic_partitions import (
@@ -18,7 +20,8 @@ from kohort.protocol.errors import ErrorCode
 def handle(request: Request) -> None:
     """Describes one page: all topics, or those asked for, from the cursor on."""
     message: DescribeTopicPartitionsRequest = request.message
-    by_name = request.node.cluster.topics.by_name
+    cluster = request.node.cluster
+    by_name = cluster.topics.by_name
     cursor = message.cursor
     asked = {topic.name for topic in message.topics}
     if cursor is not None and (
@@ -38,7 +41,7 @@ def handle(request: Request) -> None:
         return
     first = cursor.topic_name if cursor is not None else ""
     names = sorted(name for name in asked or by_name if name >= first)
-    limit = request.node.cluster.config["max.request.partition.size.limit"]
+    limit = cluster.config["max.request.partition.size.limit"]
     room = max(min(limit, message.response_partition_limit), 1)
     topics, after = [], None
     for name in names:
@@ -51,7 +54,7 @@ def handle(request: Request) -> None:
             continue
         begin = cursor.partition_index if cursor and name == first else 0
         indexes = range(len(topic.partitions))[begin : begin + room]
-        topics.append(_described(topic, indexes, request.node.id))
+        topics.append(_described(cluster, topic, indexes))
         if begin + room < len(topic.partitions):
             after = CursorResponse(name, begin + room)
             break
@@ -69,26 +72,22 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    topic: Topic, indexes: range, node_id: int
+    cluster: Cluster, topic: Topic, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
-    nodes = [node_id]
     return DescribeTopicPartitionsResponseTopic(
         0,
         topic.name,
         topic.id,
-        False,
-        [
-            DescribeTopicPartitionsResponsePartition(
-                0,
-                index,
-                node_id,
-                topic.partitions[index].epochs.latest,
-                nodes,
-                nodes,
-                [],
-                [],
-            )
-            for index in indexes
-        ],
+        topic.is_internal,
+        [_partition(cluster, topic, index) for index in indexes],
         operations.TOPIC,
+    )
+
+
+def _partition(
+    cluster: Cluster, topic: Topic, index: int
+) -> DescribeTopicPartitionsResponsePartition:
+    error, leader, epoch, replicas, in_sync, offline = placed(cluster, topic, index)
+    return DescribeTopicPartitionsResponsePartition(
+        error, index, leader, epoch, replicas, in_sync, [], [], offline
     )

@@ -181,7 +181,7 @@ async def test_a_join_outlives_its_connection() -> None:
 async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
     """Nothing stays behind in the partition."""
     async with Broker() as broker, connected(broker) as other:
-        topic = broker.cluster.topics.create("t", 1)
+        topic = broker.cluster.create_topic("t", 1)
         async with connected(broker) as peer:
             fetch = FetchRequest(
                 max_wait_ms=600_000,

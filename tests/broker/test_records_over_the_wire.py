@@ -83,7 +83,7 @@ async def produced(client: WireClient, *rows: tuple[int, bytes]) -> Sequence[Any
 async def test_what_is_produced_is_fetched() -> None:
     """Batches come back as they were sent, but for the offset that they were given."""
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 2)
+        broker.cluster.create_topic("t", 2)
         rows = await produced(client, (0, batch(b"a", b"b")), (1, batch(b"c")))
         assert [(r.error_code, r.base_offset) for r in rows] == [(0, 0), (0, 0)]
         assert (await produced(client, (0, batch(b"d"))))[0].base_offset == 2
@@ -99,7 +99,7 @@ async def test_what_is_produced_is_fetched() -> None:
 async def test_every_version_of_produce(version: int) -> None:
     """By name before v13, by id from then on."""
     async with Broker() as broker, connected(broker) as client:
-        topic = broker.cluster.topics.create("t", 1)
+        topic = broker.cluster.create_topic("t", 1)
         data = [PartitionProduceData(0, batch(b"x"))]
         named = TopicProduceData("t", topic.id, data)
         request = ProduceRequest(None, -1, 1000, [named])
@@ -112,7 +112,7 @@ async def test_every_version_of_produce(version: int) -> None:
 async def test_every_version_of_fetch(version: int) -> None:
     """By name before v13, by id from then on."""
     async with Broker() as broker, connected(broker) as client:
-        topic = broker.cluster.topics.create("t", 1)
+        topic = broker.cluster.create_topic("t", 1)
         await produced(client, (0, batch(b"x")))
         rows = [FetchPartition(0, partition_max_bytes=1000)]
         request = FetchRequest(min_bytes=1, topics=[FetchTopic("t", topic.id, rows)])
@@ -125,7 +125,7 @@ async def test_a_damaged_batch_ends_nothing_but_itself() -> None:
     damaged = bytearray(batch(b"abc"))
     damaged[-2] ^= 1
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 2)
+        broker.cluster.create_topic("t", 2)
         rows = await produced(client, (0, bytes(damaged)), (1, batch(b"fine")))
         assert [r.error_code for r in rows] == [ErrorCode.CORRUPT_MESSAGE, 0]
         assert (await produced(client, (0, batch(b"next"))))[0].base_offset == 0
@@ -134,7 +134,7 @@ async def test_a_damaged_batch_ends_nothing_but_itself() -> None:
 async def test_unknown_topics_and_partitions() -> None:
     """Each gets its own error."""
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 1)
+        broker.cluster.create_topic("t", 1)
         (row,) = await produced(client, (7, batch(b"x")))
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elsewhere = produce((0, batch(b"x")), topic="nowhere")
@@ -152,7 +152,7 @@ async def test_unknown_topics_and_partitions() -> None:
 async def test_a_repeated_batch_is_recognised() -> None:
     """It gets its first offset again; a gap in the sequence is refused (KIP-98)."""
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 1)
+        broker.cluster.create_topic("t", 1)
         producer = {"producer_id": 5, "producer_epoch": 0}
         first = batch(b"a", b"b", base_sequence=0, **producer)
         assert (await produced(client, (0, first)))[0].base_offset == 0
@@ -167,7 +167,7 @@ async def test_a_repeated_batch_is_recognised() -> None:
 async def test_produce_without_acks_is_not_answered() -> None:
     """The next request is; and where it fails the connection is closed."""
     async with Broker() as broker:
-        broker.cluster.topics.create("t", 1)
+        broker.cluster.create_topic("t", 1)
         async with connected(broker) as client:
             await client.send("Produce", 9, produce((0, batch(b"x")), acks=0))
             assert (await produced(client, (0, batch(b"y"))))[0].base_offset == 1
@@ -183,7 +183,7 @@ async def test_a_fetch_waits_for_records() -> None:
         connected(broker) as reader,
         connected(broker) as writer,
     ):
-        topic = broker.cluster.topics.create("t", 2)
+        topic = broker.cluster.create_topic("t", 2)
         await reader.send("Fetch", 11, fetch(0, 0, wait_ms=600_000))
         while not topic.partitions[1].is_watched:
             await writer.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
@@ -196,7 +196,7 @@ async def test_a_fetch_waits_for_records() -> None:
 async def test_a_fetch_waits_no_longer_than_asked() -> None:
     """Then it is answered without records."""
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 1)
+        broker.cluster.create_topic("t", 1)
         (row,) = rows_of(await client.call("Fetch", 11, fetch(0, wait_ms=20)))
         assert (row.error_code, values_of(row)) == (0, [])
 
@@ -204,7 +204,7 @@ async def test_a_fetch_waits_no_longer_than_asked() -> None:
 async def test_a_deleted_topic_wakes_its_readers() -> None:
     """They are told, and do not wait in vain."""
     async with Broker() as broker, connected(broker) as reader:
-        topic = broker.cluster.topics.create("t", 1)
+        topic = broker.cluster.create_topic("t", 1)
         await reader.send("Fetch", 11, fetch(0, wait_ms=600_000))
         async with connected(broker) as other:
             while not topic.partitions[0].is_watched:
@@ -217,7 +217,7 @@ async def test_a_deleted_topic_wakes_its_readers() -> None:
 async def test_a_fetch_keeps_to_its_sizes() -> None:
     """Whole batches; the first one whatever its size (KIP-74)."""
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 2)
+        broker.cluster.create_topic("t", 2)
         big = batch(b"x" * 30_000)
         for index in (0, 0, 1):
             await produced(client, (index, big))
@@ -232,7 +232,7 @@ async def test_a_fetch_keeps_to_its_sizes() -> None:
 async def test_an_incremental_fetch_names_what_is_new() -> None:
     """The session knows its partitions; forgotten ones are not read (KIP-227)."""
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 3)
+        broker.cluster.create_topic("t", 3)
         first = await client.call("Fetch", 11, fetch(0, 0, 0, session_epoch=0))
         assert first.session_id > 0
         assert len(rows_of(first)) == 3
@@ -276,7 +276,7 @@ async def test_offsets_of_points_in_time(
 ) -> None:
     """(error code, timestamp, offset), for each special timestamp since its version."""
     async with Broker() as broker, connected(broker) as client:
-        broker.cluster.topics.create("t", 1)
+        broker.cluster.create_topic("t", 1)
         await produced(client, (0, batch(b"a", b"b", b"c")))
         wanted = [ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])]
         response = await client.call(

@@ -1,0 +1,126 @@
+"""What a broker does every now and then: retention, compaction, idle connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from kohort.broker import telemetry
+from kohort.broker.clock import Clock, Timer
+from kohort.broker.cluster import Cluster
+from kohort.broker.connection import Connection
+from kohort.broker.log import compaction
+from kohort.broker.log.store import StorageError
+
+SHORTEST_PAUSE = 0.05
+"""Seconds between two rounds: a test may want them as often as it likes, but others
+shall have their turns, too."""
+
+FLUSH_CHECK_MS = 1000
+"""How often it is looked for what ``flush.ms`` says has to be flushed."""
+
+log = telemetry.get_logger("housekeeping")
+
+
+class Housekeeper:
+    """Keeps house for a cluster.
+
+    Args:
+        cluster: whose partitions are to be kept in order.
+        clock: where time and timers come from.
+        connections: those that are open.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        connections: Callable[[], Iterable[Connection]],
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._connections = connections
+        self._timers: dict[Callable[[], None], Timer] = {}
+        self._cleaning: Iterator[None] = iter(())
+
+    def start(self) -> None:
+        """Arms the rounds."""
+        config = self._cluster.config
+        self._every(self._expire, config["log.retention.check.interval.ms"])
+        self._every(self._checkpoint, config["log.flush.offset.checkpoint.interval.ms"])
+        self._every(self._flush, FLUSH_CHECK_MS)
+        if config["log.cleaner.enable"]:
+            self._every(self._clean, config["log.cleaner.backoff.ms"])
+        idle_ms = config["connections.max.idle.ms"]
+        if idle_ms >= 0:
+            self._every(self._close_idle, idle_ms / 4)
+
+    def stop(self) -> None:
+        """No round begins any more, and one that is under way ends."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        # Leaves no file behind that is half written.
+        self._cleaning = iter(())
+
+    def _every(self, task: Callable[[], None], interval_ms: float) -> None:
+        pause = max(min(interval_ms / 1000, 60.0), SHORTEST_PAUSE)
+        self._at(self._clock.now() + pause, task)
+
+    def _at(self, when: float, task: Callable[[], None]) -> None:
+        self._timers[task] = self._clock.call_at(when, task)
+
+    def _close_idle(self) -> None:
+        idle_ms = self._cluster.config["connections.max.idle.ms"]
+        limit = self._clock.now() - idle_ms / 1000
+        for connection in list(self._connections()):
+            if connection.is_idle_since(limit):
+                log.info("idle_connection_closed", client=connection.client_address)
+                connection.abort()
+        self._every(self._close_idle, idle_ms / 4)
+
+    def _expire(self) -> None:
+        """Drops records that have been kept long enough, or are too many."""
+        now_ms = self._cluster.now_ms()
+        for topic in self._cluster.topics.by_name.values():
+            for partition in topic.partitions:
+                partition.expire(now_ms)
+        self._every(
+            self._expire, self._cluster.config["log.retention.check.interval.ms"]
+        )
+
+    def _flush(self) -> None:
+        self._cluster.flush()
+        self._every(self._flush, FLUSH_CHECK_MS)
+
+    def _checkpoint(self) -> None:
+        try:
+            self._cluster.checkpoint()
+        except StorageError as error:
+            log.warning("checkpoint_failed", reason=str(error))
+        self._every(
+            self._checkpoint,
+            self._cluster.config["log.flush.offset.checkpoint.interval.ms"],
+        )
+
+    # -- compaction: in slices, between the requests
+
+    def _clean(self) -> None:
+        self._cleaning = self._clean_all()
+        self._clean_slice()
+
+    def _clean_all(self) -> Iterator[None]:
+        for topic in list(self._cluster.topics.by_name.values()):
+            for partition in topic.partitions:
+                if "compact" in partition.config.cleanup_policy:
+                    yield from compaction.clean(partition, self._cluster.now_ms())
+
+    def _clean_slice(self) -> None:
+        try:
+            next(self._cleaning)
+        except StopIteration:
+            self._every(self._clean, self._cluster.config["log.cleaner.backoff.ms"])
+        except StorageError as error:
+            log.warning("compaction_failed", reason=str(error))
+            self._every(self._clean, self._cluster.config["log.cleaner.backoff.ms"])
+        else:
+            self._at(self._clock.now(), self._clean_slice)
