@@ -11,11 +11,14 @@ import pytest
 from tests.coordinator.context import Context, Members, subscribed
 
 from kohort.broker.coordinator.effects import (
+    Arm,
     GroupRecord,
     GroupTombstone,
+    Notice,
     OffsetRecord,
     Record,
 )
+from kohort.broker.coordinator.replay import Loading
 
 # -- groups within the limit
 
@@ -266,6 +269,27 @@ def test_compacted_log(context: Context) -> None:
     ]
     context.coordinator.load(records, context.now)
     assert context.coordinator.groups == {}
+
+
+def test_log_in_slices(context: Context) -> None:
+    """A long log is fed record by record; only the end makes groups of it."""
+    context.stable_group("A", "B")[0].commit("t", 7)
+    context.commit([("t", 0, 8, -1, "")], group="h")
+    loading = Loading()
+    coordinator = Context().coordinator
+    for record in context.records:
+        loading.feed([record])
+        assert coordinator.groups == {}
+    effects = coordinator.take_over(loading, context.now)
+    kinds = [type(effect) for effect in effects]
+    assert (kinds.count(Notice), kinds.count(Arm)) == (2, 2)
+    g, h = coordinator.groups["g"], coordinator.groups["h"]
+    assert (g.state, len(g.members), h.state) == ("Stable", 2, "Empty")
+    assert (g.offsets["t", 0][0], h.offsets["t", 0][0]) == (7, 8)
+    # A million offsets are of few partitions: each is kept once.
+    (first,), (second,) = g.offsets, h.offsets
+    assert first is second
+    assert coordinator.take_over(loading, context.now) == [], "it is used up"
 
 
 def test_who_listens_learns_of_loaded_groups(context: Context) -> None:
