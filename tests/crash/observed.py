@@ -1,0 +1,139 @@
+"""What a cluster and its clients say of groups, and all that a topic holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from tests.crash.asking import Asking
+from tests.crash.load import Group
+from tests.crash.served import BrokerError
+
+READ_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A group that is Stable: what a restart must not change."""
+
+    generation: int
+    protocol: str
+    members: tuple[tuple[str, str | None, str, bytes, bytes], ...]
+
+
+def members_of(described: Any) -> tuple[tuple[str, str | None, str, bytes, bytes], ...]:
+    """The members of a DescribeGroups: who they are, what they want, what they own."""
+    return tuple(
+        sorted(
+            (
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                bytes(each.member_metadata),
+                bytes(each.member_assignment),
+            )
+            for each in described.members
+        )
+    )
+
+
+def snapshot(group: Group, asking: Asking, partitions: int) -> Snapshot | None:
+    """What a group is, if members and broker agree that it is settled; else None.
+
+    DescribeGroups tells no generation, so each member's own is proven by a heartbeat.
+    """
+    told = [each for each in group.worker.tell() if each is not None]
+    owned = sorted(place for each in told for place in each["partitions"])
+    generations = {each["generation"] for each in told}
+    if owned != list(range(partitions)) or len(generations) != 1:
+        return None
+    described = asking.describe(group.name)
+    ids = sorted(each.member_id for each in described.members)
+    if described.group_state != "Stable" or ids != sorted(m["member_id"] for m in told):
+        return None
+    (generation,) = generations
+    found = Snapshot(
+        generation,
+        described.protocol_data,
+        members_of(described),
+    )
+    return None if heartbeats(group.name, found, asking) else found
+
+
+def heartbeats(group: str, wanted: Snapshot, asking: Asking) -> list[str]:
+    """Which members the broker does not know in that generation."""
+    found = []
+    for member_id, instance, *_ in wanted.members:
+        code = asking.heartbeat(group, wanted.generation, member_id, instance)
+        if code:
+            found.append(
+                f"{group}: a heartbeat of {member_id} in generation "
+                f"{wanted.generation} is answered with error {code}"
+            )
+    return found
+
+
+def all_committed(
+    names: Iterable[str], asking: Asking, topic: str, partitions: int
+) -> dict[tuple[str, int], tuple[int, str]]:
+    """Offset and metadata of each group and partition."""
+    return {
+        (name, place): found
+        for name in names
+        for place, found in asking.committed(name, topic, range(partitions)).items()
+    }
+
+
+def until_at_the_ends(
+    names: Iterable[str], asking: Asking, topic: str, partitions: int
+) -> None:
+    """Waits until each of these groups has committed the end of every partition."""
+    ends = [end or -1 for end in asking.ends(topic)]
+    for name in names:
+
+        def at_the_end(name: str = name) -> bool | None:
+            committed = asking.committed(name, topic, range(partitions))
+            got = [committed[place][0] for place in range(partitions)]
+            return True if got == ends else None
+
+        asking.until(f"{name} has committed {ends}", at_the_end)
+
+
+def read_all(
+    bootstrap: str, topic: str, ends: list[int]
+) -> dict[int, list[tuple[int, bytes, bytes]]]:
+    """Every record of the topic, by partition: offset, key, value."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "oracle",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "auto.offset.reset": "error",
+        }
+    )
+    log: dict[int, list[tuple[int, bytes, bytes]]] = {i: [] for i in range(len(ends))}
+    left = {place: end for place, end in enumerate(ends) if end}
+    consumer.assign([TopicPartition(topic, place, 0) for place in left])
+    deadline = time.monotonic() + READ_S
+    while left:
+        if time.monotonic() > deadline:
+            raise BrokerError(f"not read in {READ_S:.0f} s: the partitions {left}")
+        for message in consumer.consume(1_000, 1.0):
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            place, offset = message.partition(), message.offset()
+            key, value = message.key(), message.value()
+            assert place is not None
+            assert offset is not None
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            log[place].append((offset, key, value))
+            if offset + 1 >= left.get(place, 0):
+                left.pop(place, None)
+    consumer.close()
+    return log

@@ -1,0 +1,399 @@
+"""One crash test: load, kills, restarts, and what is found wrong."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.crash import oracle
+from tests.crash.asking import LIMIT_S, Asking
+from tests.crash.journal import text_of
+from tests.crash.load import Group, Load
+from tests.crash.observed import (
+    Snapshot,
+    all_committed,
+    heartbeats,
+    members_of,
+    read_all,
+    snapshot,
+    until_at_the_ends,
+)
+from tests.crash.schedule import Moment, moments
+from tests.crash.served import Served
+
+TOPIC = "load"
+PARTITIONS = 6
+SESSION_MS = 120_000
+"""Nobody is to lose its membership while the broker is away."""
+BRIEF_MS = 20_000
+"""The same, of members that leave. Killed before the next generation is written, the
+broker does not know any more that they left, and waits for them as long as this."""
+SERVING_S = 3.0
+"""The longest time that a broker may serve before it is killed."""
+SOON_S = 0.5
+"""The same, once what the kill is to hit is there."""
+LOOK_S = 0.02
+"""Between two looks into the journals."""
+DEFAULTS = {
+    "group.initial.rebalance.delay.ms": "0",
+    # Small, so that logs roll and are cleaned while they are killed.
+    "log.segment.bytes": "1048576",
+    "offsets.topic.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "1000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is to be run.
+
+    Attributes:
+        kills: how many.
+        seed: of the schedule and of all that the harness draws.
+        nodes: of the cluster.
+        config: keys of `kohort serve`, besides DEFAULTS.
+        folder: for the data directory, journals and logs; stays.
+        tamper: is called with the data directory after each kill: a test of the
+            test puts damage there.
+    """
+
+    kills: int
+    seed: int
+    nodes: int
+    folder: Path
+    config: Mapping[str, str] = field(default_factory=dict)
+    tamper: Callable[[Path], None] = lambda _: None
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened.
+
+    Attributes:
+        violations: one sentence each; none is what is wanted.
+        kills: by moment.
+        resumed: how many times a group that was Stable when the broker was killed was
+            found with the same generation, members and assignments.
+        records: acknowledged ones.
+        commits: acknowledged ones, each of one partition.
+        consumed: records that members got.
+        longest_start_s: until the broker accepted connections.
+        seconds: all of it.
+    """
+
+    violations: list[str] = field(default_factory=list)
+    kills: Counter[Moment] = field(default_factory=Counter)
+    resumed: int = 0
+    records: int = 0
+    commits: int = 0
+    consumed: int = 0
+    longest_start_s: float = 0.0
+    seconds: float = 0.0
+
+
+class ViolationError(Exception):
+    """What was found, one sentence each."""
+
+    def __init__(self, found: list[str]) -> None:
+        super().__init__("\n".join(found))
+        self.found = found
+
+
+def _hold(found: list[str]) -> None:
+    if found:
+        raise ViolationError(found)
+
+
+def start_load(folder: Path, bootstrap: str, seed: int) -> Load:
+    """Everybody who works with the broker."""
+    common = {
+        "topic": TOPIC,
+        "partitions": PARTITIONS,
+        "bootstrap": bootstrap,
+        "linger_ms": 5,
+    }
+    load = Load(folder, common)
+    in_flight = "max.in.flight.requests.per.connection"
+    load.produce(
+        "producers",
+        _confluent("lz4", 30, {in_flight: 5, "batch.num.messages": 2}),
+        _confluent("gzip", 12, {in_flight: 3}),
+        _confluent("zstd", 6, {in_flight: 1}),
+    )
+    load.produce(
+        "producers-aiokafka",
+        {"name": "snappy", "window": 12, "aiokafka": {"compression_type": "snappy"}},
+        {"name": "none", "window": 6, "aiokafka": {}},
+    )
+    load.commit(
+        "committers",
+        {"group": "committer-confluent", "library": "confluent", "seed": seed},
+        {"group": "committer-python", "library": "kafka-python", "seed": seed},
+    )
+    load.consume(
+        "cooperative",
+        *(_member("confluent", f"c{i}", "cooperative-sticky") for i in range(3)),
+    )
+    load.consume(
+        "static",
+        _member("aiokafka", "s0", "range", "instance-0"),
+        _member("aiokafka", "s1", "range", "instance-1"),
+        _member("aiokafka", "s2", "range"),
+    )
+    load.consume(
+        "changing",
+        _member("confluent", "x0", "range", "instance-0", BRIEF_MS),
+        _member("confluent", "x1", "range", session_ms=BRIEF_MS),
+        _member("confluent", "x2", "range", session_ms=BRIEF_MS),
+    )
+    return load
+
+
+def _confluent(
+    codec: str, window: int, settings: dict[str, object]
+) -> dict[str, object]:
+    librdkafka = {**settings, "compression.type": codec}
+    return {"name": codec, "window": window, "librdkafka": librdkafka}
+
+
+def _member(
+    library: str,
+    client: str,
+    assignor: str,
+    instance: str | None = None,
+    session_ms: int = SESSION_MS,
+) -> dict[str, object]:
+    return {
+        "library": library,
+        "client": client,
+        "assignor": assignor,
+        "instance": instance,
+        "session_ms": session_ms,
+    }
+
+
+class Run:
+    """The harness: one broker after the other, one load.
+
+    Args:
+        settings: of the run.
+        progress: is told a line now and then.
+    """
+
+    def __init__(self, settings: Settings, progress: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._draw = random.Random(settings.seed)
+        self.report = Report()
+        self._data = settings.folder / "data"
+        arguments = [f"--data-dir={self._data}"]
+        for name, value in {**DEFAULTS, **settings.config}.items():
+            arguments.append(f"--set={name}={value}")
+        self._served = Served(settings.folder, settings.nodes, arguments)
+        self._asking = Asking(self._served)
+        self._snapshots: dict[str, Snapshot] = {}
+        self._load: Load
+
+    def play(self) -> Report:
+        """All of it; violations are in the report."""
+        began = time.monotonic()
+        try:
+            self._play()
+        except ViolationError as error:
+            self.report.violations += error.found
+        finally:
+            self._asking.forget()
+            if hasattr(self, "_load"):
+                self._load.close()
+            self._served.close()
+        self.report.longest_start_s = self._served.ready_s
+        self.report.seconds = time.monotonic() - began
+        return self.report
+
+    def _play(self) -> None:
+        settings = self._settings
+        self._served.start()
+        self._served.until_ready()
+        replicas = min(3, settings.nodes)
+        self._asking.create_topic(TOPIC, PARTITIONS, replicas)
+        self._load = start_load(settings.folder, self._served.bootstrap, settings.seed)
+        self._witness = self._load.until_ready()
+        self._settle()
+        schedule = moments(settings.kills, self._draw)
+        for done, moment in enumerate(schedule, 1):
+            if done > 1:
+                self._served.start()
+            self._kill_at(moment, fresh=done > 1)
+            if done % max(1, settings.kills // 20) == 0 or done == settings.kills:
+                self._progress(
+                    f"{done} kills: {len(self._witness.produced)} records and "
+                    f"{sum(self._witness.commits.values())} commits acknowledged"
+                )
+        self._served.start()
+        self._served.until_ready()
+        self._check_back()
+        self._finish()
+
+    # -- kills
+
+    def _kill_at(self, moment: Moment, *, fresh: bool) -> None:
+        """Lets a broker come so far, and kills it.
+
+        When exactly is drawn: this is the one place where time passes for its own sake.
+        """
+        if moment is Moment.START_UP:
+            self._served.runs_for(self._draw.uniform(0, self._served.ready_s))
+        else:
+            if fresh:
+                self._served.until_ready()
+            if moment is Moment.SERVING:
+                self._served.runs_for(self._draw.uniform(0, SERVING_S))
+            else:
+                self._check_back()
+                if moment is Moment.STABLE:
+                    self._settle()
+                else:
+                    self._unsettle()
+                self._served.runs_for(self._draw.uniform(0, SOON_S))
+        for worker in self._load.workers:
+            worker.check()
+        self._served.kill()
+        self._asking.forget()
+        self._witness.read()
+        _hold(self._served.faults())
+        self.report.kills[moment] += 1
+        self._settings.tamper(self._data)
+
+    def _unsettle(self) -> None:
+        """Has a member of one group leave and come back, and so a producer.
+
+        The new producer needs an id that nobody had before, killed brokers included.
+        """
+        self._draw.choice(self._load.producers).bounce(0)
+        changing = self._load.groups[-1]
+        self._snapshots.pop(changing.name, None)
+        number = self._draw.randrange(3)
+        changing.worker.bounce(number)
+        if number == 0:
+            return  # static: its leaving and its coming back change no state
+
+        def unstable() -> bool | None:
+            state = self._asking.describe(changing.name).group_state
+            return True if state != "Stable" else None
+
+        self._asking.until("the group rebalances", unstable)
+
+    def _settle(self) -> None:
+        """Waits until all groups are Stable and commit; what was Stable stayed so."""
+        before = self._witness.commits.copy()
+        self._load.groups[-1].worker.until_bounced()
+        for group in self._load.groups:
+
+            def settled(group: Group = group) -> Snapshot | None:
+                return snapshot(group, self._asking, PARTITIONS)
+
+            found = self._asking.until(f"{group.name} is settled", settled)
+            known = self._snapshots.setdefault(group.name, found)
+            if found != known:
+                _hold([f"{group.name} was not to change: {known} became {found}"])
+
+        def all_commit() -> bool | None:
+            self._witness.read()
+            everybody = [group.name for group in self._load.groups]
+            names = [*everybody, *self._load.committing]
+            commits = self._witness.commits
+            return True if all(commits[n] > before[n] for n in names) else None
+
+        self._asking.until("everybody commits", all_commit)
+
+    # -- checks
+
+    def _check_back(self) -> None:
+        """What can be seen at once of a broker that has just come back."""
+        acked = self._witness.acked.copy()
+        ends = self._witness.ends.copy()
+        names = [*self._load.committing, *(each.name for each in self._load.groups)]
+        committed = all_committed(names, self._asking, TOPIC, PARTITIONS)
+        self._witness.read()
+        _hold(
+            [
+                *oracle.offsets(acked, committed),
+                *oracle.committers(self._witness, committed, text_of),
+                *oracle.ends(ends, self._asking.ends(TOPIC)),
+                *self._same_groups(),
+            ]
+        )
+
+    def _same_groups(self) -> list[str]:
+        found = []
+        for group in self._load.groups:
+            known = self._snapshots.get(group.name)
+            if known is None:
+                continue
+            described = self._asking.describe(group.name)
+            members = members_of(described)
+            state, protocol = described.group_state, described.protocol_data
+            if (state, protocol, members) != ("Stable", known.protocol, known.members):
+                found.append(f"{group.name} was {known}, came back as {described}")
+            found += heartbeats(group.name, known, self._asking)
+            self.report.resumed += 1
+        return found
+
+    def _finish(self) -> None:
+        """Ends the load, kills the broker once more, and looks at all there is."""
+        sent: dict[str, list[int]] = {}
+        for worker in self._load.producers:
+            sent |= worker.stop()
+        for worker in self._load.committers:
+            worker.stop()
+        self._load.groups[-1].worker.until_bounced()
+        names = [group.name for group in self._load.groups]
+        until_at_the_ends(names, self._asking, TOPIC, PARTITIONS)
+        self._witness.read()
+        self._served.kill()
+        self._asking.forget()
+        self._settings.tamper(self._data)
+        self._served.start()
+        self._served.until_ready()
+        self._check_back()
+        log = read_all(self._served.bootstrap, TOPIC, self._asking.ends(TOPIC))
+        witness = self._witness
+        self.report.records = len(witness.produced) + len(witness.unplaced)
+        self.report.commits = sum(witness.commits.values())
+        self.report.consumed = sum(
+            poll.count for polls in witness.consumed.values() for poll in polls
+        )
+        _hold(
+            [
+                *oracle.producers(witness, log, sent),
+                *oracle.members(witness, log, names),
+            ]
+        )
+        for group in self._load.groups:
+            group.worker.stop()
+        self._stop_cleanly()
+
+    def _stop_cleanly(self) -> None:
+        code = self._served.stop()
+        found = self._served.faults()
+        if code:
+            found.append(f"the broker exited {code} on SIGTERM")
+        done = subprocess.run(
+            [sys.executable, "-m", "kohort", "inspect", str(self._data)],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        missing = [
+            group.name for group in self._load.groups if group.name not in done.stdout
+        ]
+        if done.returncode or missing:
+            found.append(f"kohort inspect: without {missing}: {done.stderr[-2_000:]}")
+        _hold(found)

@@ -1,0 +1,188 @@
+"""The oracle finds what it is there to find, and nothing where nothing is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.crash import oracle
+from tests.crash.journal import Journal, checksum, key_of, text_of, value_of
+from tests.crash.oracle import Committed
+from tests.crash.witness import Witness
+
+Records = list[tuple[int, bytes, bytes]]
+
+
+def log(*numbers: int) -> dict[int, Records]:
+    """Partition 0 with these records of producer p."""
+    return {
+        0: [
+            (offset, key_of("p", 0), value_of(number))
+            for offset, number in enumerate(numbers)
+        ]
+    }
+
+
+class Clients:
+    """Clients whose journals say what they are told here."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "journal"
+        self._journal = Journal(self._path)
+
+    def acknowledge(self, **records: int) -> None:
+        """Producer p has records n0, n1, ... acknowledged at these offsets."""
+        for name, offset in records.items():
+            self._journal.write("acked", "p", 0, name.removeprefix("n"), offset)
+
+    def write(self, *words: object) -> None:
+        """One line."""
+        self._journal.write(*words)
+
+    def consume(self, group: str, records: Records) -> None:
+        """A poll of a member."""
+        first, last = records[0][0], records[-1][0]
+        count = len(records)
+        self.write("consumed", group, 0, first, last, count, checksum(records))
+
+    def witness(self) -> Witness:
+        """Who has read all of it."""
+        witness = Witness([self._path])
+        witness.read()
+        return witness
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Clients:
+    """Clients that have done nothing yet."""
+    return Clients(tmp_path)
+
+
+def found(clients: Clients, there: dict[int, Records], sent: int = 3) -> list[str]:
+    """The kinds of what is found of producers."""
+    return [
+        each.partition(":")[0]
+        for each in oracle.producers(clients.witness(), there, {"p": [sent]})
+    ]
+
+
+def test_nothing_is_wrong(clients: Clients) -> None:
+    """What is acknowledged is there; what is not may be there, or not."""
+    clients.acknowledge(n0=0, n1=1)
+    assert found(clients, log(0, 1)) == []
+    assert found(clients, log(0, 1, 2)) == []
+
+
+def test_lost_records(clients: Clients) -> None:
+    """One that is gone from the end, and one in whose place another is."""
+    clients.acknowledge(n0=0, n1=1)
+    assert found(clients, log(0)) == ["lost"]
+    assert found(clients, log(0, 2)) == ["lost"]
+    there = {0: [(0, key_of("p", 0), value_of(0)), (1, b"p/1", value_of(1))]}
+    assert found(clients, there) == ["lost"]
+
+
+def test_records_that_are_lost_without_an_offset(clients: Clients) -> None:
+    """An acknowledgement of a repeated batch may name no offset; it is one."""
+    clients.acknowledge(n0=0, n1=-1)
+    assert found(clients, log(0, 1)) == []
+    assert found(clients, log(0, 2)) == ["lost"]
+
+
+def test_duplicates(clients: Clients) -> None:
+    """A record that is there twice, also if it was never acknowledged."""
+    clients.acknowledge(n0=0)
+    assert found(clients, log(0, 0)) == ["duplicate"]
+    assert found(clients, log(0, 1, 2, 1)) == ["duplicate"]
+
+
+def test_order(clients: Clients) -> None:
+    """A record before one that was sent earlier; a gap is none."""
+    assert found(clients, log(0, 2)) == []
+    assert found(clients, log(0, 2, 1)) == ["order"]
+
+
+def test_records_that_nobody_sent(clients: Clients) -> None:
+    """Numbers that were not reached, and producers that are none."""
+    assert found(clients, log(0, 1), sent=1) == ["made up"]
+    there = {0: [(0, key_of("q", 0), value_of(0))]}
+    assert found(clients, there) == ["made up"]
+
+
+def test_contradictions_and_surrender(clients: Clients) -> None:
+    """One offset for two records; a producer that sends a record no more."""
+    clients.acknowledge(n0=0, n1=0)
+    clients.write("gave-up", "p", 0, 2, "45")
+    wrong = oracle.producers(clients.witness(), log(0), {"p": [3]})
+    assert wrong == [
+        "partition 0 offset 0 was acknowledged for record 0 of p and for record 1 of p",
+        "gave-up p 0 2 45",
+    ]
+
+
+def test_ends() -> None:
+    """A partition that ends before what was acknowledged."""
+    assert oracle.ends({0: 5, 1: 2}, [5, 3]) == []
+    assert len(oracle.ends({0: 5, 1: 2}, [4, 2])) == 1
+
+
+def test_commits(clients: Clients) -> None:
+    """An acknowledged commit that is gone, or further back; one that is made up."""
+    for offset in (3, 7):
+        clients.write("sent", "g", 0, offset)
+        clients.write("acked", "g", 0, offset)
+    clients.write("sent", "g", 0, 9)
+
+    def wrong(committed: Committed) -> list[str]:
+        witness = clients.witness()
+        lines = [
+            *oracle.offsets(witness.acked, committed),
+            *oracle.committers(witness, committed, text_of),
+        ]
+        return [each.partition(":")[0] for each in lines]
+
+    assert wrong({("g", 0): (7, text_of("g", 7))}) == []
+    assert wrong({("g", 0): (9, text_of("g", 9))}) == []
+    assert wrong({("g", 0): (3, text_of("g", 3))}) == ["commit lost"]
+    assert wrong({("g", 0): (-1, "")}) == ["commit lost"]
+    assert wrong({}) == ["commit lost"]
+    assert wrong({("g", 0): (8, text_of("g", 8))}) == ["made up"]
+    assert wrong({("g", 0): (7, text_of("g", 9))}) == ["made up"]
+
+
+def test_consumed(clients: Clients) -> None:
+    """Records that a group never got, and some that it got and that are not there."""
+    there = log(0, 1, 2, 3)
+    clients.consume("whole", there[0][:3])
+    clients.consume("whole", there[0][1:])
+    clients.consume("gap", there[0][:1])
+    clients.consume("gap", there[0][2:])
+    clients.consume("short", there[0][:2])
+    clients.consume("strange", log(0, 1, 3, 2)[0])
+    witness = clients.witness()
+
+    def wrong(group: str) -> list[str]:
+        return [
+            each.removeprefix(f"{group}, partition 0: ").partition(":")[0]
+            for each in oracle.members(witness, there, [group])
+        ]
+
+    assert wrong("whole") == []
+    assert wrong("gap") == ["not consumed"]
+    assert wrong("short") == ["not consumed"]
+    assert wrong("strange") == ["consumed what is not in the log"]
+    assert wrong("absent") == ["not consumed"]
+
+
+def test_a_line_that_is_half_written_waits(clients: Clients, tmp_path: Path) -> None:
+    """A journal is read while it is written."""
+    clients.acknowledge(n0=0)
+    witness = Witness([tmp_path / "journal", tmp_path / "no journal yet"])
+    with (tmp_path / "journal").open("a") as journal:
+        journal.write("acked p 0 1")
+        journal.flush()
+        witness.read()
+        assert witness.produced == {(0, 0): ("p", 0)}
+        journal.write(" 1\n")
+    witness.read()
+    assert witness.produced == {(0, 0): ("p", 0), (0, 1): ("p", 1)}

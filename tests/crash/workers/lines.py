@@ -1,0 +1,131 @@
+"""The conversation between the harness and its workers.
+
+A worker is a process of real clients that lives as long as the run. Its argument is
+one JSON object. It reads commands from its stdin, one word per line and perhaps a
+number, and writes events to its stdout, one JSON object per line.
+
+Commands:
+    tell        say what the clients themselves think, in a `told` event
+    bounce N    close client N and make a new one in its place, then `bounced`
+    stop        finish what is under way, close, say `done`, exit 0
+    The end of stdin means: exit at once.
+
+Events: `ready`, `told` with `clients`, `bounced`, `done` with `sent`, and
+`error` with `text` where the worker cannot go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.crash.journal import Journal
+
+PACE_S = 0.05
+"""How long a client rests between two pieces of its work. Nothing is waited for here:
+it is the rate of the load, which must leave a small machine to the broker."""
+POLL_S = 0.1
+
+
+def say(event: str, **fields: object) -> None:
+    """Writes one event, in one write."""
+    os.write(1, (json.dumps({"event": event, **fields}) + "\n").encode())
+
+
+class Client(Protocol):
+    """One client on a thread of its own."""
+
+    def work(self) -> None:
+        """Does a little, and returns after a fraction of a second."""
+
+    def tell(self) -> object:
+        """What it thinks; called from another thread."""
+
+    def close(self) -> None:
+        """Finishes what is under way."""
+
+
+class Runner:
+    """A client that is used until it is told to end; may be replaced meanwhile.
+
+    Args:
+        make: makes a client.
+    """
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._make = make
+        self.client: Client | None = None
+        self.stopping = threading.Event()
+        self._bounce = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def bounce(self) -> None:
+        """Closes the client, and makes another one."""
+        self._bounce.set()
+
+    def join(self) -> None:
+        """Waits until it has closed its client."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            client = self.client = self._make()
+            while not self.stopping.is_set():
+                if self._bounce.is_set():
+                    self.client = None
+                    client.close()
+                    client = self.client = self._make()
+                    self._bounce.clear()
+                    say("bounced")
+                client.work()
+            client.close()
+        except BaseException:  # noqa: BLE001 - whatever it is, the harness hears of it
+            say("error", text=traceback.format_exc())
+
+
+def arguments() -> tuple[dict[str, Any], Journal]:
+    """What the harness wants, and where to write what happens."""
+    wanted: dict[str, Any] = json.loads(sys.argv[1])
+    return wanted, Journal(Path(wanted["journal"]))
+
+
+def _commands() -> Iterator[list[str]]:
+    for line in sys.stdin:
+        yield line.split()
+    # The harness is gone: nobody is left to finish anything for.
+    os._exit(3)
+
+
+def serve(make: list[Callable[[], Client]], sent: Callable[[], object]) -> None:
+    """Runs the clients, and answers commands until `stop`.
+
+    Args:
+        make: what makes each client.
+        sent: what `done` says that was sent.
+    """
+    runners = [Runner(each) for each in make]
+    say("ready")
+    for command in _commands():
+        if command[0] == "tell":
+            clients = [each.client for each in runners]
+            say("told", clients=[each and each.tell() for each in clients])
+        elif command[0] == "bounce":
+            runners[int(command[1])].bounce()
+        elif command[0] == "stop":
+            break
+        else:
+            say("error", text=f"no such command: {command}")
+    for runner in runners:
+        runner.stopping.set()
+    for runner in runners:
+        runner.join()
+    say("done", sent=sent())
+    sys.stdout.flush()
+    os._exit(0)  # aiokafka's and librdkafka's threads have nothing left to say

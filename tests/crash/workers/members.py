@@ -1,0 +1,377 @@
+"""Members of groups, of three libraries: they consume, commit, and write both down."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # type: ignore[import-untyped]
+from aiokafka import TopicPartition as AiokafkaPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import (  # type: ignore[import-untyped]
+    StickyPartitionAssignor,
+)
+from aiokafka.errors import IllegalStateError  # type: ignore[import-untyped]
+from aiokafka.errors import KafkaError as AiokafkaError
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from kafka import ConsumerRebalanceListener as PythonListener  # type: ignore[import-untyped]
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PythonPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor as PythonRange  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.roundrobin import (  # type: ignore[import-untyped]
+    RoundRobinPartitionAssignor as PythonRoundRobin,
+)
+from kafka.errors import KafkaError as PythonError  # type: ignore[import-untyped]
+from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+from tests.crash.journal import Journal, checksum
+from tests.crash.workers.lines import PACE_S, POLL_S, Client, arguments, serve
+
+BATCH = 100
+RETRY_MS = 20
+HEARTBEAT_MS = 300
+JOINING_MS = 3_000
+"""How long kafka-python polls without partitions: it forgets the answer to a join that
+comes between two polls, and joins again."""
+
+Record = tuple[int, int, bytes, bytes]  # partition, offset, key, value
+
+
+class Member:
+    """What members of all libraries do alike.
+
+    Args:
+        wanted: what the worker was told.
+        settings: `group`, `client`, `assignor`, `session_ms`, `instance` or None.
+        journal: for what is consumed, and what is acknowledged.
+    """
+
+    def __init__(
+        self, wanted: dict[str, Any], settings: dict[str, Any], journal: Journal
+    ) -> None:
+        self.topic = wanted["topic"]
+        self.bootstrap = wanted["bootstrap"]
+        self.settings = settings
+        self.held: set[int] = set()
+        self._journal = journal
+        # What is consumed and not committed. A refused commit is repeated, but never
+        # one of a partition that was taken away: its new owner may be further.
+        self._pending: dict[int, int] = {}
+        self._told: dict[str, Any] | None = None
+
+    def _poll(self) -> Iterable[Record]:
+        raise NotImplementedError
+
+    def _commit(self, offsets: dict[int, int]) -> bool:
+        raise NotImplementedError
+
+    def identity(self) -> tuple[str, int]:
+        """The member id and the generation that the library holds."""
+        raise NotImplementedError
+
+    def gained(self, partitions: Iterable[int]) -> None:
+        """For the library's callback."""
+        self.held = self.held | set(partitions)
+
+    def gone(self, partitions: Iterable[int]) -> None:
+        """For the library's callbacks, of what is revoked and of what is lost."""
+        names = set(partitions)
+        self.held = self.held - names
+        for each in names:
+            self._pending.pop(each, None)
+
+    def work(self) -> None:
+        """A poll, and a commit of what is not committed."""
+        self._consume()
+        member_id, generation = self.identity()
+        self._told = {
+            "member_id": member_id,
+            "generation": generation,
+            "partitions": sorted(self.held),
+        }
+
+    def _consume(self) -> None:
+        by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {}
+        for place, offset, key, value in self._poll():
+            by_partition.setdefault(place, []).append((offset, key, value))
+        group = self.settings["group"]
+        for place, records in by_partition.items():
+            first, last = records[0][0], records[-1][0]
+            self._journal.write(
+                "consumed", group, place, first, last, len(records), checksum(records)
+            )
+            if place in self.held:
+                self._pending[place] = last + 1
+        if not self._pending:
+            return
+        offsets = dict(self._pending)
+        if not self._commit(offsets):
+            return
+        for place, offset in offsets.items():
+            self._journal.write("acked", group, place, offset)
+            if self._pending.get(place) == offset:
+                del self._pending[place]
+
+    def tell(self) -> object:
+        """Its member id, generation and partitions, as of the last piece of work.
+
+        Clients are not asked from another thread: librdkafka's would wait for this
+        one's call to end, kafka-python's must not be.
+        """
+        return self._told
+
+
+class ConfluentMember(Member):
+    """One librdkafka consumer; its callbacks run inside of `consume` and `close`."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.settings["group"],
+            "client.id": self.settings["client"],
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "partition.assignment.strategy": self.settings["assignor"],
+            "session.timeout.ms": self.settings["session_ms"],
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "reconnect.backoff.ms": RETRY_MS,
+            "reconnect.backoff.max.ms": RETRY_MS * 10,
+            "fetch.error.backoff.ms": RETRY_MS,
+            "log_level": 0,
+        }
+        if self.settings["instance"] is not None:
+            settings["group.instance.id"] = self.settings["instance"]
+        self._consumer = Consumer(settings)
+        self._consumer.subscribe(
+            [self.topic],
+            on_assign=lambda _, got: self.gained(each.partition for each in got),
+            on_revoke=lambda _, got: self.gone(each.partition for each in got),
+            on_lost=lambda _, got: self.gone(each.partition for each in got),
+        )
+
+    def _poll(self) -> Iterable[Record]:
+        records: list[Record] = []
+        for message in self._consumer.consume(BATCH, POLL_S):
+            error = message.error()
+            if error is not None:
+                if error.fatal():
+                    raise KafkaException(error)
+                continue  # the broker is away
+            place, offset = message.partition(), message.offset()
+            key, value = message.key(), message.value()
+            assert place is not None
+            assert offset is not None
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            records.append((place, offset, key, value))
+        return records
+
+    def _commit(self, offsets: dict[int, int]) -> bool:
+        wanted = [
+            TopicPartition(self.topic, place, offset)
+            for place, offset in offsets.items()
+        ]
+        try:
+            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException:
+            return False
+        return all(each.error is None for each in done)
+
+    def identity(self) -> tuple[str, int]:
+        """The generation out of the group metadata: `CGMDv2:`, a native int32."""
+        raw: bytes = self._consumer.consumer_group_metadata()
+        (generation,) = struct.unpack_from("=i", raw, len(b"CGMDv2:"))
+        return self._consumer.memberid() or "", generation
+
+    def close(self) -> None:
+        """Leaves, unless it is static."""
+        self._consumer.close()
+
+
+class _AiokafkaListener(ConsumerRebalanceListener):  # type: ignore[misc]  # no types
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: set[AiokafkaPartition]) -> None:
+        self._member.gained(each.partition for each in assigned)
+
+    def on_partitions_revoked(self, revoked: set[AiokafkaPartition]) -> None:
+        self._member.gone(each.partition for each in revoked)
+
+
+class AiokafkaMember(Member):
+    """One AIOKafkaConsumer, on a loop that runs while a call of ours does."""
+
+    ASSIGNORS = {  # noqa: RUF012 - nobody changes it
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+    }
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._loop = asyncio.Runner()
+        self._consumer = self._loop.run(self._start())
+
+    async def _start(self) -> Any:
+        while True:
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=self.bootstrap,
+                group_id=self.settings["group"],
+                client_id=self.settings["client"],
+                group_instance_id=self.settings["instance"],
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                session_timeout_ms=self.settings["session_ms"],
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                retry_backoff_ms=RETRY_MS,
+                partition_assignment_strategy=[
+                    self.ASSIGNORS[self.settings["assignor"]]
+                ],
+            )
+            consumer.subscribe([self.topic], listener=_AiokafkaListener(self))
+            try:
+                await consumer.start()
+            except AiokafkaError:  # the broker is away
+                await consumer.stop()
+                await asyncio.sleep(PACE_S)
+            else:
+                return consumer
+
+    def _poll(self) -> Iterable[Record]:
+        wanted = self._consumer.getmany(
+            timeout_ms=int(POLL_S * 1000), max_records=BATCH
+        )
+        return [
+            (each.partition, each.offset, each.key, each.value)
+            for records in self._loop.run(wanted).values()
+            for each in records
+        ]
+
+    def _commit(self, offsets: dict[int, int]) -> bool:
+        wanted = {
+            AiokafkaPartition(self.topic, place): offset
+            for place, offset in offsets.items()
+        }
+        try:
+            self._loop.run(self._consumer.commit(wanted))
+        except (AiokafkaError, IllegalStateError):  # refused, or revoked meanwhile
+            return False
+        return True
+
+    def identity(self) -> tuple[str, int]:
+        """The coordinator's fields: aiokafka has no public way to ask."""
+        coordinator = self._consumer._coordinator  # noqa: SLF001 - see the docstring
+        return coordinator.member_id, coordinator.generation
+
+    def close(self) -> None:
+        """Leaves, unless it is static."""
+        self._loop.run(self._consumer.stop())
+        self._loop.close()
+
+
+class _PythonListener(PythonListener):  # type: ignore[misc]  # no types
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_assigned(self, assigned: set[PythonPartition]) -> None:
+        self._member.gained(each.partition for each in assigned)
+
+    def on_partitions_revoked(self, revoked: set[PythonPartition]) -> None:
+        self._member.gone(each.partition for each in revoked)
+
+    def on_partitions_lost(self, lost: set[PythonPartition]) -> None:
+        self._member.gone(each.partition for each in lost)
+
+
+class PythonMember(Member):
+    """One KafkaConsumer of kafka-python."""
+
+    ASSIGNORS = {"range": PythonRange, "roundrobin": PythonRoundRobin}  # noqa: RUF012 - as above
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._consumer = self._connected()
+        self._consumer.subscribe([self.topic], listener=_PythonListener(self))
+        # A leader that learns of its partitions after it has joined joins again.
+        self._consumer.partitions_for_topic(self.topic)
+
+    def _connected(self) -> Any:
+        while True:
+            try:
+                return KafkaConsumer(
+                    bootstrap_servers=self.bootstrap,
+                    group_id=self.settings["group"],
+                    client_id=self.settings["client"],
+                    group_instance_id=self.settings["instance"],
+                    auto_offset_reset="earliest",
+                    enable_auto_commit=False,
+                    session_timeout_ms=self.settings["session_ms"],
+                    heartbeat_interval_ms=HEARTBEAT_MS,
+                    reconnect_backoff_ms=RETRY_MS,
+                    reconnect_backoff_max_ms=RETRY_MS * 10,
+                    retry_backoff_ms=RETRY_MS,
+                    partition_assignment_strategy=[
+                        self.ASSIGNORS[self.settings["assignor"]]
+                    ],
+                )
+            except PythonError:  # the broker is away
+                time.sleep(PACE_S)
+
+    def _poll(self) -> Iterable[Record]:
+        timeout_ms = int(POLL_S * 1000) if self.held else JOINING_MS
+        try:
+            got = self._consumer.poll(timeout_ms=timeout_ms, max_records=BATCH)
+        except PythonError:  # the broker is away
+            return []
+        return [
+            (each.partition, each.offset, each.key, each.value)
+            for records in got.values()
+            for each in records
+        ]
+
+    def _commit(self, offsets: dict[int, int]) -> bool:
+        wanted = {
+            PythonPartition(self.topic, place): OffsetAndMetadata(offset, "", -1)
+            for place, offset in offsets.items()
+        }
+        try:
+            self._consumer.commit(wanted)
+        except PythonError:
+            return False
+        return True
+
+    def identity(self) -> tuple[str, int]:
+        """As `group_metadata()` says."""
+        metadata = self._consumer.group_metadata()
+        return metadata.member_id, metadata.generation_id
+
+    def close(self) -> None:
+        """Leaves, unless it is static."""
+        self._consumer.close()
+
+
+KINDS: dict[str, type[ConfluentMember | AiokafkaMember | PythonMember]] = {
+    "confluent": ConfluentMember,
+    "aiokafka": AiokafkaMember,
+    "kafka-python": PythonMember,
+}
+
+
+def main() -> None:
+    """Consumes until it is told to stop."""
+    wanted, journal = arguments()
+    make: list[Callable[[], Client]] = [
+        partial(KINDS[settings["library"]], wanted, settings, journal)
+        for settings in wanted["members"]
+    ]
+    serve(make, dict)
+
+
+if __name__ == "__main__":
+    main()
