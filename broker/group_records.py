@@ -32,7 +32,7 @@ from kohort.protocol.offsets_log import (
 NO_TOPIC_IDS: Final[Mapping[str, bytes]] = {}
 
 _MOST_HEADS = 1 << 16
-"""Starts of records that are kept, some 200 bytes each: what 300 groups with 200
+"""Starts of records that are kept, some 200 bytes each: what 1,000 groups with 64
 partitions each commit again and again."""
 
 _PLACES = 64
@@ -119,12 +119,7 @@ class Encoder:
         key = group_id, topic, tail_size
         heads = self._heads.get(key)
         if heads is None:
-            if self._kept >= _MOST_HEADS:
-                self._heads.clear()
-                self._kept = 0
             heads = self._heads[key] = {}
-            # An entry without heads costs as much as a head.
-            self._kept += 1
         return heads
 
     def _head(
@@ -133,6 +128,10 @@ class Encoder:
         key = offset_key(record.group_id, record.topic, record.partition)
         head = offsets_log.plain_head(place, key, len(tail))
         if place < _PLACES:
+            if self._kept >= _MOST_HEADS:
+                self._heads.clear()
+                heads.clear()
+                self._kept = 0
             heads[record.partition << 6 | place] = head
             self._kept += 1
         return head

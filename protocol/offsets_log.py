@@ -382,7 +382,6 @@ _REST = struct.Struct(">i3sqiBq3s16xB")
 _REST_BEHIND_KEY = _REST.size - 4
 _SIZE_AND_VERSION = b"\x54\0\4"
 _TOPIC_ID_TAG = b"\1\0\x10"
-_NULL = 1  # -1 as a zigzag varint
 _INT32 = struct.Struct(">i")
 _CONTROL = struct.Struct(">hh")
 _COMMIT = 1
