@@ -71,9 +71,13 @@ class WireClient:
 
 
 @contextlib.asynccontextmanager
-async def connected(broker: Broker) -> AsyncIterator[WireClient]:
-    """A connection to the broker."""
-    reader, writer = await asyncio.open_connection(broker.host, broker.port)
+async def connected(
+    broker: Broker, node_id: int | None = None
+) -> AsyncIterator[WireClient]:
+    """A connection to one of the broker's nodes: the first unless told otherwise."""
+    nodes = broker.cluster.nodes
+    node = nodes[min(nodes) if node_id is None else node_id]
+    reader, writer = await asyncio.open_connection(broker.host, node.port)
     try:
         yield WireClient(reader, writer)
     finally:

@@ -54,6 +54,7 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.protocol.consumer import Subscription, encode
+from kohort.protocol.errors import ErrorCode
 
 R = TypeVar("R")
 
@@ -186,6 +187,17 @@ class Context:
                 assert group.state == "PreparingRebalance"
         self._perform(effects)
         self._fire(self.now)
+
+    def move(self) -> None:
+        """The coordinator is unloaded, and another one takes the groups over."""
+        for effect in self.coordinator.unload():
+            assert isinstance(effect, Reply)
+            pending = cast("Pending[Any]", effect.token)
+            del self.waiting[pending]
+            pending.answer(effect.result)
+            assert pending.result.error_code == ErrorCode.NOT_COORDINATOR
+        assert not self.waiting, "everybody who waited is told"
+        self.restart()
 
     # -- the driver
 

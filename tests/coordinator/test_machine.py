@@ -239,6 +239,11 @@ class Clients(RuleBasedStateMachine):
         self.context.now += away_ms / 1000
         self.context.restart(max_size=max_size)
 
+    @rule()
+    def move(self) -> None:
+        """Another node takes the groups over."""
+        self.context.move()
+
     # -- what a client does by itself
 
     def _current(self) -> list[Member]:

@@ -1,0 +1,565 @@
+"""Several nodes: who leads what, who is told so, and what moves while groups live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.broker.test_records_over_the_wire import batch, fetch, produce
+from tests.broker.wire_client import WireClient, connected
+
+from kohort.broker.cluster import ClusterError
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.apis.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
+from kohort.protocol.apis.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from kohort.protocol.apis.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kohort.protocol.apis.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
+from kohort.protocol.apis.k60_describe_cluster import DescribeClusterRequest
+from kohort.protocol.errors import ErrorCode
+
+NO_DELAY = {"group.initial.rebalance.delay.ms": 0}
+
+
+@contextlib.asynccontextmanager
+async def cluster(nodes: int = 3, **config: object) -> AsyncIterator[Broker]:
+    """A cluster; keys with ``_`` in place of dots."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    async with Broker(NO_DELAY | settings, nodes=nodes) as broker:
+        yield broker
+
+
+def elsewhere(broker: Broker, node_id: int) -> int:
+    """A running node that is not this one."""
+    return next(id_ for id_ in broker.cluster.running if id_ != node_id)
+
+
+async def join(client: WireClient, group: str = "g", member_id: str = "") -> Any:
+    """JoinGroup with one protocol; an id that is demanded is used."""
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    request = JoinGroupRequest(
+        group, 10_000, 10_000, member_id, None, "consumer", protocols
+    )
+    answer = await client.call("JoinGroup", 9, request)
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        return await join(client, group, answer.member_id)
+    return answer
+
+
+async def stable(client: WireClient, group: str = "g") -> str:
+    """A group of one member, which is Stable in generation 1: the member's id."""
+    member_id: str = (await join(client, group)).member_id
+    assignments = [SyncGroupRequestAssignment(member_id, b"mine")]
+    request = SyncGroupRequest(
+        group, 1, member_id, None, "consumer", "range", assignments
+    )
+    assert (await client.call("SyncGroup", 5, request)).error_code == 0
+    return member_id
+
+
+async def heartbeat(client: WireClient, member_id: str, group: str = "g") -> int:
+    """Heartbeat of generation 1: the error code."""
+    answer = await client.call("Heartbeat", 4, HeartbeatRequest(group, 1, member_id))
+    return int(answer.error_code)
+
+
+def offsets(offset: int, topic: str = "t", group: str = "g") -> OffsetCommitRequest:
+    """A simple consumer's commit of one offset."""
+    rows = [OffsetCommitRequestPartition(0, offset, -1, "")]
+    topics = [OffsetCommitRequestTopic(topic, partitions=rows)]
+    return OffsetCommitRequest(group, -1, "", topics=topics)
+
+
+async def coordinator(client: WireClient, *groups: str) -> list[Any]:
+    """FindCoordinator, batched."""
+    request = FindCoordinatorRequest("", 0, groups)
+    return list((await client.call("FindCoordinator", 4, request)).coordinators)
+
+
+# -- who is who
+
+
+async def test_nodes_are_told_everywhere() -> None:
+    """Metadata and DescribeCluster of any node name all nodes and their ports."""
+    async with cluster() as broker:
+        expected = {
+            (node.id, node.host, node.port) for node in broker.cluster.nodes.values()
+        }
+        assert len({port for _, _, port in expected}) == 3
+        for node_id in (1, 2, 3):
+            async with connected(broker, node_id) as client:
+                answer = await client.call("Metadata", 12, MetadataRequest([]))
+                assert {(b.node_id, b.host, b.port) for b in answer.brokers} == expected
+                assert answer.controller_id == 1
+                answer = await client.call(
+                    "DescribeCluster", 1, DescribeClusterRequest()
+                )
+                found = {(b.broker_id, b.host, b.port) for b in answer.brokers}
+                assert found == expected
+        ports = [port for _, _, port in sorted(expected)]
+        assert broker.bootstrap_servers == ",".join(f"127.0.0.1:{p}" for p in ports)
+
+
+async def test_leaders_are_spread() -> None:
+    """Each node leads a third; replicas are as many as were asked for."""
+    async with cluster() as broker, connected(broker) as client:
+        request: Any = CreateTopicsRequest([CreatableTopic("t", 6, 2)], 1000)
+        (created,) = (await client.call("CreateTopics", 7, request)).topics
+        assert (created.error_code, created.replication_factor) == (0, 2)
+        topics = [MetadataRequestTopic(name="t")]
+        answer = await client.call("Metadata", 12, MetadataRequest(topics))
+        partitions = answer.topics[0].partitions
+        assert sorted(p.leader_id for p in partitions) == [1, 1, 2, 2, 3, 3]
+        for p in partitions:
+            assert p.replica_nodes[0] == p.leader_id
+            assert len(set(p.replica_nodes)) == 2
+            assert p.isr_nodes == p.replica_nodes
+        wanted = [CreatePartitionsTopic("t", 9, None)]
+        request = CreatePartitionsRequest(wanted, 1000)
+        await client.call("CreatePartitions", 3, request)
+        topic = broker.cluster.topics.by_name["t"]
+        assert sorted(topic.leaders) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+        assert {len(replicas) for replicas in topic.replicas} == {2}
+
+
+async def test_replicas_chosen_by_hand_are_kept() -> None:
+    """CreateTopics with assignments: the first replica leads."""
+    async with cluster() as broker, connected(broker) as client:
+        placed = [
+            CreatableReplicaAssignment(0, [3, 1]),
+            CreatableReplicaAssignment(1, [2, 3]),
+        ]
+        request = CreateTopicsRequest([CreatableTopic("t", -1, -1, placed)], 1000)
+        (created,) = (await client.call("CreateTopics", 7, request)).topics
+        assert created.error_code == 0
+        topic = broker.cluster.topics.by_name["t"]
+        assert topic.leaders == [3, 2]
+        assert topic.replicas == [[3, 1], [2, 3]]
+
+
+async def test_groups_are_spread_over_the_nodes() -> None:
+    """FindCoordinator, single and batched, names one node for each group."""
+    async with cluster() as broker, connected(broker, 2) as client:
+        groups = [f"group-{i}" for i in range(60)]
+        found = await coordinator(client, *groups)
+        assert {each.node_id for each in found} == {1, 2, 3}
+        for each in found:
+            assert each.error_code == 0
+            assert each.node_id == broker.coordinator_of(each.key)
+            assert each.port == broker.cluster.nodes[each.node_id].port
+        request = FindCoordinatorRequest(groups[0])
+        single = await client.call("FindCoordinator", 3, request)
+        assert (single.node_id, single.port) == (found[0].node_id, found[0].port)
+
+
+async def test_the_offsets_topic_comes_with_the_first_group() -> None:
+    """As in Kafka it is not there before; it is internal, and not written to."""
+    async with (
+        cluster(offsets_topic_num_partitions=7) as broker,
+        connected(broker, 1) as client,
+    ):
+        answer = await client.call("Metadata", 12, MetadataRequest(None))
+        assert not answer.topics
+        await coordinator(client, "g")
+        answer = await client.call("Metadata", 12, MetadataRequest(None))
+        (topic,) = answer.topics
+        assert (topic.name, topic.is_internal) == ("__consumer_offsets", True)
+        assert len(topic.partitions) == 7
+        assert all(len(p.replica_nodes) == 3 for p in topic.partitions)
+        leader = next(p for p in topic.partitions if p.leader_id == 1)
+        row = (leader.partition_index, batch(b"x"))
+        answer = await client.call("Produce", 9, produce(row, topic=topic.name))
+        (row,) = answer.responses[0].partition_responses
+        assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+# -- the wrong node
+
+
+async def test_a_wrong_node_does_not_coordinate() -> None:
+    """Each API about a group is answered NOT_COORDINATOR, ListGroups with its own."""
+    async with cluster() as broker:
+        right = broker.coordinator_of("g")
+        async with connected(broker, right) as client:
+            member_id = await stable(client)
+            listed = await client.call("ListGroups", 4, ListGroupsRequest())
+            assert [each.group_id for each in listed.groups] == ["g"]
+        wrong = ErrorCode.NOT_COORDINATOR
+        async with connected(broker, elsewhere(broker, right)) as client:
+            assert (await join(client)).error_code == wrong
+            assert await heartbeat(client, member_id) == wrong
+            request: Any = SyncGroupRequest(
+                "g", 1, member_id, None, "consumer", "range"
+            )
+            assert (await client.call("SyncGroup", 5, request)).error_code == wrong
+            request = LeaveGroupRequest("g", "", [MemberIdentity(member_id)])
+            assert (await client.call("LeaveGroup", 5, request)).error_code == wrong
+            broker.cluster.create_topic("t", 1)
+            answer = await client.call("OffsetCommit", 8, offsets(5))
+            assert answer.topics[0].partitions[0].error_code == wrong
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup("g", topics=None)]
+            )
+            answer = await client.call("OffsetFetch", 8, request)
+            assert answer.groups[0].error_code == wrong
+            answer = await client.call("OffsetFetch", 7, OffsetFetchRequest("g"))
+            assert answer.error_code == wrong
+            request = DescribeGroupsRequest(["g"], True)
+            answer = await client.call("DescribeGroups", 5, request)
+            (group,) = answer.groups
+            assert (group.error_code, group.group_state) == (wrong, "")
+            assert group.authorized_operations == -(2**31)
+            request = DeleteGroupsRequest(["g"])
+            answer = await client.call("DeleteGroups", 2, request)
+            assert answer.results[0].error_code == wrong
+            listed = await client.call("ListGroups", 4, ListGroupsRequest())
+            assert not listed.groups
+            # What needs no coordinator is found wrong first.
+            empty = await join(client, "")
+            assert empty.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", [9, 12])
+async def test_a_wrong_node_does_not_append(version: int) -> None:
+    """Produce is answered NOT_LEADER_OR_FOLLOWER, since v10 with the leader."""
+    async with cluster() as broker:
+        broker.cluster.create_topic("t", 1, 3)
+        topic = broker.cluster.topics.by_name["t"]
+        (leader,) = topic.leaders
+        async with connected(broker, elsewhere(broker, leader)) as client:
+            answer = await client.call("Produce", version, produce((0, batch(b"x"))))
+            (row,) = answer.responses[0].partition_responses
+            assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if version >= 10:
+                assert row.current_leader.leader_id == leader
+                (endpoint,) = answer.node_endpoints
+                node = broker.cluster.nodes[leader]
+                assert (endpoint.node_id, endpoint.port) == (leader, node.port)
+            assert topic.partitions[0].log_end_offset == 0
+        async with connected(broker, leader) as client:
+            answer = await client.call("Produce", version, produce((0, batch(b"x"))))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+            if version >= 10:
+                assert not answer.node_endpoints
+
+
+async def test_fetches_from_followers() -> None:
+    """Since v11 a follower answers (KIP-392); nobody does who has no replica."""
+    async with cluster() as broker:
+        broker.cluster.create_topic("t", 1, replicas=[[1, 2]])
+        async with connected(broker, 1) as client:
+            await client.call("Produce", 9, produce((0, batch(b"x"))))
+        async with connected(broker, 2) as client:
+            answer = await client.call("Fetch", 12, fetch(0))
+            (row,) = answer.responses[0].partitions
+            assert (row.error_code, row.high_watermark) == (0, 1)
+            answer = await client.call("Fetch", 10, fetch(0))
+            (row,) = answer.responses[0].partitions
+            assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        async with connected(broker, 3) as client:
+            answer = await client.call("Fetch", 12, fetch(0))
+            (row,) = answer.responses[0].partitions
+            assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_offsets_are_the_leaders_to_tell() -> None:
+    """ListOffsets and OffsetForLeaderEpoch of another node are refused."""
+    async with cluster() as broker:
+        broker.cluster.create_topic("t", 1, replicas=[[1, 2]])
+        lists = ListOffsetsRequest(
+            -1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -1)])]
+        )
+        ends = OffsetForLeaderEpochRequest(
+            -1, [OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, 0)])]
+        )
+        for node_id, expected in ((1, 0), (2, 6), (3, 6)):
+            async with connected(broker, node_id) as client:
+                answer = await client.call("ListOffsets", 7, lists)
+                assert answer.topics[0].partitions[0].error_code == expected
+                answer = await client.call("OffsetForLeaderEpoch", 4, ends)
+                assert answer.topics[0].partitions[0].error_code == expected
+
+
+# -- moves
+
+
+async def test_a_fetch_that_waits_learns_of_a_move() -> None:
+    """The leader goes elsewhere: who waits there is told at once, with the leader."""
+    async with cluster() as broker:
+        topic = broker.cluster.create_topic("t", 1, replicas=[[1]])
+        async with connected(broker, 1) as client:
+            await client.send("Fetch", 12, fetch(0, wait_ms=60_000))
+            await until(lambda: topic.partitions[0].is_watched)
+            broker.move_partition("t", 0, 2)
+            answer = await client.response("Fetch", 12)
+            (row,) = answer.responses[0].partitions
+            assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (topic.leaders, topic.replicas) == ([2], [[2]])
+        assert topic.partitions[0].leader_epoch == 1
+
+
+async def until(condition: Any) -> None:
+    """Lets the broker work until something is so."""
+    while not condition():  # noqa: ASYNC110 - each is one turn of the broker's loop
+        await asyncio.sleep(0)
+
+
+async def test_a_group_moves_without_a_rebalance() -> None:
+    """Members of a Stable group go on in their generation on the new coordinator."""
+    async with cluster() as broker:
+        broker.cluster.create_topic("t", 1)
+        old = broker.coordinator_of("g")
+        new = elsewhere(broker, old)
+        async with connected(broker, old) as before, connected(broker, new) as after:
+            member_id = await stable(before)
+            broker.move_coordinator("g", new)
+            assert await heartbeat(before, member_id) == ErrorCode.NOT_COORDINATOR
+            (found,) = await coordinator(before, "g")
+            assert found.node_id == new
+            assert await heartbeat(after, member_id) == 0
+            request = SyncGroupRequest("g", 1, member_id, None, "consumer", "range")
+            assert (await after.call("SyncGroup", 5, request)).assignment == b"mine"
+
+
+async def test_a_join_that_waits_learns_of_a_move() -> None:
+    """A join parked in a window is answered NOT_COORDINATOR when the group moves."""
+    async with cluster(group_initial_rebalance_delay_ms=600_000) as broker:
+        old = broker.coordinator_of("g")
+        async with connected(broker, old) as client:
+            waiting = asyncio.create_task(join(client))
+            shard = broker.cluster.shards.of("g")
+            assert shard.driver is not None
+            groups = shard.driver.coordinator.groups
+            await until(lambda: "g" in groups and groups["g"].awaiting_join)
+            broker.move_coordinator("g", elsewhere(broker, old))
+            assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_loading_is_answered_as_kafka_answers_it() -> None:
+    """While a coordinator loads: 14, but heartbeats are taken; then all is there."""
+    async with cluster(coordinator_load_delay_ms=200) as broker:
+        broker.cluster.create_topic("t", 1)
+        old = broker.coordinator_of("g")
+        shard = broker.cluster.shards.of("g")
+        await until(lambda: shard.is_active)
+        new = elsewhere(broker, old)
+        async with connected(broker, old) as before, connected(broker, new) as after:
+            member_id = await stable(before)
+            broker.move_coordinator("g", new)
+            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert shard.state == "loading"
+            assert (await join(after, "g")).error_code == loading
+            assert await heartbeat(after, member_id) == 0
+            answer = await after.call("ListGroups", 4, ListGroupsRequest())
+            assert answer.error_code == loading
+            request = DescribeGroupsRequest(["g"])
+            answer = await after.call("DescribeGroups", 5, request)
+            assert answer.groups[0].error_code == loading
+            # The offsets of a topic that is deleted meanwhile go, too.
+            broker.cluster.delete_topic("t")
+            await until(lambda: shard.is_active)
+            answer = await after.call("DescribeGroups", 5, request)
+            assert answer.groups[0].group_state == "Stable"
+
+
+async def test_a_topic_deleted_during_a_load_takes_its_offsets_along() -> None:
+    """What was committed for it is not found after the load."""
+    async with cluster(coordinator_load_delay_ms=50) as broker:
+        broker.cluster.create_topic("t", 1)
+        broker.cluster.create_topic("u", 1)
+        old = broker.coordinator_of("g")
+        shard = broker.cluster.shards.of("g")
+        await until(lambda: shard.is_active)
+        new = elsewhere(broker, old)
+        async with connected(broker, old) as before, connected(broker, new) as after:
+            for topic in ("t", "u"):
+                await before.call("OffsetCommit", 8, offsets(5, topic))
+            broker.move_coordinator("g", new)
+            broker.cluster.delete_topic("t")
+            await until(lambda: shard.is_active)
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup("g", topics=None)]
+            )
+            answer = await after.call("OffsetFetch", 8, request)
+            assert [topic.name for topic in answer.groups[0].topics] == ["u"]
+
+
+async def test_moves_that_cannot_be_are_refused() -> None:
+    """One sentence that says what there is."""
+    async with cluster() as broker:
+        broker.cluster.create_topic("t", 2)
+        await broker.stop_node(3)
+        cases: list[tuple[tuple[str, int, int], str]] = [
+            (("u", 0, 1), "there is no topic 'u'; there are: t"),
+            (("t", 2, 1), "topic t has no partition 2, only 0 to 1"),
+            (("t", 0, 4), "there is no node 4; there are 1, 2, 3"),
+            (("t", 0, 3), "node 3 does not run"),
+        ]
+        for arguments, why in cases:
+            with pytest.raises(ClusterError) as error:
+                broker.move_partition(*arguments)
+            assert str(error.value) == why
+
+
+# -- stops and starts
+
+
+async def test_a_node_that_stops_is_replaced() -> None:
+    """Others lead what it led; its connections are closed; its groups go on."""
+    async with cluster() as broker:
+        topic = broker.cluster.create_topic("t", 3, 3)
+        old = broker.coordinator_of("g")
+        async with connected(broker, old) as client:
+            member_id = await stable(client)
+            await broker.stop_node(old)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await heartbeat(client, member_id)
+        with pytest.raises(ConnectionError):
+            async with connected(broker, old):
+                pass
+        assert old not in topic.leaders
+        new = broker.coordinator_of("g")
+        async with connected(broker, new) as client:
+            assert await heartbeat(client, member_id) == 0
+            topics = [MetadataRequestTopic(name="t")]
+            answer = await client.call("Metadata", 12, MetadataRequest(topics))
+            assert old not in {b.node_id for b in answer.brokers}
+            assert answer.controller_id == min(broker.cluster.running)
+            for p in answer.topics[0].partitions:
+                assert p.error_code == 0
+                assert p.offline_replicas == [old]
+                assert old not in p.isr_nodes
+            request: Any = DescribeClusterRequest(include_fenced_brokers=True)
+            answer = await client.call("DescribeCluster", 2, request)
+            assert [b.broker_id for b in answer.brokers if b.is_fenced] == [old]
+
+
+async def test_a_node_comes_back_on_its_port() -> None:
+    """It leads nothing that others lead by now, and can be given it back."""
+    async with cluster() as broker:
+        topic = broker.cluster.create_topic("t", 1, replicas=[[2, 1]])
+        port = broker.cluster.nodes[2].port
+        await broker.stop_node(2)
+        assert topic.leaders == [1]
+        await broker.start_node(2)
+        assert (topic.leaders, broker.cluster.nodes[2].port) == ([1], port)
+        broker.move_partition("t", 0, 2)
+        async with connected(broker, 2) as client:
+            answer = await client.call("Produce", 9, produce((0, batch(b"x"))))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        assert topic.replicas == [[2, 1]]
+
+
+async def test_what_only_a_stopped_node_has_waits_for_it() -> None:
+    """A partition without another replica has no leader, a group no coordinator."""
+    async with cluster(offsets_topic_replication_factor=1) as broker:
+        topic = broker.cluster.create_topic("t", 1, replicas=[[2]])
+        group = next(f"g{i}" for i in range(999) if broker.coordinator_of(f"g{i}") == 2)
+        await broker.stop_node(2)
+        async with connected(broker, 1) as client:
+            (found,) = await coordinator(client, group)
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            topics = [MetadataRequestTopic(name="t")]
+            answer = await client.call("Metadata", 12, MetadataRequest(topics))
+            (partition,) = answer.topics[0].partitions
+            assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+            assert partition.leader_id == -1
+            await broker.start_node(2)
+            (found,) = await coordinator(client, group)
+            assert (found.error_code, found.node_id) == (0, 2)
+        assert topic.leaders == [2]
+
+
+async def test_too_few_replicas_take_no_record_with_acks_all() -> None:
+    """min.insync.replicas counts nodes that run; acks=1 does not mind."""
+    async with cluster() as broker:
+        broker.cluster.create_topic(
+            "t", 1, overrides={"min.insync.replicas": "2"}, replicas=[[1, 2]]
+        )
+        await broker.stop_node(2)
+        async with connected(broker, 1) as client:
+            answer = await client.call("Produce", 9, produce((0, batch(b"x"))))
+            (row,) = answer.responses[0].partition_responses
+            assert row.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+            answer = await client.call("Produce", 9, produce((0, batch(b"x")), acks=1))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_all_nodes_may_stop() -> None:
+    """A cluster that is down comes back with its groups."""
+    async with cluster() as broker:
+        async with connected(broker, broker.coordinator_of("g")) as client:
+            member_id = await stable(client)
+        for node_id in (1, 2, 3):
+            await broker.stop_node(node_id)
+        assert broker.coordinator_of("g") == -1
+        await broker.start_node(3)
+        async with connected(broker, 3) as client:
+            assert await heartbeat(client, member_id) == 0
+        with pytest.raises(ClusterError, match="node 3 runs"):
+            await broker.start_node(3)
+        with pytest.raises(ClusterError, match="node 1 does not run"):
+            await broker.stop_node(1)
+
+
+async def test_the_status_tells_it_all() -> None:
+    """Nodes, topics and coordinators, as JSON has them."""
+    async with cluster(offsets_topic_num_partitions=3) as broker:
+        broker.cluster.create_topic("t", 1, replicas=[[2, 3]])
+        async with connected(broker, broker.coordinator_of("g")) as client:
+            await stable(client)
+        await broker.stop_node(2)
+        status: Any = broker.status()
+        assert [node["running"] for node in status["nodes"]] == [True, False, True]
+        assert sum(node["groups"] for node in status["nodes"]) == 1
+        topic = next(each for each in status["topics"] if each["name"] == "t")
+        (partition,) = topic["partitions"]
+        assert (partition["replicas"], partition["leader"]) == ([2, 3], 3)
+        assert [each["state"] for each in status["coordinators"]] == ["active"] * 3
+
+
+def test_a_cluster_has_nodes() -> None:
+    """No node at all is a mistake."""
+    with pytest.raises(ValueError, match="at least 1"):
+        Broker(nodes=0)
