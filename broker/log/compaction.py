@@ -133,7 +133,13 @@ def _is_old(partition: Partition, start: int, end: int, before_ms: int) -> bool:
     return False
 
 
-def clean(partition: Partition, now_ms: int) -> Iterator[None]:
+def clean(
+    partition: Partition,
+    now_ms: int,
+    *,
+    max_keys: int = MAX_KEYS,
+    records_per_step: int = SLICE,
+) -> Iterator[None]:
     """Compacts a partition, if it is dirty enough: a slice of work per step.
 
     Between two steps anything may be done to the partition. What is appended
@@ -147,6 +153,8 @@ def clean(partition: Partition, now_ms: int) -> Iterator[None]:
     Args:
         partition: in memory or in files.
         now_ms: ms since the epoch.
+        max_keys: at least 1; see `MAX_KEYS`.
+        records_per_step: at least 1; see `SLICE`.
 
     Raises:
         UncleanableError: a batch is damaged.
@@ -156,7 +164,8 @@ def clean(partition: Partition, now_ms: int) -> Iterator[None]:
     if not found.is_due:
         return
     try:
-        yield from _Cleaning(partition, found, now_ms).run()
+        limits = max_keys, records_per_step
+        yield from _Cleaning(partition, found, now_ms, *limits).run()
     except WireError as error:
         reason = f"{partition.name} cannot be compacted: {error}"
         raise UncleanableError(reason) from None
@@ -165,12 +174,29 @@ def clean(partition: Partition, now_ms: int) -> Iterator[None]:
 class _Cleaning:
     """One cleaning: what both passes share."""
 
-    __slots__ = ("_end", "_found", "_indexed", "_latest", "_now", "_of", "_start")
+    __slots__ = (
+        "_end",
+        "_indexed",
+        "_latest",
+        "_max_keys",
+        "_now",
+        "_of",
+        "_slice",
+        "_start",
+    )
 
-    def __init__(self, partition: Partition, found: Dirt, now_ms: int) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        found: Dirt,
+        now_ms: int,
+        max_keys: int,
+        records_per_step: int,
+    ) -> None:
         self._of = partition
-        self._found = found
         self._now = now_ms
+        self._max_keys = max_keys
+        self._slice = records_per_step
         self._start = partition.log_start_offset
         self._end = found.end
         # The newest offset of each key, and the offset up to which that is known.
@@ -201,23 +227,23 @@ class _Cleaning:
 
     def _index(self) -> Iterator[None]:
         """Finds the newest offset of each key, until there are too many keys."""
-        latest, work = self._latest, 0
+        latest, size, work = self._latest, self._slice, 0
         for batch in self._of.store.batches(self._indexed, self._end):
-            if work >= SLICE:
+            if work >= size:
                 work = 0
                 yield
                 if self._is_stale():
                     return
-            if len(latest) >= MAX_KEYS:
+            if len(latest) >= self._max_keys:
                 return
             fields = _UNPACK(batch)
             count, (spans, data) = fields[_COUNT], _scan(batch, fields)
             work += count + 1 + len(data) // BYTES_PER_RECORD
-            for left in range(0 if fields[_ATTRIBUTES] & CONTROL else count, 0, -SLICE):
-                for offset, key, _, _, _ in islice(spans, SLICE):
+            for left in range(0 if fields[_ATTRIBUTES] & CONTROL else count, 0, -size):
+                for offset, key, _, _, _ in islice(spans, size):
                     if key is not None:
                         latest[key if len(key) <= LONG_KEY else _digest(key)] = offset
-                if left > SLICE:
+                if left > size:
                     yield
                     if self._is_stale():
                         return
@@ -227,9 +253,9 @@ class _Cleaning:
 
     def _fill(self, replacement: Replacement) -> Iterator[None]:
         """Adds what remains of each batch."""
-        work = 0
+        size, work = self._slice, 0
         for batch in self._of.store.batches(self._start, self._end):
-            if work >= SLICE:
+            if work >= size:
                 work = 0
                 yield
                 if self._is_stale():
@@ -242,9 +268,9 @@ class _Cleaning:
             count, (spans, data) = fields[_COUNT], _scan(batch, fields)
             work += count + len(data) // BYTES_PER_RECORD
             kept = _Kept(data, self._is_past_horizon(fields))
-            for left in range(count, 0, -SLICE):
-                self._keep(islice(spans, SLICE), kept)
-                if left > SLICE:
+            for left in range(count, 0, -size):
+                self._keep(islice(spans, size), kept)
+                if left > size:
                     yield
                     if self._is_stale():
                         return
