@@ -1,4 +1,6 @@
-"""The command ``kohort``.
+"""The commands that need a broker and nothing beside it.
+
+`kohort.control.cli` makes them the command ``kohort``.
 
 Exit codes: 0 done, 1 it did not work, 2 the command or the configuration is wrong.
 """
@@ -13,12 +15,28 @@ import socket
 import struct
 import sys
 import time
-from typing import Literal, NoReturn
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import click
 
 from kohort.broker import telemetry
 from kohort.broker.config import Config, ConfigError, to_text
+
+if TYPE_CHECKING:
+    from kohort.broker.server import Broker
+
+F = TypeVar("F", bound=Callable[..., Any])
+Beside = Callable[["Broker"], AbstractAsyncContextManager[str]]
+"""Opens what is served beside a broker: its address while it is open. What keeps it
+from opening is a `NoStart`."""
+
+MAX_NODES = 100
+"""More than any cluster that a test plays; each has a socket and timers."""
+OWN_VARIABLES = frozenset({"KOHORT_HTTP", "KOHORT_HTTP_TOKEN"})
+"""Variables of the environment that options have, and no configuration keys."""
 
 CONFIG_OPTIONS = (
     click.option("--config", "file", metavar="FILE", help="A TOML file of keys."),
@@ -32,114 +50,166 @@ CONFIG_OPTIONS = (
 )
 
 
-def main() -> None:
-    """Runs the command; the same for ``kohort`` and ``python -m kohort``."""
-    cli(prog_name="kohort")
+SERVE_OPTIONS = (
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        help="The address to listen on; 0.0.0.0 for all.",
+    ),
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=9092,
+        show_default=True,
+        help="Of the first node, the next have the next ones; 0 takes free ones.",
+    ),
+    click.option(
+        "--nodes",
+        type=click.IntRange(1, MAX_NODES),
+        default=1,
+        show_default=True,
+        help="How many brokers the cluster has.",
+    ),
+    click.option(
+        "--data-dir",
+        metavar="DIR",
+        help="Keeps records, groups and offsets there; else they are in memory.",
+    ),
+    click.option(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="The address that clients are told to connect to, if it is another.",
+    ),
+    *CONFIG_OPTIONS,
+    click.option(
+        "--log-format",
+        type=click.Choice(["auto", "pretty", "json"]),
+        default="auto",
+        show_default=True,
+        help="auto is pretty on a terminal, and json elsewhere.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(telemetry.LEVELS),
+        default="info",
+        show_default=True,
+    ),
+)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kohort", message="%(prog)s %(version)s")
-def cli() -> None:
-    """A Kafka broker for testing consumer groups."""
+class NoStart(Exception):  # noqa: N818 - it is no error of the program's
+    """Why nothing is served; one line of text."""
 
 
-@cli.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=9092,
-    show_default=True,
-    help="0 takes a free port.",
-)
-@click.option(
-    "--advertise",
-    metavar="HOST:PORT",
-    help="The address that clients are told to connect to, if it is another.",
-)
-@CONFIG_OPTIONS[0]
-@CONFIG_OPTIONS[1]
-@click.option(
-    "--log-format",
-    type=click.Choice(["auto", "pretty", "json"]),
-    default="auto",
-    show_default=True,
-    help="auto is pretty on a terminal, and json elsewhere.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(telemetry.LEVELS),
-    default="info",
-    show_default=True,
-)
+def serve_options(command: F) -> F:
+    """Gives a command the options that are `serve`'s arguments."""
+    for option in reversed(SERVE_OPTIONS):
+        command = option(command)
+    return command
+
+
 def serve(
     host: str,
     port: int,
+    nodes: int,
+    data_dir: str | None,
     advertise: str | None,
     file: str | None,
     sets: tuple[str, ...],
     log_format: telemetry.Format,
     log_level: Literal["debug", "info", "warning", "error", "critical"],
-) -> None:
-    """Serves until SIGTERM or SIGINT.
+    *,
+    beside: Beside | None = None,
+) -> NoReturn:
+    """Serves until SIGTERM or SIGINT, and ends the process.
 
-    Prints one line when it accepts connections. Logs go to stderr. Of a key that
-    is set more than once, --set goes before the environment (KOHORT_GROUP_MAX_SIZE
-    for group.max.size), and that before the file.
+    Prints one line when it accepts connections; see docs/command-line.md.
     """
     telemetry.configure(log_format, log_level)
     config = _config(file, sets)
-    if advertise is not None:
-        try:
-            _address(advertise)
-        except ConfigError as error:
-            _fail(f"--advertise {error}", 2)
+    last = max(port, _advertised_port(advertise)) + nodes - 1
+    if last > 65535:
+        fail(f"--nodes {nodes}: ports end at 65535, and the last would be {last}", 2)
     from kohort.broker import loop  # noqa: PLC0415 - the other commands need no loop
+    from kohort.broker.server import Broker  # noqa: PLC0415 - as above
 
-    sys.exit(loop.run(_serve(config, host, port, advertise)))
+    broker = Broker(
+        config,
+        host=host,
+        port=port,
+        advertise=advertise,
+        nodes=nodes,
+        data_dir=data_dir,
+    )
+    try:
+        loop.run(_serve(broker, beside))
+    except NoStart as why:
+        fail(str(why), 1)
+    sys.exit(0)
 
 
-async def _serve(config: Config, host: str, port: int, advertise: str | None) -> int:
+def _advertised_port(advertise: str | None) -> int:
+    """The port of --advertise, which is wrong or right; 0 without one."""
+    try:
+        return 0 if advertise is None else address(advertise)[1]
+    except ConfigError as error:
+        fail(f"--advertise {error}", 2)
+
+
+async def _serve(broker: Broker, beside: Beside | None) -> None:
     import asyncio  # noqa: PLC0415 - as above
 
-    from kohort.broker.server import Broker  # noqa: PLC0415 - as above
     from kohort.protocol.records import crc_of  # noqa: PLC0415 - as above
 
-    stop = asyncio.Event()
+    told = asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         try:
-            running.add_signal_handler(number, stop.set)
+            running.add_signal_handler(number, told.set)
         except NotImplementedError:  # Windows: Ctrl-C ends the process as it is
             break
-    broker = Broker(config, host=host, port=port, advertise=advertise)
+    async with AsyncExitStack() as opened:
+        await _start(broker)
+        opened.push_async_callback(broker.stop)
+        addresses = broker.bootstrap_servers
+        if beside is not None:
+            addresses += f" and {await opened.enter_async_context(beside(broker))}"
+        # What is there now stays: a full collection need not look at it again.
+        gc.freeze()
+        click.echo(f"kohort accepts connections on {addresses} (pid {os.getpid()})")
+        sys.stdout.flush()
+        # The first Produce shall not wait for the checksum's library to be loaded.
+        crc_of(b"")
+        await told.wait()
+
+
+async def _start(broker: Broker) -> None:
+    from kohort.broker.log.directory import DataDirError  # noqa: PLC0415 - as above
+    from kohort.broker.log.store import StorageError  # noqa: PLC0415 - as above
+
     try:
         await broker.start()
+    except (DataDirError, StorageError) as error:
+        raise NoStart(str(error)) from None
     except OSError as error:
-        click.echo(f"kohort: {_why_not(host, port, error)}", err=True)
-        return 1
-    # What is there now stays: a full collection need not look at it again.
-    gc.freeze()
-    click.echo(
-        f"kohort accepts connections on {broker.bootstrap_servers} (pid {os.getpid()})"
-    )
-    sys.stdout.flush()
-    # The first Produce shall not wait for the checksum's library to be loaded.
-    crc_of(b"")
-    await stop.wait()
-    await broker.stop()
-    return 0
+        # Nodes have their ports once they listen, one after the other.
+        listening = sum(node.port > 0 for node in broker.cluster.nodes.values())
+        port = broker.port and broker.port + listening
+        taken = "--port 0 takes a free one"
+        raise NoStart(why_not(broker.host, port, error, taken)) from None
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
+def why_not(host: str, port: int, error: OSError, if_taken: str) -> str:
+    """Why an address cannot be listened on, and what to do if it is taken."""
     where = f"cannot listen on {host}:{port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where}: the port is taken; --port 0 takes a free one"
+        return f"{where}: the port is taken; {if_taken}"
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
     return f"{where}: {reason}"
 
 
-@cli.command()
+@click.command()
 @CONFIG_OPTIONS[0]
 @CONFIG_OPTIONS[1]
 @click.option("--all", "everything", is_flag=True, help="With keys of no effect yet.")
@@ -155,7 +225,7 @@ def config(file: str | None, sets: tuple[str, ...], everything: bool) -> None:
             click.echo(f"{entry.key.name}={value}{changed}")
 
 
-@cli.command()
+@click.command()
 @click.option(
     "--bootstrap", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True
 )
@@ -163,16 +233,37 @@ def config(file: str | None, sets: tuple[str, ...], everything: bool) -> None:
 def ping(bootstrap: str, timeout: float) -> None:
     """Asks a broker for its API versions; exits 0 if it answers, else 1."""
     try:
-        host, port = _address(bootstrap)
+        host, port = address(bootstrap)
     except ConfigError as error:
-        _fail(f"--bootstrap {error}", 2)
+        fail(f"--bootstrap {error}", 2)
     start = time.perf_counter()
     try:
         count = _api_count(host, port, timeout)
     except (OSError, struct.error, ValueError) as error:
-        _fail(f"{bootstrap} does not answer: {error}", 1)
+        fail(f"{bootstrap} does not answer: {error}", 1)
     elapsed_ms = (time.perf_counter() - start) * 1000
     click.echo(f"{bootstrap} answers in {elapsed_ms:.1f} ms: {count} APIs")
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--group", metavar="GROUP", help="Shows this one only.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def inspect(directory: Path, group: str | None, *, as_json: bool) -> None:
+    """Prints the groups and offsets in a data directory, kohort's or Kafka's.
+
+    DIR may also be one partition's folder, or one segment. A broker may be running
+    on it. Exits 1 if something in it is damaged.
+    """
+    from kohort.broker import inspection  # noqa: PLC0415 - reads more than commands do
+
+    try:
+        code = inspection.inspect(
+            directory, group=group, as_json=as_json, out=sys.stdout
+        )
+    except inspection.InspectError as error:
+        fail(str(error), 1)
+    sys.exit(code)
 
 
 # ApiVersions v0 with a header v1: size, key 18, version 0, correlation id, client id.
@@ -201,19 +292,22 @@ def _api_count(host: str, port: int, timeout: float) -> int:
 
 
 def _config(file: str | None, sets: tuple[str, ...]) -> Config:
+    environment = {n: v for n, v in os.environ.items() if n not in OWN_VARIABLES}
     try:
-        return Config.load(sets, file, os.environ)
+        return Config.load(sets, file, environment)
     except ConfigError as error:
-        _fail(str(error), 2)
+        fail(str(error), 2)
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
+    """(host, port) of "host:port"; ConfigError if it is something else."""
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"{text!r}: must be host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _fail(text: str, code: int) -> NoReturn:
+def fail(text: str, code: int) -> NoReturn:
+    """Ends the command with one line on stderr, and this exit code."""
     click.echo(f"kohort: {text}", err=True)
     sys.exit(code)

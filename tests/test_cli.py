@@ -5,109 +5,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
+import click
 import pytest
+from tests.commands import PATIENCE_S, kohort, refused, serving
 
 from kohort.broker import telemetry
-from kohort.broker.cli import cli
 from kohort.broker.config_keys import BROKER_KEYS
+from kohort.control.cli import cli
 
 ROOT = Path(__file__).parent.parent
-KOHORT = [sys.executable, "-m", "kohort"]
-PATIENCE_S = 30.0
-"""For processes that work; nothing waits for so long."""
-
-
-def environment(**variables: str) -> dict[str, str]:
-    """The environment of a user who has set nothing but these."""
-    found = {n: v for n, v in os.environ.items() if not n.startswith("KOHORT_")}
-    return found | {"PYTHONWARNINGS": "error"} | variables
-
-
-def kohort(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command that ended."""
-    return subprocess.run(
-        [*KOHORT, *arguments],
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
-def refused(*arguments: str, code: int, **variables: str) -> str:
-    """The one line on stderr of a command that ends with this code."""
-    done = kohort(*arguments, **variables)
-    assert done.returncode == code, done
-    assert not done.stdout
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("kohort: ")
-    return line.removeprefix("kohort: ")
-
-
-class Serving:
-    """A ``kohort serve`` that accepts connections; its stderr goes to a file."""
-
-    def __init__(self, process: subprocess.Popen[str], errors: IO[str]) -> None:
-        assert process.stdout is not None
-        self.process = process
-        self.errors = errors
-        self.line = process.stdout.readline()
-        found = re.fullmatch(
-            r"kohort accepts connections on (\S+):(\d+) \(pid (\d+)\)\n", self.line
-        )
-        assert found, (self.line, self.logged())
-        self.host, self.port, self.pid = found[1], int(found[2]), int(found[3])
-
-    @property
-    def address(self) -> str:
-        """What clients connect to."""
-        return f"{self.host}:{self.port}"
-
-    def logged(self) -> str:
-        """What it wrote to stderr until now."""
-        self.errors.seek(0)
-        return self.errors.read()
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """(exit code, the rest of stdout, stderr) after a signal."""
-        self.process.send_signal(number)
-        out, _ = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, out, self.logged()
-
-
-@contextlib.contextmanager
-def serving(
-    *arguments: str, command: tuple[str, ...] = (), **variables: str
-) -> Iterator[Serving]:
-    """A broker on a free port; whatever happens, it is gone afterwards."""
-    # A pipe that nobody reads would stop a broker that has much to say.
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [*(command or KOHORT), "serve", "--port", "0", *arguments],
-            env=environment(**variables),
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-        with process:
-            try:
-                yield Serving(process, errors)
-            finally:
-                process.kill()
+FAST = "group.initial.rebalance.delay.ms=0"
+PRODUCE = """
+import sys
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1]})
+producer.produce("orders", b"kept")
+assert not producer.flush(20)
+"""
+CONSUME = """
+import sys
+from confluent_kafka import Consumer
+consumer = Consumer({
+    "bootstrap.servers": sys.argv[1],
+    "group.id": "shop",
+    "auto.offset.reset": "earliest",
+})
+consumer.subscribe(["orders"])
+print(consumer.poll(20).value())
+consumer.close()
+"""
 
 
 def test_version() -> None:
@@ -119,11 +55,17 @@ def test_version() -> None:
 
 def test_help_of_every_command() -> None:
     """Each command says what it is for, by -h too."""
-    for name, command in cli.commands.items():
-        assert command.help, name
-        done = kohort(name, "-h")
+    group = cli.commands["cluster"]
+    assert isinstance(group, click.Group)
+    commands: list[tuple[list[str], click.Command]] = [
+        *(([name], command) for name, command in cli.commands.items()),
+        *((["cluster", name], command) for name, command in group.commands.items()),
+    ]
+    for names, command in commands:
+        assert command.help, names
+        done = kohort(*names, "-h")
         assert done.returncode == 0
-        assert done.stdout.startswith(f"Usage: kohort {name} ")
+        assert done.stdout.startswith(f"Usage: kohort {' '.join(names)} ")
 
 
 def test_the_script_is_the_module() -> None:
@@ -268,6 +210,63 @@ def test_serve_advertises_what_it_is_told_to() -> None:
         assert broker.address == "broker.example:7777"
 
 
+def test_a_data_directory_is_for_one_process(tmp_path: Path) -> None:
+    """What was there is there again; a second broker is refused meanwhile."""
+    options = ("--data-dir", str(tmp_path / "data"), "--set", FAST)
+    with serving(*options) as broker:
+        line = refused("serve", "--port", "0", *options, code=1)
+        assert str(tmp_path / "data") in line
+        subprocess.run([sys.executable, "-c", PRODUCE, broker.address], check=True)
+        code, _, _ = broker.end(signal.SIGKILL)
+        assert code == -signal.SIGKILL
+    with serving(*options) as broker:
+        program = [sys.executable, "-c", CONSUME, broker.address]
+        found = subprocess.check_output(program, text=True)
+        assert found == "b'kept'\n"
+        code, _, _ = broker.end()
+        assert code == 0
+    done = kohort("inspect", str(tmp_path / "data"), "--group", "shop", "--json")
+    (group,) = json.loads(done.stdout)["groups"]
+    assert (group["group_id"], group["state"]) == ("shop", "Empty")
+    (offset,) = group["offsets"]
+    assert (offset["topic"], offset["offset"]) == ("orders", 1)
+
+
+def files(directory: Path) -> dict[Path, bytes | None]:
+    """A directory, or a file in place of it, and all that is in it."""
+    return {
+        path: path.read_bytes() if path.is_file() else None
+        for path in [directory, *directory.rglob("*")]
+    }
+
+
+@pytest.mark.parametrize("kind", ["file", "newer"])
+def test_a_data_directory_that_cannot_be_used(kind: str, tmp_path: Path) -> None:
+    """One line that says which and why, exit code 1, and nothing is touched."""
+    directory = tmp_path / "data"
+    if kind == "file":
+        directory.write_text("here")
+    else:
+        with serving("--data-dir", str(directory)) as broker:
+            broker.end()
+        properties = directory / "meta.properties"
+        text = properties.read_text()
+        assert "kohort.format=1\n" in text
+        properties.write_text(text.replace("kohort.format=1\n", "kohort.format=99\n"))
+    before = files(directory)
+    line = refused("serve", "--port", "0", "--data-dir", str(directory), code=1)
+    assert str(directory) in line
+    assert files(directory) == before
+
+
+def test_inspect_of_nothing(tmp_path: Path) -> None:
+    """It says what is missing."""
+    line = refused("inspect", str(tmp_path / "data"), code=1)
+    assert line == f"{tmp_path / 'data'} does not exist"
+    line = refused("inspect", str(tmp_path), code=1)
+    assert line == f"{tmp_path} has no partition of __consumer_offsets"
+
+
 def test_keys_without_effect_are_one_line_each() -> None:
     """A key of Kafka's that kohort does not use is accepted, and is said to be so."""
     with serving("--set", "num.io.threads=9", KOHORT_BROKER_RACK="r1") as broker:
@@ -306,6 +305,16 @@ def test_a_start_loads_nothing_that_serving_does_not_need() -> None:
     loaded = set(done.stdout.split())
     assert not loaded & {"construct", "cramjam", "crc32c", "structlog"}
     assert not {m for m in loaded if m.startswith("kohort.protocol.apis.k")}
+
+
+def test_serving_without_http_loads_none_of_it() -> None:
+    """The library for HTTP takes longer to load than all the rest together."""
+    command = (sys.executable, "-X", "importtime", "-m", "kohort")
+    with serving(command=command) as broker:
+        _, _, err = broker.end()
+    loaded = {line.rpartition("|")[2].strip() for line in err.splitlines()}
+    assert "kohort.broker.server" in loaded
+    assert not loaded & {"aiohttp", "http.client", "rich", "urllib.request"}
 
 
 @pytest.fixture
@@ -377,8 +386,8 @@ def test_exceptions_are_logged_with_their_traceback(
 def test_nothing_heavy_is_imported_before_it_is_used() -> None:
     """Serving starts without structlog, construct and tomllib."""
     code = (
-        "import sys; import kohort.broker.cli, kohort.broker.server;"
-        "print({'structlog', 'construct', 'tomllib', 'difflib', 'rich'}"
+        "import sys; import kohort.control.cli, kohort.broker.server;"
+        "print({'aiohttp', 'structlog', 'construct', 'tomllib', 'difflib', 'rich'}"
         " & set(sys.modules))"
     )
     done = subprocess.check_output([sys.executable, "-c", code], text=True)

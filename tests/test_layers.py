@@ -110,9 +110,10 @@ def reachable(module: str) -> dict[str, str]:
 
 def test_the_modules_are_found() -> None:
     """The other scenes look at something."""
-    assert {"kohort.protocol.messages", "kohort.broker.cli"} <= set(MODULES)
+    assert {"kohort.protocol.messages", "kohort.control.cli"} <= set(MODULES)
     assert layer("kohort.broker.coordinator.group") == "coordinator"
     assert "kohort.broker.config" in imports(MODULES["kohort.broker.cli"])
+    assert package("kohort.control.cli") == "control"
 
 
 def test_the_wire_imports_nothing_of_ours() -> None:
@@ -124,11 +125,21 @@ def test_the_wire_imports_nothing_of_ours() -> None:
 
 
 def test_broker_and_client_do_not_know_each_other() -> None:
-    """Each of them stands on the wire alone."""
+    """Each of them stands on the wire alone: no control, no simulation."""
     for module, path in MODULES.items():
         if package(module) in {"broker", "client"}:
             ours = {package(name) for name in imports(path)} - {""}
             assert ours <= {"protocol", package(module)}, module
+
+
+def test_control_is_known_to_nobody() -> None:
+    """It stands on the broker, which does without it."""
+    for module, path in MODULES.items():
+        ours = {package(name) for name in imports(path)} - {""}
+        if package(module) == "control":
+            assert ours <= {"broker", "control", "protocol"}, module
+        else:
+            assert "control" not in ours, module
 
 
 @pytest.mark.parametrize("own", LAYERS)

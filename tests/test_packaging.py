@@ -69,7 +69,7 @@ def test_each_folder_is_linked_into_the_package() -> None:
         if path.parent.name not in NO_PACKAGES
     }
     assert links == folders
-    assert {"protocol", "broker", "client"} <= links
+    assert {"protocol", "broker", "client", "control"} <= links
     for name in links:
         assert (LINKS / name).readlink() == Path("..") / ".." / name
         assert (ROOT / name / "py.typed").is_file()
@@ -108,7 +108,7 @@ def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     environment = {n: v for n, v in os.environ.items() if not n.startswith("KOHORT_")}
     environment["PYTHONPATH"] = str(tmp_path)
     code = (
-        "import kohort.broker.cli, kohort.protocol.registry as r;"
+        "import kohort.control.cli, kohort.control.http, kohort.protocol.registry as r;"
         "print(kohort.__file__, len([a.request(a.newest) for a in r.APIS]))"
     )
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """``python -m kohort``, the same as the command ``kohort``."""
 
-from kohort.broker.cli import main
+from kohort.control.cli import main
 
 if __name__ == "__main__":
     main()

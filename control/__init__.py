@@ -1,0 +1,1 @@
+"""HTTP beside a broker, and the command ``kohort``."""

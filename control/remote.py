@@ -1,0 +1,97 @@
+"""A running broker, as commands reach it: over its HTTP port."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+TIMEOUT_S = 30.0
+"""Stopping a node waits for its connections, and starting one loads its groups."""
+PORT = 9080
+
+
+class RemoteError(Exception):
+    """Why a command did not work; one line of text."""
+
+
+class Remote:
+    """A broker's HTTP port.
+
+    Args:
+        address: "http://host:port", "host:port", or a port of this machine.
+        token: what requests that change something bring along; None for nothing.
+
+    Raises:
+        ValueError: from the constructor; the address is none.
+        RemoteError: from all else; the broker is not reached, is none, or refuses.
+    """
+
+    def __init__(self, address: str, token: str | None = None) -> None:
+        self.url = _url(address)
+        self._token = token
+        # Proxies are for the world outside, and would not reach loopback.
+        self._opener = build_opener(ProxyHandler({}))
+
+    def get(self, *path: str) -> dict[str, Any]:
+        """What there is to read at a path, given in parts that are not quoted yet."""
+        return self._ask(Request(self._at(path)))  # noqa: S310 - by _url
+
+    def post(self, *path: str, **fields: object) -> dict[str, Any]:
+        """Changes something."""
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        body = json.dumps(fields).encode()
+        at = self._at(path)
+        return self._ask(Request(at, body, headers))  # noqa: S310 - by _url
+
+    def _at(self, path: tuple[str, ...]) -> str:
+        return "/".join([self.url, *(quote(part, safe="") for part in path)])
+
+    def _ask(self, request: Request) -> dict[str, Any]:
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
+                return dict(json.loads(answer.read()))
+        except HTTPError as error:
+            with error:
+                raise RemoteError(_sentence(error)) from None
+        except (OSError, http.client.HTTPException) as error:
+            found = error.reason if isinstance(error, URLError) else error
+            why = getattr(found, "strerror", None) or found
+            raise RemoteError(
+                f"no broker answers at {self.url} ({why}); start one with "
+                f"`kohort serve --http {PORT}`, or say where it is with --http or "
+                "KOHORT_HTTP"
+            ) from None
+        except (ValueError, TypeError):
+            raise RemoteError(
+                f"{self.url} is no kohort: it answers no JSON object"
+            ) from None
+
+
+def _url(address: str) -> str:
+    text = address.strip().rstrip("/")
+    if text.isascii() and text.isdigit():
+        text = f"127.0.0.1:{text}"
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        # Reading the port is what checks it.
+        is_one = parts.scheme in {"http", "https"} and parts.port != 0
+        is_one = is_one and bool(parts.hostname)
+    except ValueError:
+        is_one = False
+    if not is_one or not url.isprintable() or " " in url:
+        raise ValueError(f"{address!r}: must be a port, host:port or a URL")
+    return url
+
+
+def _sentence(error: HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["error"])
+    except (ValueError, LookupError, TypeError):
+        return f"{error.url} is no kohort: it answers {error.code} {error.reason}"

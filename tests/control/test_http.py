@@ -1,0 +1,350 @@
+"""HTTP beside a broker: what it shows and changes, and whom it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kohort.broker.server import Broker
+from kohort.control.http import MAX_BODY_BYTES, Control, ControlError
+
+TOKEN = "open sesame"
+FAST = {"group.initial.rebalance.delay.ms": 0}
+
+
+class Asking:
+    """A client of the HTTP port.
+
+    Attributes:
+        broker: the broker that it is asking about.
+        control: the server.
+    """
+
+    def __init__(
+        self, broker: Broker, control: Control, session: aiohttp.ClientSession
+    ) -> None:
+        self.broker = broker
+        self.control = control
+        self._session = session
+
+    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        """(status, JSON) of what is read at a path."""
+        async with self._session.get(path, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def post(
+        self, path: str, body: object = None, **headers: str
+    ) -> tuple[int, Any]:
+        """(status, JSON) of a change; the body is bytes as they are, or JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json"} | headers
+        async with self._session.post(
+            path, data=b"" if body is None else data, headers=sent
+        ) as answer:
+            return answer.status, await answer.json()
+
+    async def refusal(self, path: str, body: object, status: int) -> str:
+        """The sentence of a change that is refused with this status."""
+        found, answer = await self.post(path, body)
+        assert found == status, answer
+        assert list(answer) == ["error"]
+        sentence = answer["error"]
+        assert isinstance(sentence, str)
+        return sentence
+
+    def is_running(self, node_id: int) -> bool:
+        """Whether a node runs, by what its port says."""
+        node = self.broker.cluster.nodes[node_id]
+        with contextlib.closing(socket.socket()) as peer:
+            return peer.connect_ex((node.host, node.port)) == 0
+
+    def leader(self, topic: str, index: int) -> int:
+        """The leader of a partition, as the broker has it."""
+        return self.broker.cluster.topics.by_name[topic].leaders[index]
+
+
+@contextlib.asynccontextmanager
+async def asking(
+    *, nodes: int = 1, host: str = "127.0.0.1", token: str | None = None
+) -> AsyncIterator[Asking]:
+    """A broker of so many nodes, with HTTP, and somebody who asks it."""
+    async with (
+        Broker(FAST, nodes=nodes) as broker,
+        Control(broker, host, token=token) as control,
+        aiohttp.ClientSession(f"http://127.0.0.1:{control.port}") as session,
+    ):
+        yield Asking(broker, control, session)
+
+
+async def test_the_cluster_is_shown() -> None:
+    """GET /v1/cluster is the broker's status: nodes, topics, coordinators."""
+    async with asking(nodes=3) as client:
+        client.broker.cluster.create_topic("orders", 2, 3)
+        status, answer = await client.get("/v1/cluster")
+        assert (status, answer) == (200, client.broker.status())
+        ports = [f"{node['host']}:{node['port']}" for node in answer["nodes"]]
+        assert ",".join(ports) == client.broker.bootstrap_servers
+        (orders,) = [t for t in answer["topics"] if t["name"] == "orders"]
+        assert [len(p["replicas"]) for p in orders["partitions"]] == [3, 3]
+
+
+async def test_a_node_stops_and_starts() -> None:
+    """When the answer is there, its port is closed; and then it is open again."""
+    async with asking(nodes=3) as client:
+        assert await client.post("/v1/nodes/2/stop") == (
+            200,
+            {"node": 2, "running": False},
+        )
+        assert [client.is_running(n) for n in (1, 2, 3)] == [True, False, True]
+        assert await client.post("/v1/nodes/2/start", {}) == (
+            200,
+            {"node": 2, "running": True},
+        )
+        assert client.is_running(2)
+
+
+async def test_stops_and_starts_at_once() -> None:
+    """Whoever comes second waits, and is then refused or has its way."""
+    async with asking(nodes=2) as client:
+        answers = await asyncio.gather(
+            *(client.post(f"/v1/nodes/2/{do}") for do in ("stop", "start") * 3)
+        )
+        # Whichever came first: a stop is in time at least once.
+        assert {status for status, _ in answers} <= {200, 409}
+        assert 200 in {status for status, _ in answers[::2]}
+        shown = client.broker.cluster.nodes[2].is_running
+        assert client.is_running(2) == shown
+        done, _ = await client.post(f"/v1/nodes/2/{'stop' if shown else 'start'}")
+        assert done == 200
+        assert client.is_running(2) != shown
+
+
+async def test_a_nodes_port_is_taken_meanwhile() -> None:
+    """The start says so, and works once the port is free again."""
+    async with asking(nodes=2) as client:
+        await client.post("/v1/nodes/2/stop")
+        node = client.broker.cluster.nodes[2]
+        with socket.create_server((node.host, node.port)):
+            sentence = await client.refusal("/v1/nodes/2/start", None, 409)
+            assert str(node.port) in sentence
+        assert (await client.post("/v1/nodes/2/start"))[0] == 200
+
+
+async def test_a_partition_moves() -> None:
+    """The node that is named leads it, and a repetition changes nothing."""
+    async with asking(nodes=3) as client:
+        client.broker.cluster.create_topic("orders", 3, 1)
+        for node in (3, 1, 1):
+            status, answer = await client.post(
+                "/v1/partitions/orders/1/move", {"node": node}
+            )
+            moved = {"topic": "orders", "partition": 1, "node": node}
+            assert (status, answer) == (200, moved)
+            assert client.leader("orders", 1) == node
+
+
+async def test_a_group_moves() -> None:
+    """The node that is named coordinates it, whatever its name is made of."""
+    async with asking(nodes=3) as client:
+        client.broker.cluster.auto_create("__consumer_offsets")
+        for quoted, group in (("shop", "shop"), ("a%2Fb%25%20%C3%A9", "a/b% é")):
+            for node in (3, 1):
+                path = f"/v1/groups/{quoted}/move"
+                answer = await client.post(path, {"node": node})
+                assert answer == (200, {"group": group, "node": node})
+                assert client.broker.coordinator_of(group) == node
+
+
+async def test_what_is_not_there_is_404() -> None:
+    """The sentence says what there is."""
+    async with asking(nodes=2) as client:
+        client.broker.cluster.create_topic("orders", 1, 1)
+        sentence = await client.refusal("/v1/nodes/7/stop", None, 404)
+        assert "7" in sentence
+        assert "1, 2" in sentence
+        assert "1, 2" in await client.refusal("/v1/nodes/7/start", None, 404)
+        to = {"node": 2}
+        sentence = await client.refusal("/v1/partitions/order/0/move", to, 404)
+        assert "'order'" in sentence
+        assert "orders" in sentence
+        await client.refusal("/v1/partitions/orders/1/move", to, 404)
+        assert await client.refusal("/v1/nodes/one/stop", None, 404) == (
+            "there is no /v1/nodes/one/stop"
+        )
+        assert await client.get("/v2") == (404, {"error": "there is no /v2"})
+
+
+async def test_what_cannot_be_done_is_409() -> None:
+    """Nodes that are to be moved to have to run, and one has to go on running."""
+    async with asking(nodes=2) as client:
+        client.broker.cluster.create_topic("orders", 1, 2)
+        await client.refusal("/v1/nodes/2/start", None, 409)
+        await client.refusal("/v1/partitions/orders/0/move", {"node": 7}, 409)
+        await client.post("/v1/nodes/2/stop")
+        await client.refusal("/v1/nodes/2/stop", None, 409)
+        await client.refusal("/v1/partitions/orders/0/move", {"node": 2}, 409)
+        await client.refusal("/v1/groups/shop/move", {"node": 2}, 409)
+        await client.refusal("/v1/nodes/1/stop", None, 409)
+        assert client.is_running(1)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"{", "the body is no JSON"),
+        (b"\xff", "the body is no JSON"),
+        (b"[" * 50_000, "the body is no JSON"),
+        ([2], "the body is no JSON object"),
+        (None, "node must be given, as a whole number"),
+        ({"node": True}, "node must be given, as a whole number"),
+        ({"node": "2"}, "node must be given, as a whole number"),
+        ({"node": 2, "to": 2}, "there is no field 'to'; the fields are: node"),
+    ],
+)
+async def test_a_wrong_body_is_400(body: object, sentence: str) -> None:
+    """Nothing is guessed, and nothing is moved."""
+    async with asking(nodes=2) as client:
+        client.broker.cluster.create_topic("orders", 1, 1)
+        leader = client.leader("orders", 0)
+        path = "/v1/partitions/orders/0/move"
+        assert await client.refusal(path, body, 400) == sentence
+        assert client.leader("orders", 0) == leader
+
+
+async def test_a_long_body_is_413() -> None:
+    """No more than a few names and numbers is read."""
+    async with asking() as client:
+        long = b" " * (MAX_BODY_BYTES + 1)
+        sentence = await client.refusal("/v1/nodes/1/stop", long, 413)
+        assert str(MAX_BODY_BYTES) in sentence
+
+
+async def test_methods_that_a_path_does_not_take() -> None:
+    """The answer says which it takes."""
+    async with asking() as client:
+        assert await client.get("/v1/nodes/1/stop") == (
+            405,
+            {"error": "/v1/nodes/1/stop takes POST, not GET"},
+        )
+        sentence = await client.refusal("/v1/cluster", None, 405)
+        assert sentence == "/v1/cluster takes GET, HEAD, not POST"
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
+async def test_a_page_in_a_browser_changes_nothing(kind: str) -> None:
+    """What a browser sends for any page without asking first is refused."""
+    async with asking(nodes=2) as client:
+        headers = {"Content-Type": kind, "Origin": "http://evil.example"}
+        status, answer = await client.post("/v1/nodes/2/stop", b"", **headers)
+        assert status == 415
+        assert "application/json" in answer["error"]
+        assert client.is_running(2)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[", ""])
+async def test_hosts_that_are_not_loopback_are_refused(host: str) -> None:
+    """A name that somebody has pointed to loopback is not loopback."""
+    async with asking(nodes=2) as client:
+        for answer in (
+            await client.get("/v1/cluster", Host=host),
+            await client.post("/v1/nodes/2/stop", Host=host),
+        ):
+            assert answer == (
+                403,
+                {"error": f"the host {host!r} is not this machine's loopback"},
+            )
+        assert client.is_running(2)
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.9.9.9", "[::1]:9080"])
+async def test_hosts_that_are_loopback_are_answered(host: str) -> None:
+    """Ports are forwarded, so that the one that is named does not matter."""
+    async with asking() as client:
+        assert (await client.get("/v1/cluster", Host=host))[0] == 200
+
+
+async def test_changes_need_the_token() -> None:
+    """Reading does not; a wrong token, or another scheme, is no token."""
+    async with asking(nodes=2, token=TOKEN) as client:
+        assert (await client.get("/v1/cluster"))[0] == 200
+        for sent in (
+            {},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Authorization": "Bearer open"},
+            {"Authorization": "Bearer \udcff"},
+        ):
+            status, answer = await client.post("/v1/nodes/2/stop", **sent)
+            assert status == 401
+            assert "Bearer" in answer["error"]
+            assert client.is_running(2)
+        right = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await client.post("/v1/nodes/2/stop", **right))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "broker.example"])
+async def test_beyond_loopback_a_token_is_demanded(host: str) -> None:
+    """Whoever reaches the port could stop the broker."""
+    async with Broker() as broker:
+        with pytest.raises(ControlError, match="KOHORT_HTTP_TOKEN"):
+            Control(broker, host)
+        with pytest.raises(ControlError, match="empty"):
+            Control(broker, host, token="")
+
+
+async def test_beyond_loopback_any_name_is_answered() -> None:
+    """What a machine is called elsewhere cannot be known; the token stands."""
+    async with asking(host="0.0.0.0", token=TOKEN) as client:
+        host = {"Host": "broker.example"}
+        assert (await client.get("/v1/cluster", **host))[0] == 200
+        assert (await client.post("/v1/nodes/1/stop", **host))[0] == 401
+
+
+async def test_a_port_that_is_taken() -> None:
+    """It is an OSError, and the next port is found without a restart."""
+    async with asking() as client:
+        taken = Control(client.broker, port=client.control.port)
+        with pytest.raises(OSError, match="address already in use"):
+            await taken.start()
+        async with Control(client.broker) as other:
+            assert other.port not in {0, client.control.port}
+
+
+async def test_a_fault_of_ours_is_500(capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker that was never started has no cluster to show; the log has why."""
+    async with (
+        Control(Broker()) as control,
+        aiohttp.ClientSession(control.url) as session,
+        session.get("/v1/cluster") as answer,
+    ):
+        assert answer.status == 500
+        assert "log" in (await answer.json())["error"]
+    (line,) = capsys.readouterr().err.splitlines()
+    event = json.loads(line)
+    assert event["event"] == "request_failed"
+    assert "AttributeError" in event["exception"]
+
+
+async def test_it_stops_with_clients_connected() -> None:
+    """Idle connections, and requests that do not end, hold nothing up."""
+    async with Broker() as broker:
+        control = Control(broker)
+        await control.start()
+        async with aiohttp.ClientSession(control.url) as session:
+            async with session.get("/v1/cluster") as answer:
+                assert answer.status == 200
+            reader, writer = await asyncio.open_connection("127.0.0.1", control.port)
+            writer.write(b"POST /v1/nodes/1/stop HTTP/1.1\r\n")
+            await control.stop()
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", control.port)
+        assert broker.status()["nodes"]
