@@ -16,4 +16,5 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s --retries=3 \
     CMD ["kohort", "ping", "--bootstrap", "127.0.0.1:9092"]
 ENTRYPOINT ["kohort"]
-CMD ["serve", "--host", "0.0.0.0", "--advertise", "127.0.0.1:9092"]
+CMD ["serve", "--host", "0.0.0.0", "--advertise", "127.0.0.1:9092", \
+     "--data-dir", "/var/lib/kohort"]
