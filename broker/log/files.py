@@ -5,7 +5,8 @@ files are few, whatever the number of partitions: the ones that were not used
 for the longest time are closed, and opened again when they are needed.
 """
 
-# ruff: noqa: PTH - all of it is about calls of the operating system, and their errors
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH116, PTH208
+# (All of this is about calls of the operating system, and their errors.)
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +16,6 @@ from hypothesis.stateful import (
 )
 
 from kohort.broker.log.memory import LONG_BATCH
-from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import (
     EARLIEST,
     LATEST,
@@ -25,6 +25,7 @@ from kohort.broker.log.results import (
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
+from tests.log.kept import BATCH_BY_BATCH, Keeper, temporary_folder
 
 NOW = 1_700_000_000_000
 
@@ -51,11 +52,25 @@ class Batch:
 class LogMachine(RuleBasedStateMachine):
     """A partition beside a list; every rule asks both."""
 
-    @initialize(retention=st.sampled_from([-1, 50]), size=st.sampled_from([-1, 700]))
-    def begin(self, retention: int, size: int) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = temporary_folder()
+
+    def teardown(self) -> None:
+        """Nothing is left open, and no file."""
+        self.keeper.close()
+        self.folder.cleanup()
+
+    @initialize(
+        kind=st.sampled_from(BATCH_BY_BATCH),
+        retention=st.sampled_from([-1, 50]),
+        size=st.sampled_from([-1, 700]),
+    )
+    def begin(self, kind: str, retention: int, size: int) -> None:
         """An empty partition."""
         config = LogConfig(retention_ms=retention, retention_bytes=size)
-        self.partition = Partition("t-0", config)
+        self.keeper = Keeper(kind, Path(self.folder.name))
+        self.partition = self.keeper.partition(config)
         self.batches: list[Batch] = []
         self.start = self.end = self.grown = self.calls = 0
         self.partition.watch(self._called)

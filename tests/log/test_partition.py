@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.memory import LONG_BATCH
-from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -26,6 +25,7 @@ from kohort.broker.log.results import (
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
+from tests.log.kept import BATCH_BY_BATCH, MEMORY, Keeper
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -35,8 +35,10 @@ EVERYTHING = 10**9
 class Scene:
     """One partition, and the time."""
 
+    keeper: ClassVar[Keeper]
+
     def __init__(self, **config: Any) -> None:
-        self.partition = Partition("t-0", LogConfig(**config))
+        self.partition = self.keeper.partition(LogConfig(**config))
         self.now_ms = NOW
 
     def send(self, *times: int, **fields: Any) -> AppendResult:
@@ -63,6 +65,12 @@ class Scene:
         assert not answer.error_code
         time = answer.timestamp_ms
         return (time if time < 0 else time - NOW), answer.offset, answer.leader_epoch
+
+
+@pytest.fixture(autouse=True)
+def _keep(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenes get their partitions from the keeper of the test."""
+    monkeypatch.setattr(Scene, "keeper", keeper, raising=False)
 
 
 def test_an_empty_partition() -> None:
@@ -92,7 +100,7 @@ def test_offsets_are_dense() -> None:
 @pytest.mark.parametrize("size", [10, LONG_BATCH])
 def test_a_batch_stays_as_it_was_sent(codec: int, size: int) -> None:
     """Base offset and leader epoch apart, the bytes are the producer's."""
-    partition = Partition("t-0", leader_epoch=6)
+    partition = Scene.keeper.partition(leader_epoch=6)
     value = records.build_batch([Record(0, 0, None, bytes(range(250)) * (size // 10))])
     batch = build_batch([Record(0, NOW, b"k", value)] * 2, codec=codec)
     for base in (0, 2):
@@ -298,7 +306,7 @@ def test_a_producer_sets_append_time() -> None:
 
 def test_batches_of_the_broker_itself() -> None:
     """They are placed and stored, and nothing in them is doubted."""
-    partition = Partition("__consumer_offsets-0", leader_epoch=2)
+    partition = Scene.keeper.partition(leader_epoch=2)
     batch = build_batch([Record(0, NOW, None, b"v")] * 2, attributes=records.CONTROL)
     partition.append_own(batch, now_ms=NOW)
     result = partition.append_own(batch, now_ms=NOW)
@@ -406,6 +414,7 @@ def test_offsets_in_an_empty_partition() -> None:
     assert scene.found(MAX_TIMESTAMP) == scene.found(0) == (-1, -1, -1)
 
 
+@pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_offsets_by_time_begin_with_the_log() -> None:
     """Deleted records are not found, also those in the batch that is kept."""
     scene = timed()
@@ -417,6 +426,7 @@ def test_offsets_by_time_begin_with_the_log() -> None:
     assert scene.found(EARLIEST) == (-1, 4, 0)
 
 
+@pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_the_largest_timestamp_may_be_deleted_already() -> None:
     """Kafka names a record before the start, as long as its batch is there."""
     scene = Scene()
@@ -451,6 +461,7 @@ def test_a_header_may_promise_a_time_that_no_record_has() -> None:
     assert scene.found(NOW + 500) == (700, 1, 0)
 
 
+@pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_deleting_records() -> None:
     """The start moves to any offset; whole batches before it go (KIP-107)."""
     scene = timed()
@@ -474,6 +485,7 @@ def test_reading_what_was_deleted() -> None:
     assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_deleting_all_records() -> None:
     """The high watermark by its name; offsets go on from there."""
     scene = timed()
@@ -506,6 +518,7 @@ def test_records_of_compacted_topics_cannot_be_deleted() -> None:
     assert scene.partition.delete_records(1) == (ErrorCode.NONE, 1)
 
 
+@pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_retention_by_time() -> None:
     """Batches go from the front, until one is young enough."""
     scene = Scene(retention_ms=1_000)
@@ -525,6 +538,7 @@ def test_retention_by_time() -> None:
     assert scene.send(0).base_offset == 4
 
 
+@pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_retention_of_records_without_time() -> None:
     """They are as old as their writing."""
     scene = Scene(retention_ms=1_000)
@@ -534,6 +548,7 @@ def test_retention_of_records_without_time() -> None:
     assert scene.partition.expire(NOW + 1_001) == size > 0
 
 
+@pytest.mark.parametrize("keeper", BATCH_BY_BATCH, indirect=True)
 def test_retention_by_size() -> None:
     """What is kept is never below the limit: a batch goes if all of it is above."""
     scene = Scene(retention_ms=-1)
@@ -630,6 +645,7 @@ def names(values: Sequence[object]) -> list[str]:
     return [type(value).__name__ for value in values]
 
 
+@pytest.mark.parametrize("keeper", [MEMORY], indirect=True)
 def test_short_batches_do_not_pin_their_frame() -> None:
     """Only a long batch stays in the buffer that it came in."""
     partition = Scene().partition

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from kohort.broker.log.partition import Partition
+from typing import ClassVar
+
+import pytest
+
 from kohort.broker.log.results import AppendResult, LogConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import MAX_SEQUENCE, Record, build_batch
+from tests.log.kept import Keeper
 
 NOW = 1_700_000_000_000
 PRODUCER = 4711
@@ -17,8 +21,10 @@ FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 class Scene:
     """One producer and one partition."""
 
+    keeper: ClassVar[Keeper]
+
     def __init__(self, **config: object) -> None:
-        self.partition = Partition("t-0", LogConfig(**config))  # type: ignore[arg-type]
+        self.partition = self.keeper.partition(LogConfig(**config))  # type: ignore[arg-type]
         self.now_ms = NOW
 
     def send(
@@ -50,6 +56,12 @@ class Scene:
         assert str(PRODUCER) in result.reason
         assert self.partition.log_end_offset == end
         return result.error_code
+
+
+@pytest.fixture(autouse=True)
+def _keep(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenes get their partitions from the keeper of the test."""
+    monkeypatch.setattr(Scene, "keeper", keeper, raising=False)
 
 
 def test_sequences_follow_one_another() -> None:

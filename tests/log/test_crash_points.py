@@ -1,0 +1,254 @@
+"""A start from every state that the disk is in, between any two calls and amid one.
+
+The door to the operating system is replaced by one that copies the directory
+before and after each call that changes it, and after half of each write.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.broker.log import files
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import HIGH_WATERMARK, LogConfig
+from kohort.protocol import records
+from kohort.protocol.records import Record, build_batch
+from tests.log.kept import opened, segments_of, temporary_folder
+
+NOW = 1_700_000_000_000
+NEVER = 2**63 - 1
+
+
+class Door:
+    """The os module, with a look at the disk around everything that changes it."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if name not in {"replace", "unlink", "ftruncate", "makedirs", "rmdir", "open"}:
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._look()
+            result = found(*args, **kwargs)
+            self._look()
+            return result
+
+        return call
+
+    def pwrite(self, fd: int, data: bytes, position: int) -> int:
+        """The operating system may have written half of it when the power fails."""
+        self._look()
+        os.pwrite(fd, data[: len(data) // 2], position)
+        self._look()
+        written = os.pwrite(fd, data, position)
+        self._look()
+        return written
+
+    def pwritev(self, fd: int, parts: tuple[bytes, ...], position: int) -> int:
+        """As `pwrite`."""
+        return self.pwrite(fd, b"".join(parts), position)
+
+
+class Story:
+    """A partition, what was acknowledged, and every state of its directory.
+
+    Attributes:
+        acknowledged: values by offset.
+        sent: the value that is on its way, if one is.
+        start: where the log starts at the latest.
+    """
+
+    def __init__(self, root: Path, config: LogConfig) -> None:
+        self.config = config
+        self.path = root / "live"
+        self._copy = root / "copy"
+        self.folder, self.partition = opened(self.path, config)
+        self.acknowledged: dict[int, tuple[bytes, bytes]] = {}
+        self.sent: tuple[bytes, bytes] | None = None
+        self.start = 0
+        self.looks = 0
+
+    @contextmanager
+    def watched(self, check: Callable[[Partition], None]) -> Iterator[None]:
+        """Within, each state of the disk is copied, opened and checked."""
+
+        def look() -> None:
+            self.looks += 1
+            # What is done to the copy is no part of the story.
+            with pytest.MonkeyPatch.context() as unwatched:
+                unwatched.setattr(files, "os", os)
+                shutil.copytree(self.path, self._copy)
+                folder, partition = opened(self._copy, self.config)
+                check(partition)
+                folder.close()
+                shutil.rmtree(self._copy)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "os", Door(look))
+            yield
+
+    def append(self, key: bytes, value: bytes, **fields: Any) -> None:
+        """One record, which is acknowledged when this returns."""
+        self.sent = (key, value)
+        batch = build_batch([Record(0, NOW, key, value)], **fields)
+        result = self.partition.append(batch, now_ms=NOW)
+        assert not result.error_code
+        self.acknowledged[result.base_offset] = self.sent
+        self.sent = None
+
+    def found(self, partition: Partition) -> dict[int, tuple[bytes, bytes]]:
+        """All records of a partition by offset."""
+        return {
+            record.offset: (record.key or b"", record.value or b"")
+            for batch in partition.batches(partition.log_start_offset)
+            for record in records.read_records(batch)
+        }
+
+    def nothing_is_lost(self, partition: Partition) -> None:
+        """What was acknowledged is there, and nothing that was never sent."""
+        found = self.found(partition)
+        must = {o: v for o, v in self.acknowledged.items() if o >= self.start}
+        assert must.items() <= found.items()
+        end = len(self.acknowledged)
+        may = dict(self.acknowledged)
+        if self.sent is not None:
+            may[end] = self.sent
+        assert found.items() <= may.items()
+        assert partition.log_end_offset in {end, end + (self.sent is not None)}
+        assert partition.log_start_offset <= self.start
+
+
+@pytest.fixture
+def story() -> Iterator[Callable[..., Story]]:
+    """Begins a story; its directory is gone when the test ends."""
+    begun: list[Story] = []
+    with temporary_folder() as root:
+
+        def begin(**config: Any) -> Story:
+            made = Story(Path(root), LogConfig(**config))
+            begun.append(made)
+            return made
+
+        yield begin
+        for each in begun:
+            each.folder.close()
+
+
+@pytest.mark.parametrize("flush_messages", [1, NEVER])
+def test_appends_and_rolls(story: Callable[..., Story], flush_messages: int) -> None:
+    """Each batch is there from its acknowledgement on, also when segments change."""
+    told = story(
+        segment_bytes=200, index_interval_bytes=50, flush_messages=flush_messages
+    )
+    with told.watched(told.nothing_is_lost):
+        for number in range(8):
+            told.append(b"k", b"%d" % number)
+    assert len(segments_of(told.partition).segments) > 2
+    assert told.looks > 50
+
+
+def test_producers_and_rolls(story: Callable[..., Story]) -> None:
+    """A batch that is sent again after a crash is never there twice."""
+    told = story(segment_bytes=200)
+    sequence = 0
+
+    def send_again(partition: Partition) -> None:
+        told.nothing_is_lost(partition)
+        for number in range(max(sequence - 4, 0), sequence + 1):
+            batch = build_batch(
+                [Record(0, NOW, b"k", b"%d" % number)],
+                producer_id=9,
+                producer_epoch=0,
+                base_sequence=number,
+            )
+            result = partition.append(batch, now_ms=NOW)
+            assert (result.error_code, result.base_offset) == (0, number)
+        assert partition.log_end_offset == sequence + 1
+
+    with told.watched(send_again):
+        for sequence in range(8):
+            told.append(
+                b"k",
+                b"%d" % sequence,
+                producer_id=9,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
+
+
+def test_deleting(story: Callable[..., Story]) -> None:
+    """DeleteRecords and retention take what they should, and nothing behind it."""
+    told = story(segment_bytes=200, retention_bytes=300)
+    for number in range(12):
+        told.append(b"k", b"%d" % number)
+    with told.watched(told.nothing_is_lost):
+        told.start = 4
+        assert told.partition.delete_records(4)[0] == 0
+        told.start = 8
+        assert told.partition.expire(NOW) > 0
+        told.start = told.partition.log_start_offset
+        assert told.start <= 8
+        told.start = 12
+        assert told.partition.delete_records(HIGH_WATERMARK) == (0, 12)
+
+
+def test_a_clean_stop(story: Callable[..., Story]) -> None:
+    """It may be interrupted like anything else."""
+    told = story(segment_bytes=300)
+    for number in range(7):
+        told.append(b"k", b"x", producer_id=3, producer_epoch=0, base_sequence=number)
+    with told.watched(told.nothing_is_lost):
+        told.folder.close()
+
+
+def test_compaction(story: Callable[..., Story]) -> None:
+    """At any moment the last value of every key is there, and no key comes back."""
+    told = story(segment_bytes=500, index_interval_bytes=50)
+    for number in range(24):
+        told.append(b"%d" % (number % 3), b"%d" % number)
+    store = segments_of(told.partition)
+    end = store.cleanable_end(0, NOW, 0)
+    latest = dict(told.acknowledged.values())
+    kept = {key: offset for offset, (key, _) in told.acknowledged.items()}
+
+    def last_values_are_there(partition: Partition) -> None:
+        found = told.found(partition)
+        assert dict(v for _, v in sorted(found.items())) == latest
+        assert partition.log_end_offset == 24
+        assert partition.log_start_offset == 0
+
+    with told.watched(last_values_are_there):
+        replacement = store.replacement(end)
+        for batch in list(store.batches(0, end)):
+            record = next(records.read_records(batch))
+            if record.offset in kept.values() or record.offset == end - 1:
+                replacement.add(batch)
+        replacement.commit()
+    found = told.found(told.partition)
+    assert dict(v for _, v in sorted(found.items())) == latest
+    assert len(found) < 24
+    assert not [p for p in told.path.glob("t-0/*") if p.suffix in {".swap", ".cleaned"}]
+
+
+def test_compaction_is_given_up(story: Callable[..., Story]) -> None:
+    """Whatever it had written by then changes nothing."""
+    told = story(segment_bytes=300)
+    for number in range(12):
+        told.append(b"k", b"%d" % number)
+    store = segments_of(told.partition)
+    end = store.cleanable_end(0, NOW, 0)
+    with told.watched(told.nothing_is_lost):
+        replacement = store.replacement(end)
+        replacement.add(next(store.batches(end - 1, end)))
+        replacement.abort()
+    assert told.found(told.partition) == told.acknowledged
