@@ -1,0 +1,307 @@
+"""A broker on a data directory, stopped or killed, and started again.
+
+A kill is played by a copy of the directory that is made while the broker runs: it
+has what a process that is gone leaves behind.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.test_cluster import NO_DELAY, elsewhere, heartbeat, join, offsets
+from tests.broker.test_cluster import stable as make_stable
+from tests.broker.test_records_over_the_wire import batch, fetch, produce
+from tests.broker.wire_client import WireClient, connected
+
+from kohort.broker.log.directory import DataDirError
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kohort.protocol.apis.k14_sync_group import SyncGroupRequest
+from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
+from kohort.protocol.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
+from kohort.protocol.apis.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import Record, build_batch, read_records
+
+TOPIC, BROKER, SET = 2, 4, 0
+
+
+def broker_on(path: Path, nodes: int = 1, **config: object) -> Broker:
+    """A broker on a data directory; keys with ``_`` in place of dots."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    return Broker(NO_DELAY | settings, data_dir=path, nodes=nodes)
+
+
+def killed(path: Path, copy: str = "copy") -> Path:
+    """What a kill at this moment leaves behind."""
+    return Path(shutil.copytree(path, path.with_name(copy)))
+
+
+async def committed(client: WireClient, group: str = "g") -> dict[str, int]:
+    """The offsets of partition 0 of each topic."""
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)])
+    answer = await client.call("OffsetFetch", 8, request)
+    return {
+        topic.name: topic.partitions[0].committed_offset
+        for topic in answer.groups[0].topics
+    }
+
+
+async def values(client: WireClient) -> list[bytes | None]:
+    """What partition 0 of "t" holds."""
+    answer = await client.call("Fetch", 12, fetch(0))
+    (row,) = answer.responses[0].partitions
+    assert row.error_code == 0
+    data = bytes(row.records)
+    found = []
+    while data:
+        size = int.from_bytes(data[8:12], "big") + 12
+        found += [record.value for record in read_records(data[:size])]
+        data = data[size:]
+    return found
+
+
+async def describe(client: WireClient, group: str = "g") -> Any:
+    """DescribeGroups of one group."""
+    request = DescribeGroupsRequest([group])
+    return (await client.call("DescribeGroups", 5, request)).groups[0]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_stable_group_goes_on(tmp_path: Path, is_killed: bool) -> None:
+    """Members, generation, assignments and offsets are back; nobody rejoins."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        member_id = await make_stable(client)
+        await client.call("OffsetCommit", 8, offsets(5, group="simple"))
+        before = await describe(client)
+        found = killed(path) if is_killed else path
+    async with broker_on(found) as broker, connected(broker) as client:
+        assert await heartbeat(client, member_id) == 0
+        assert await describe(client) == before
+        request = SyncGroupRequest("g", 1, member_id, None, "consumer", "range")
+        assert (await client.call("SyncGroup", 5, request)).assignment == b"mine"
+        assert await committed(client, "simple") == {"t": 5}
+
+
+async def test_a_group_that_is_rebalancing_comes_back_as_it_was_written(
+    tmp_path: Path,
+) -> None:
+    """As in Kafka: Stable in its old generation, and who waited has to ask again."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        member_id = await make_stable(client)
+        async with connected(broker) as other:
+            request = (await newcomer(other))[1]
+            await other.send("JoinGroup", 9, request)
+            while (await describe(client)).group_state != "PreparingRebalance":
+                pass
+            assert await heartbeat(client, member_id) == 27
+            found = killed(path)
+    async with broker_on(found) as broker, connected(broker) as client:
+        assert (await describe(client)).group_state == "Stable"
+        assert await heartbeat(client, member_id) == 0
+
+
+async def newcomer(client: WireClient) -> tuple[str, Any]:
+    """An id that was given out, and the join that uses it."""
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
+    answer = await client.call("JoinGroup", 9, request)
+    member_id: str = answer.member_id
+    return member_id, JoinGroupRequest(
+        "g", 10_000, 10_000, member_id, None, "consumer", protocols
+    )
+
+
+async def test_a_group_over_the_limit_is_forced_to_rebalance(tmp_path: Path) -> None:
+    """KIP-389: with a lower limit it is PreparingRebalance at once, and keeps to it."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        first = await make_stable(client)
+        async with connected(broker) as other:
+            member_id, request = await newcomer(other)
+            await other.send("JoinGroup", 9, request)
+            while await heartbeat(client, first) != ErrorCode.REBALANCE_IN_PROGRESS:
+                pass
+            leading = await join(client, "g", first)
+            await other.response("JoinGroup", 9)
+        assert leading.generation_id == 2
+        assert len(leading.members) == 2
+        sync = SyncGroupRequest("g", 2, first, None, "consumer", "range")
+        assert (await client.call("SyncGroup", 5, sync)).error_code == 0
+    async with broker_on(path, group_max_size=1) as broker:
+        async with connected(broker) as client, connected(broker) as other:
+            assert (await describe(client)).group_state == "PreparingRebalance"
+            assert await heartbeat(client, first) == ErrorCode.ILLEGAL_GENERATION
+            await client.send("JoinGroup", 9, rejoin(request, first))
+            refused = await other.call("JoinGroup", 9, rejoin(request, member_id))
+            assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+            assert len((await describe(other)).members) == 1
+
+
+def rejoin(request: Any, member_id: str) -> Any:
+    """The same join, of a member."""
+    return type(request)(
+        request.group_id,
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms,
+        member_id,
+        None,
+        request.protocol_type,
+        request.protocols,
+    )
+
+
+async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
+    """A group, and a topic with its offsets, do not come back after a kill."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        for topic in ("t", "u"):
+            broker.cluster.create_topic(topic, 1)
+            await client.call("OffsetCommit", 8, offsets(5, topic))
+        await client.call("OffsetCommit", 8, offsets(5, group="gone"))
+        request = DeleteGroupsRequest(["gone"])
+        answer = await client.call("DeleteGroups", 2, request)
+        assert answer.results[0].error_code == 0
+        broker.cluster.delete_topic("t")
+        found = killed(path)
+    async with broker_on(found) as broker, connected(broker) as client:
+        assert await committed(client) == {"u": 5}
+        assert (await describe(client, "gone")).group_state == "Dead"
+        assert set(broker.cluster.topics.by_name) == {"u", "__consumer_offsets"}
+
+
+async def test_topics_are_what_they_were(tmp_path: Path) -> None:
+    """Ids, records, configuration and replicas survive; an epoch begins."""
+    path = tmp_path / "data"
+    async with broker_on(path, nodes=2) as broker, connected(broker) as client:
+        topic = broker.cluster.create_topic(
+            "t", 1, overrides={"retention.ms": "-1"}, replicas=[[1, 2]]
+        )
+        topic_id, cluster_id = topic.id, broker.cluster.id
+        await client.call("Produce", 9, produce((0, batch(b"x", b"y"))))
+        found = killed(path)
+    async with broker_on(found, nodes=2) as broker, connected(broker) as client:
+        topic = broker.cluster.topics.by_name["t"]
+        assert (topic.id, broker.cluster.id) == (topic_id, cluster_id)
+        assert topic.overrides == {"retention.ms": "-1"}
+        assert (topic.replicas, topic.leaders) == ([[1, 2]], [1])
+        assert topic.partitions[0].config.retention_ms == -1
+        assert topic.partitions[0].leader_epoch == 1
+        assert await values(client) == [b"x", b"y"]
+        await client.call("Produce", 9, produce((0, batch(b"z"))))
+        assert await values(client) == [b"x", b"y", b"z"]
+
+
+async def test_fewer_nodes_lead_what_there_is(tmp_path: Path) -> None:
+    """A directory of three nodes serves with one, and its groups are there."""
+    path = tmp_path / "data"
+    async with broker_on(path, nodes=3) as broker:
+        broker.cluster.create_topic("t", 6)
+        right = broker.coordinator_of("g")
+        async with connected(broker, right) as client:
+            member_id = await make_stable(client)
+        broker.move_coordinator("g", elsewhere(broker, 1))
+    async with broker_on(path) as broker, connected(broker) as client:
+        assert set(broker.cluster.topics.by_name["t"].leaders) == {1}
+        assert await heartbeat(client, member_id) == 0
+
+
+async def test_configuration_changed_at_run_time_survives(tmp_path: Path) -> None:
+    """IncrementalAlterConfigs of a topic and of all brokers."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        resources = [
+            AlterConfigsResource(
+                TOPIC, "t", [AlterableConfig("max.message.bytes", SET, "2000")]
+            ),
+            AlterConfigsResource(
+                BROKER, "", [AlterableConfig("log.retention.bytes", SET, "3000")]
+            ),
+        ]
+        request = IncrementalAlterConfigsRequest(resources)
+        answer = await client.call("IncrementalAlterConfigs", 1, request)
+        assert [each.error_code for each in answer.responses] == [0, 0]
+        found = killed(path)
+    async with broker_on(found) as broker, connected(broker) as client:
+        wanted = [DescribeConfigsResource(TOPIC, "t", None)]
+        answer = await client.call("DescribeConfigs", 4, DescribeConfigsRequest(wanted))
+        configs = {each.name: each.value for each in answer.results[0].configs}
+        assert configs["max.message.bytes"] == "2000"
+        assert configs["retention.bytes"] == "3000"
+
+
+async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
+    """Not after a stop, and not after a kill."""
+    path, given = tmp_path / "data", []
+    for number in range(3):
+        async with broker_on(path) as broker, connected(broker) as client:
+            for _ in range(2):
+                request = InitProducerIdRequest(None, 1000, -1, -1)
+                answer = await client.call("InitProducerId", 4, request)
+                assert answer.error_code == 0
+                given.append(answer.producer_id)
+            path = killed(path, f"copy-{number}")
+    assert len(set(given)) == 6
+
+
+async def test_idempotence_survives(tmp_path: Path) -> None:
+    """A batch that is sent again after a kill is recognised; a gap is an error."""
+    path = tmp_path / "data"
+
+    async def send(client: WireClient, sequence: int) -> tuple[int, int]:
+        # Producers are forgotten by the time of their records.
+        records = build_batch(
+            [Record(0, broker.cluster.now_ms(), None, b"x", ())],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        answer = await client.call("Produce", 9, produce((0, records)))
+        (row,) = answer.responses[0].partition_responses
+        return row.error_code, row.base_offset
+
+    async with broker_on(path) as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        assert await send(client, 0) == (0, 0)
+        assert await send(client, 1) == (0, 1)
+        found = killed(path)
+    async with broker_on(found) as broker, connected(broker) as client:
+        assert await send(client, 1) == (0, 1)
+        assert await send(client, 0) == (0, 0)
+        error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (await send(client, 3))[0] == error
+        assert await send(client, 2) == (0, 2)
+        assert await values(client) == [b"x"] * 3
+
+
+async def test_one_directory_has_one_broker(tmp_path: Path) -> None:
+    """A second broker is told so, and the first goes on."""
+    async with broker_on(tmp_path / "data") as broker, connected(broker) as client:
+        with pytest.raises(DataDirError, match="in use"):
+            await broker_on(tmp_path / "data").start()
+        broker.cluster.create_topic("t", 1)
+        await client.call("Produce", 9, produce((0, batch(b"x"))))
+        assert await values(client) == [b"x"]
