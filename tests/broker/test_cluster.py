@@ -98,9 +98,12 @@ async def stable(client: WireClient, group: str = "g") -> str:
     return member_id
 
 
-async def heartbeat(client: WireClient, member_id: str, group: str = "g") -> int:
-    """Heartbeat of generation 1: the error code."""
-    answer = await client.call("Heartbeat", 4, HeartbeatRequest(group, 1, member_id))
+async def heartbeat(
+    client: WireClient, member_id: str, group: str = "g", *, generation_id: int = 1
+) -> int:
+    """Heartbeat: the error code."""
+    request = HeartbeatRequest(group, generation_id, member_id)
+    answer = await client.call("Heartbeat", 4, request)
     return int(answer.error_code)
 
 

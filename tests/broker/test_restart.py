@@ -150,14 +150,17 @@ async def test_a_group_over_the_limit_is_forced_to_rebalance(tmp_path: Path) -> 
         assert len(leading.members) == 2
         sync = SyncGroupRequest("g", 2, first, None, "consumer", "range")
         assert (await client.call("SyncGroup", 5, sync)).error_code == 0
-    async with broker_on(path, group_max_size=1) as broker:
-        async with connected(broker) as client, connected(broker) as other:
-            assert (await describe(client)).group_state == "PreparingRebalance"
-            assert await heartbeat(client, first) == ErrorCode.ILLEGAL_GENERATION
-            await client.send("JoinGroup", 9, rejoin(request, first))
-            refused = await other.call("JoinGroup", 9, rejoin(request, member_id))
-            assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-            assert len((await describe(other)).members) == 1
+    async with (
+        broker_on(path, group_max_size=1) as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+    ):
+        assert (await describe(client)).group_state == "PreparingRebalance"
+        assert await heartbeat(client, first, generation_id=2) == 27
+        await client.send("JoinGroup", 9, rejoin(request, first))
+        refused = await other.call("JoinGroup", 9, rejoin(request, member_id))
+        assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert len((await describe(other)).members) == 1
 
 
 def rejoin(request: Any, member_id: str) -> Any:
