@@ -20,7 +20,7 @@ be read, lose its start and be closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from hashlib import blake2b
 from itertools import islice
 from typing import Final
@@ -139,7 +139,7 @@ def clean(
     *,
     max_keys: int = MAX_KEYS,
     records_per_step: int = SLICE,
-) -> Iterator[None]:
+) -> Generator[None, None, None]:
     """Compacts a partition, if it is dirty enough: a slice of work per step.
 
     Between two steps anything may be done to the partition. What is appended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kohort.broker.log.memory import JOIN_BELOW, LONG_BATCH, BatchStore, packed
+from kohort.protocol.records import Record, build_batch
 
 HEAD = b"H" * 16
 
@@ -105,3 +106,112 @@ def test_whole_batches_up_to_a_limit(
         store.append(bytes(10), offset, offset, 0, 0)
     _, size = store.read(4, max_bytes, minimum_one=minimum_one)
     assert size == 10 * count
+
+
+def stored(base_offset: int, count: int = 1, time: int = 5) -> bytes:
+    """A batch with records, as a partition keeps it."""
+    some = [Record(0, time, b"k", b"v")] * count
+    return build_batch(some, base_offset=base_offset)
+
+
+def with_gaps() -> tuple[BatchStore, list[bytes]]:
+    """Batches at 10 to 12, 20, and 30 to 31, in a log that starts at 0."""
+    store = BatchStore()
+    made = [stored(10, 3), stored(20), stored(30, 2)]
+    for batch, first, last in zip(made, (10, 20, 30), (12, 20, 31), strict=True):
+        store.append(batch, first, last, 5, 5)
+    return store, made
+
+
+@pytest.mark.parametrize(
+    ("offset", "first"),
+    [(0, 0), (9, 0), (10, 0), (12, 0), (13, 1), (20, 1), (21, 2), (29, 2), (31, 2)],
+)
+def test_what_follows_a_gap_is_found_from_within(offset: int, first: int) -> None:
+    """The batch that holds an offset, or the first one after it."""
+    store, made = with_gaps()
+    assert store.read(offset, 0, minimum_one=True)[0] == made[first : first + 1]
+    assert list(store.batches(offset, 100)) == made[first:]
+    assert store.size_before(offset) == sum(map(len, made[:first]))
+    assert list(store.since(5, offset)) == made[first:]
+    store.drop_before(offset, 32)
+    assert list(store.batches(0, 100)) == made[first:]
+    assert store.size_in_bytes == sum(map(len, made[first:]))
+
+
+@pytest.mark.parametrize(
+    ("end", "count"), [(10, 0), (11, 1), (13, 1), (20, 1), (21, 2), (30, 2), (31, 3)]
+)
+def test_batches_begin_before_the_end_that_is_asked_for(end: int, count: int) -> None:
+    """A gap before the end is no reason for one more."""
+    store, made = with_gaps()
+    assert list(store.batches(0, end)) == made[:count]
+
+
+def test_batches_may_come_and_go_while_they_are_read() -> None:
+    """What was dropped does not move the others."""
+    store, made = with_gaps()
+    found = store.batches(0, 100)
+    assert next(found) == made[0]
+    store.drop_before(20, 32)
+    assert next(found) == made[1]
+    store.append(stored(40), 40, 40, 5, 5)
+    assert next(found) == made[2]
+    store.drop_before(41, 41)
+    assert list(found) == []
+
+
+def test_retention_starts_the_log_behind_what_goes() -> None:
+    """Also where there is a gap before the first batch that stays."""
+    store = BatchStore()
+    for offset, time in ((10, 1), (20, 2), (30, 3)):
+        store.append(stored(offset, time=time), offset, offset, time, time)
+    assert store.first_offset_younger(1, 31) == 0
+    assert store.first_offset_younger(2, 31) == 11
+    assert store.first_offset_younger(4, 31) == 31
+    store.drop_before(11, 31)
+    assert store.first_offset_younger(2, 31) == 11
+    assert store.first_offset_within(len(stored(30)), 31) == 21
+
+
+def test_a_replacement_is_swapped_in_at_once() -> None:
+    """Sizes and times follow; what is behind keeps its place, also if it is long."""
+    store = BatchStore()
+    view = batch(LONG_BATCH)
+    for offset, now_ms in ((0, 7), (1, 8), (2, 9)):
+        store.append(stored(offset, time=-1), offset, offset, -1, now_ms)
+    store.append(packed(HEAD, view), 3, 3, 5, 10)
+    store.append(stored(4), 4, 4, 20, 11)
+    end = store.cleanable_end(0, 100, 0)
+    assert end == 4
+    before = store.size_in_bytes
+    made = store.replacement(end)
+    made.add(stored(1, time=-1))
+    assert (len(store), store.size_in_bytes) == (5, before)
+    made.abort()
+
+    made = store.replacement(end)
+    made.add(stored(1, time=-1))
+    store.append(stored(5), 5, 5, 20, 12)
+    made.commit()
+    kept = [stored(1, time=-1), stored(4), stored(5)]
+    assert list(store.batches(0, 100)) == kept
+    assert store.size_in_bytes == sum(map(len, kept))
+    together = b"".join(kept)
+    assert store.read(0, 10**6, minimum_one=True) == ((together,), len(together))
+    # Without a time of its own, a batch has that of its appending.
+    assert store.first_offset_younger(8, 6) == 0
+    assert store.first_offset_younger(9, 6) == 2
+
+
+def test_the_newest_batch_is_not_cleanable() -> None:
+    """As Kafka's active segment; nothing younger than the lag is, either."""
+    store = BatchStore()
+    assert store.cleanable_end(0, 100, 0) == 0
+    for offset, time in ((0, 50), (1, 40), (2, 60), (3, 30)):
+        store.append(stored(offset), offset, offset, time, 100)
+    assert store.cleanable_end(0, 100, 0) == 3
+    assert store.cleanable_end(0, 100, 50) == 2
+    assert store.cleanable_end(0, 100, 51) == 0
+    assert store.cleanable_end(1, 100, 51) == 2
+    assert store.cleanable_end(3, 100, 100) == 3

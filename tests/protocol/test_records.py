@@ -419,3 +419,115 @@ def test_another_type_of_timestamp(codec: int) -> None:
     plain = head + batch[records.HEADER_SIZE :]
     assert accepted(plain) is None
     assert records.read_header(plain).attributes == kept
+
+
+def unfolded(batch: bytes) -> bytes:
+    """The records of a batch, not compressed."""
+    codec = records.read_header(batch).codec
+    return compression.decompress(codec, memoryview(batch)[records.HEADER_SIZE :])
+
+
+def spans_of(batch: bytes) -> list[records.RecordSpan]:
+    """All that `scan_records` finds in a batch."""
+    header = records.read_header(batch)
+    data, count = unfolded(batch), header.record_count
+    return list(records.scan_records(data, 0, count, header.base_offset))
+
+
+@codecs
+@given(some=some_records, data=st.data())
+def test_a_batch_with_fewer_records(
+    codec: int, some: list[Record], data: st.DataObject
+) -> None:
+    """Those that are left are as they were, and so is the rest of the header."""
+    batch = records.build_batch(
+        some,
+        codec=codec,
+        base_offset=700,
+        producer_id=9,
+        producer_epoch=3,
+        base_sequence=40,
+        attributes=records.TRANSACTIONAL,
+        partition_leader_epoch=6,
+    )
+    before = records.read_header(batch)
+    spans = spans_of(batch)
+    wanted = list(records.read_records(batch))
+    assert [(r.offset, r.key, r.value is not None) for r in wanted] == [
+        span[:3] for span in spans
+    ]
+
+    chosen = sorted(
+        data.draw(st.sets(st.sampled_from(range(len(some))), min_size=1), label="kept")
+    )
+    horizon = data.draw(st.none() | st.integers(0, 2**42), label="horizon")
+    places = [spans[at][3:] for at in chosen]
+    made = records.rebuild_batch(before, unfolded(batch), places, horizon)
+    after = records.read_header(made)
+    assert after.size == len(made)
+    assert after.crc == records.crc_of(made[records.CRC_START :])
+    assert list(records.read_records(made)) == [wanted[at] for at in chosen]
+    assert after.max_timestamp == max(wanted[at].timestamp_ms for at in chosen)
+    first = wanted[chosen[0]].timestamp_ms
+    assert after.base_timestamp == (first if horizon is None else horizon)
+    assert after.has_delete_horizon == (horizon is not None)
+    assert after.record_count == len(chosen)
+    same = (
+        *("base_offset", "last_offset", "partition_leader_epoch", "codec"),
+        *("producer_id", "producer_epoch", "last_sequence", "is_transactional"),
+    )
+    for name in same:
+        assert getattr(after, name) == getattr(before, name), name
+
+
+@libraries
+@codecs
+def test_other_clients_read_what_was_rebuilt(library: Any, codec: int) -> None:
+    """Also with a delete horizon in place of a timestamp."""
+    batch = batch_of(5, codec=codec)
+    header = records.read_header(batch)
+    places = [span[3:] for span in spans_of(batch)[1:4:2]]
+    made = records.rebuild_batch(header, unfolded(batch), places, NOW + 10**8)
+    found = library.DefaultRecordBatch(made)
+    assert found.validate_crc()
+    assert [(r.offset, r.timestamp, r.value) for r in found] == [
+        (1, NOW + 1, b"value"),
+        (3, NOW + 3, b"value"),
+    ]
+
+
+def test_a_batch_without_records() -> None:
+    """It keeps its offsets, its producer and its largest timestamp."""
+    ids = {"producer_id": 9, "producer_epoch": 3, "base_sequence": 40}
+    before = records.read_header(
+        batch_of(base_offset=700, codec=4, attributes=records.DELETE_HORIZON, **ids)
+    )
+    made = records.empty_batch(before)
+    after = records.read_header(made)
+    assert after.size == len(made) == records.HEADER_SIZE
+    assert after.crc == records.crc_of(made[records.CRC_START :])
+    assert (after.attributes, after.record_count) == (0, 0)
+    assert (after.base_timestamp, after.max_timestamp) == (-1, NOW + 2)
+    assert (after.last_offset, after.last_sequence) == (702, 42)
+    assert list(records.read_records(made)) == []
+    assert records.empty_batch(after) == made
+
+
+@given(
+    some=some_records,
+    position=st.integers(0, 10**4),
+    junk=st.binary(max_size=12),
+    is_cut=st.booleans(),
+)
+def test_damaged_records_are_no_crash_for_compaction(
+    some: list[Record], position: int, junk: bytes, is_cut: bool
+) -> None:
+    """Whatever the bytes are, there is a WireError or there are records."""
+    data = unfolded(records.build_batch(some))
+    at = position % (len(data) + 1)
+    data = data[:at] + junk + (b"" if is_cut else data[at + len(junk) :])
+    try:
+        for _, _, _, start, stop in records.scan_records(data, 0, len(some), 0):
+            assert 0 <= start < stop <= len(data)
+    except WireError:
+        pass
