@@ -73,8 +73,11 @@ class Keeper:
         folder, partition = opened(path, config, leader_epoch)
         self._folders.append(folder)
         if self._kind == SEGMENTS:
-            store = segments_of(partition)
-            partition.watch(lambda: store.roll(partition.log_end_offset))
+
+            def roll() -> None:
+                segments_of(partition).roll(partition.log_end_offset)
+
+            partition.watch(roll)
         return partition
 
     def close(self) -> None:

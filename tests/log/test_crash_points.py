@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.log.kept import opened, segments_of, temporary_folder
 
 from kohort.broker.log import files
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import HIGH_WATERMARK, LogConfig
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
-from tests.log.kept import opened, segments_of, temporary_folder
 
 NOW = 1_700_000_000_000
 NEVER = 2**63 - 1

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.log.kept import BATCH_BY_BATCH, Keeper, temporary_folder
 
 from kohort.broker.log.memory import LONG_BATCH
 from kohort.broker.log.results import (
@@ -25,7 +26,6 @@ from kohort.broker.log.results import (
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
-from tests.log.kept import BATCH_BY_BATCH, Keeper, temporary_folder
 
 NOW = 1_700_000_000_000
 

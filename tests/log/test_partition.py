@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
+from tests.log.kept import BATCH_BY_BATCH, MEMORY, Keeper
 
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.memory import LONG_BATCH
@@ -25,7 +26,6 @@ from kohort.broker.log.results import (
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
-from tests.log.kept import BATCH_BY_BATCH, MEMORY, Keeper
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

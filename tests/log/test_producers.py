@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
+from tests.log.kept import Keeper
 
 from kohort.broker.log.results import AppendResult, LogConfig
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import MAX_SEQUENCE, Record, build_batch
-from tests.log.kept import Keeper
 
 NOW = 1_700_000_000_000
 PRODUCER = 4711

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.log.kept import opened, temporary_folder
 
 from kohort.broker.log import checkpoints
 from kohort.broker.log.directory import DataDir
@@ -25,7 +26,6 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP, LogConfig
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
-from tests.log.kept import opened, temporary_folder
 
 NOW = 1_700_000_000_000
 EXPIRATION_MS = 1_000
