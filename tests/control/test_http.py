@@ -182,7 +182,7 @@ async def test_what_is_not_there_is_404() -> None:
 
 
 async def test_what_cannot_be_done_is_409() -> None:
-    """Nodes that are to be moved to have to run, and one has to go on running."""
+    """What is to lead has to run; nothing stops or starts twice."""
     async with asking(nodes=2) as client:
         client.broker.cluster.create_topic("orders", 1, 2)
         await client.refusal("/v1/nodes/2/start", None, 409)
@@ -191,8 +191,21 @@ async def test_what_cannot_be_done_is_409() -> None:
         await client.refusal("/v1/nodes/2/stop", None, 409)
         await client.refusal("/v1/partitions/orders/0/move", {"node": 2}, 409)
         await client.refusal("/v1/groups/shop/move", {"node": 2}, 409)
-        await client.refusal("/v1/nodes/1/stop", None, 409)
-        assert client.is_running(1)
+
+
+async def test_a_cluster_that_is_down_is_shown_and_started() -> None:
+    """The port for HTTP is no node's."""
+    async with asking(nodes=2) as client:
+        client.broker.cluster.create_topic("orders", 1, 2)
+        for node in (1, 2):
+            await client.post(f"/v1/nodes/{node}/stop")
+        _, answer = await client.get("/v1/cluster")
+        assert [node["running"] for node in answer["nodes"]] == [False, False]
+        (orders,) = answer["topics"]
+        assert orders["partitions"][0]["leader"] == -1
+        assert (await client.post("/v1/nodes/2/start"))[0] == 200
+        assert client.leader("orders", 0) == 2
+        assert client.is_running(2)
 
 
 @pytest.mark.parametrize(
