@@ -16,7 +16,14 @@ from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards import NodeGroups, Shards
-from kohort.broker.topics import NOBODY, OFFSETS_TOPIC, Topic, Topics, spread
+from kohort.broker.topics import (
+    NOBODY,
+    OFFSETS_TOPIC,
+    Topic,
+    Topics,
+    offsets_topic_overrides,
+    spread,
+)
 
 if TYPE_CHECKING:
     from kohort.broker.cluster_storage import ClusterStorage
@@ -234,10 +241,7 @@ class Cluster:
             config["offsets.topic.num.partitions"],
             # Kafka waits until there are as many brokers; here there never may be.
             min(config["offsets.topic.replication.factor"], len(self.nodes)),
-            {
-                "cleanup.policy": "compact",
-                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-            },
+            offsets_topic_overrides(config),
         )
 
     def _make_partition(self, topic: Topic, index: int) -> Partition:

@@ -7,7 +7,7 @@ another. So a replica is a node that may lead, and those that run are in sync.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from kohort.broker import telemetry
 from kohort.broker.config import Config
@@ -237,29 +237,9 @@ class Topics:
         values = self._config.topic(topic.overrides)
         topic.min_insync_replicas = values["min.insync.replicas"]
 
-    def log_config(self, overrides: dict[str, str]) -> LogConfig:
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """What the log of a topic with this configuration goes by."""
-        values = self._config.topic(overrides)
-        return LogConfig(
-            message_timestamp_type=values["message.timestamp.type"],
-            max_message_bytes=values["max.message.bytes"],
-            retention_ms=values["retention.ms"],
-            retention_bytes=values["retention.bytes"],
-            cleanup_policy=",".join(values["cleanup.policy"]),
-            message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
-            message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
-            producer_id_expiration_ms=self._config["producer.id.expiration.ms"],
-            segment_bytes=values["segment.bytes"],
-            segment_ms=values["segment.ms"],
-            segment_index_bytes=values["segment.index.bytes"],
-            index_interval_bytes=values["index.interval.bytes"],
-            flush_messages=values["flush.messages"],
-            flush_ms=values["flush.ms"],
-            min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
-            min_compaction_lag_ms=values["min.compaction.lag.ms"],
-            max_compaction_lag_ms=values["max.compaction.lag.ms"],
-            delete_retention_ms=values["delete.retention.ms"],
-        )
+        return log_config(self._config, overrides)
 
     def lead(self, topic: Topic, index: int, node_id: int) -> None:
         """Gives a partition another leader; whoever waits for its records is told."""
@@ -287,6 +267,39 @@ class Topics:
         del self.by_id[topic.id], self.ids[name]
         del self._by_metric_name[name.replace(".", "_")]
         return topic
+
+
+def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
+    """What the log of a topic with this configuration goes by."""
+    values = config.topic(overrides)
+    return LogConfig(
+        message_timestamp_type=values["message.timestamp.type"],
+        max_message_bytes=values["max.message.bytes"],
+        retention_ms=values["retention.ms"],
+        retention_bytes=values["retention.bytes"],
+        cleanup_policy=",".join(values["cleanup.policy"]),
+        message_timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+        message_timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+        producer_id_expiration_ms=config["producer.id.expiration.ms"],
+        segment_bytes=values["segment.bytes"],
+        segment_ms=values["segment.ms"],
+        segment_index_bytes=values["segment.index.bytes"],
+        index_interval_bytes=values["index.interval.bytes"],
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
+        min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+        min_compaction_lag_ms=values["min.compaction.lag.ms"],
+        max_compaction_lag_ms=values["max.compaction.lag.ms"],
+        delete_retention_ms=values["delete.retention.ms"],
+    )
+
+
+def offsets_topic_overrides(config: Config) -> dict[str, str]:
+    """The configuration of ``__consumer_offsets`` that is its own."""
+    return {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+    }
 
 
 def spread(

@@ -46,6 +46,7 @@ def cli() -> None:
 
 
 cli.add_command(broker_cli.config)
+cli.add_command(broker_cli.import_)
 cli.add_command(broker_cli.inspect)
 cli.add_command(broker_cli.ping)
 

@@ -1,0 +1,160 @@
+"""A broker on what Apache Kafka 4.3 has written: its groups are served as it did."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.test_restart import broker_on
+from tests.broker.wire_client import WireClient, connected
+
+from kohort.broker.config import Config
+from kohort.broker.importing import Imported, import_kafka
+from kohort.broker.log.directory import DataDirError
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
+from kohort.protocol.consumer import decode_assignment
+
+KAFKA = Path(__file__).parent.parent / "data" / "kafka-4.3"
+ANSWERS: dict[str, Any] = json.loads((KAFKA / "groups.json").read_text())
+NOW_MS = 1_795_250_200_000
+"""Shortly after Kafka wrote it."""
+
+
+def imported(source: Path, target: Path, *topics: str, **config: object) -> Any:
+    """Imports with that configuration."""
+    settings = Config({n.replace("_", "."): v for n, v in config.items()})
+    return import_kafka(source, target, settings, topics=topics, now_ms=NOW_MS)
+
+
+async def described(client: WireClient, group_id: str) -> Any:
+    """DescribeGroups of one group."""
+    request = DescribeGroupsRequest([group_id])
+    return (await client.call("DescribeGroups", 5, request)).groups[0]
+
+
+async def test_groups_of_kafka_are_served(tmp_path: Path) -> None:
+    """States, members, assignments and offsets are as Kafka itself described them."""
+    (result,) = imported(KAFKA, tmp_path / "data")
+    assert result.topic == "__consumer_offsets"
+    assert (result.partitions, result.found) == (50, 10)
+    async with broker_on(tmp_path / "data") as broker, connected(broker) as client:
+        listed = await client.call("ListGroups", 4, ListGroupsRequest())
+        assert ANSWERS.keys() <= {group.group_id for group in listed.groups}
+        for group_id, answer in ANSWERS.items():
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id, topics=None)]
+            )
+            fetched = (await client.call("OffsetFetch", 9, request)).groups[0]
+            offsets = {
+                (topic.name, p.partition_index): p.committed_offset
+                for topic in fetched.topics
+                for p in topic.partitions
+            }
+            assert offsets == {(t, p): o for t, p, o, *_ in answer["offsets"]}
+            if answer["type"] == "CLASSIC":
+                group = await described(client, group_id)
+                assert group.group_state.upper() == answer["state"]
+                assert group.protocol_data == answer["assignor"]
+                assert {m.member_id for m in group.members} == {
+                    m["member_id"] for m in answer["members"]
+                }
+
+
+async def test_members_go_on_where_they_left_kafka(tmp_path: Path) -> None:
+    """A member's heartbeat in the generation that Kafka gave it is good."""
+    imported(KAFKA, tmp_path / "data")
+    async with broker_on(tmp_path / "data") as broker, connected(broker) as client:
+        group = await described(client, "two-protocols")
+        assert group.group_state == "Stable"
+        for member in group.members:
+            assert decode_assignment(member.member_assignment).assigned_partitions
+            request = HeartbeatRequest("two-protocols", 2, member.member_id)
+            assert (await client.call("Heartbeat", 4, request)).error_code == 0
+
+
+async def test_one_partition_is_enough(tmp_path: Path) -> None:
+    """The folder of a partition is put where its number says."""
+    source = KAFKA / "__consumer_offsets-20"
+    (result,) = imported(source, tmp_path / "data")
+    assert (result.partitions, result.found) == (50, 1)
+    async with broker_on(tmp_path / "data") as broker, connected(broker) as client:
+        listed = await client.call("ListGroups", 4, ListGroupsRequest())
+        assert [group.group_id for group in listed.groups] == ["two-protocols"]
+
+
+def test_topics_can_be_chosen(tmp_path: Path) -> None:
+    """What is not asked for is left; Kafka's own logs are no topics."""
+    source = tmp_path / "kafka"
+    for name in ("t-0", "t-2", "u-0", "__cluster_metadata-0"):
+        folder = source / name
+        shutil.copytree(KAFKA / "__consumer_offsets-20", folder)
+    (source / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=7\n")
+    result = imported(source, tmp_path / "data", "t")
+    assert result == [Imported("t", 3, 2, result[0].records, [])]
+    assert result[0].records > 0
+    assert {path.name for path in (tmp_path / "data").glob("*-?")} == {
+        "t-0",
+        "t-1",
+        "t-2",
+    }
+    assert "cluster.id=abc" in (tmp_path / "data" / "meta.properties").read_text()
+    names = {each.topic for each in imported(source, tmp_path / "all")}
+    assert names == {"t", "u"}
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda source, _: source.mkdir(), "there is no partition of Apache Kafka's"),
+        (lambda _, __: None, "there is no partition of Apache Kafka's in"),
+        (
+            lambda source, target: (
+                shutil.copytree(KAFKA, source),
+                target.mkdir(),
+                (target / "precious.txt").write_text("mine"),
+            ),
+            "not empty: precious.txt is in it",
+        ),
+    ],
+)
+def test_what_cannot_be_imported(tmp_path: Path, make: Any, why: str) -> None:
+    """One line says why; nothing is touched."""
+    source, target = tmp_path / "kafka", tmp_path / "data"
+    make(source, target)
+    with pytest.raises(DataDirError, match=why):
+        imported(source, target)
+    assert not list(target.glob("*-*"))
+
+
+def test_the_source_is_not_changed(tmp_path: Path) -> None:
+    """Files are copied, and Kafka can go on with its own."""
+    source = shutil.copytree(KAFKA, tmp_path / "kafka")
+    before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    imported(source, tmp_path / "data")
+    after = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    assert before == after
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    """From a batch on that does not match its checksum a log is left out, and told."""
+    source = shutil.copytree(KAFKA, tmp_path / "kafka")
+    log = source / "__consumer_offsets-20" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 0xFF
+    log.write_bytes(data)
+    result = imported(source, tmp_path / "data")
+    whole = imported(KAFKA, tmp_path / "whole")
+    assert result[0].records < whole[0].records
+    assert whole[0].damaged == []
+    ((partition, lost),) = result[0].damaged
+    assert partition == "__consumer_offsets-20"
+    assert 0 < lost <= len(data)
