@@ -15,6 +15,11 @@ from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsTopic,
 )
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -213,6 +218,26 @@ class Asking:
             }
 
         return self.until(f"the offsets of {group} are known", ask)
+
+    def begin(self, group: str, topic: str, partitions: int) -> None:
+        """OffsetCommit of 0 for each partition, for a group that has no members yet.
+
+        Where nothing is committed librdkafka asks for an offset itself, and if the
+        partition is revoked before the answer, it fetches what it does not own, and
+        has its consumer commit old offsets later.
+        """
+        zeros = [OffsetCommitRequestPartition(place, 0) for place in range(partitions)]
+        request = OffsetCommitRequest(
+            group, topics=[OffsetCommitRequestTopic(topic, partitions=zeros)]
+        )
+
+        def ask() -> bool:
+            answer = self._call(self._coordinator(group), "OffsetCommit", 7, request)
+            for each in answer.topics[0].partitions:
+                _now(each.error_code)
+            return True
+
+        self.until(f"{group} begins", ask)
 
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance: str | None

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from tests.crash.asking import Asking
 from tests.crash.witness import Witness
 
 ROOT = Path(__file__).parent.parent.parent
@@ -160,11 +161,13 @@ class Load:
 
     Args:
         folder: for journals.
+        asking: the cluster, which has the topic.
         common: what all workers are told: topic, partitions, bootstrap, linger_ms.
     """
 
-    def __init__(self, folder: Path, common: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, asking: Asking, common: dict[str, Any]) -> None:
         self._folder = folder
+        self._asking = asking
         self._common = common
         self.producers: list[Worker] = []
         self.committers: list[Worker] = []
@@ -185,6 +188,7 @@ class Load:
 
     def consume(self, name: str, *members: dict[str, Any]) -> None:
         """A worker of the members of the group that is called so."""
+        self._asking.begin(name, self._common["topic"], self._common["partitions"])
         settings = [{**each, "group": name} for each in members]
         worker = self._start("members", name, members=settings)
         self.groups.append(Group(name, worker))

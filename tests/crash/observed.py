@@ -91,7 +91,7 @@ def until_at_the_ends(
     names: Iterable[str], asking: Asking, topic: str, partitions: int
 ) -> None:
     """Waits until each of these groups has committed the end of every partition."""
-    ends = [end or -1 for end in asking.ends(topic)]
+    ends = asking.ends(topic)
     for name in names:
 
         def at_the_end(name: str = name) -> bool | None:

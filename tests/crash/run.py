@@ -110,7 +110,7 @@ def _hold(found: list[str]) -> None:
         raise ViolationError(found)
 
 
-def start_load(folder: Path, bootstrap: str, seed: int) -> Load:
+def start_load(folder: Path, asking: Asking, bootstrap: str, seed: int) -> Load:
     """Everybody who works with the broker."""
     common = {
         "topic": TOPIC,
@@ -118,7 +118,7 @@ def start_load(folder: Path, bootstrap: str, seed: int) -> Load:
         "bootstrap": bootstrap,
         "linger_ms": 5,
     }
-    load = Load(folder, common)
+    load = Load(folder, asking, common)
     in_flight = "max.in.flight.requests.per.connection"
     load.produce(
         "producers",
@@ -222,7 +222,9 @@ class Run:
         self._served.until_ready()
         replicas = min(3, settings.nodes)
         self._asking.create_topic(TOPIC, PARTITIONS, replicas)
-        self._load = start_load(settings.folder, self._served.bootstrap, settings.seed)
+        self._load = start_load(
+            settings.folder, self._asking, self._served.bootstrap, settings.seed
+        )
         self._witness = self._load.until_ready()
         self._settle()
         schedule = moments(settings.kills, self._draw)

@@ -1,0 +1,106 @@
+"""A cluster that is moved about: by the command line, or by HTTP."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.crash.served import Served
+
+COMMAND_S = 60.0
+
+
+class MoveError(Exception):
+    """The cluster refused, or failed at, what it was told to do."""
+
+
+class Cluster:
+    """Three nodes in one process, and who tells them what to do.
+
+    Args:
+        folder: for what the broker logs.
+        draw: decides which way each command goes.
+        config: of the broker.
+
+    Attributes:
+        served: the process.
+        ways: how many commands went each way.
+    """
+
+    def __init__(
+        self, folder: Path, draw: random.Random, config: dict[str, str]
+    ) -> None:
+        arguments = ["--http=0", *(f"--set={n}={v}" for n, v in config.items())]
+        self.served = Served(folder, 3, arguments)
+        self.ways = {"command line": 0, "HTTP": 0}
+        self._draw = draw
+        self._url = ""
+
+    def start(self) -> None:
+        """Starts it, and waits until it is ready."""
+        self.served.start()
+        said = self.served.until_ready()
+        found = re.search(r"http://\S+", said)
+        if found is None:
+            raise MoveError(f"no HTTP address in {said!r}")
+        self._url = found.group()
+
+    def move_group(self, group: str, node: int) -> None:
+        """The coordinator of a group goes to a node, and so do its neighbours."""
+        words = ["move-group", group, str(node)]
+        self._told(words, f"groups/{group}/move", {"node": node})
+
+    def move_partition(self, topic: str, partition: int, node: int) -> None:
+        """A partition gets another leader."""
+        words = ["move", topic, str(partition), str(node)]
+        self._told(words, f"partitions/{topic}/{partition}/move", {"node": node})
+
+    def stop_node(self, node: int) -> None:
+        """A node goes; the others take over what it led."""
+        self._told(["stop", str(node)], f"nodes/{node}/stop")
+
+    def start_node(self, node: int) -> None:
+        """A node is back, at its old address."""
+        self._told(["start", str(node)], f"nodes/{node}/start")
+
+    def _told(
+        self, words: list[str], path: str, body: dict[str, object] | None = None
+    ) -> None:
+        """One way or the other."""
+        if self._draw.random() < 0.5:
+            self.ways["command line"] += 1
+            self._command(words)
+        else:
+            self.ways["HTTP"] += 1
+            self._post(path, body or {})
+
+    def _command(self, words: list[str]) -> None:
+        command = [sys.executable, "-m", "kohort", "cluster", *words]
+        done = subprocess.run(
+            [*command, f"--http={self._url}"],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        if done.returncode:
+            raise MoveError(f"kohort cluster {' '.join(words)}: {done.stderr}")
+
+    def _post(self, path: str, body: dict[str, object]) -> None:
+        request = urllib.request.Request(
+            f"{self._url}/v1/{path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=COMMAND_S):
+                pass
+        except urllib.error.HTTPError as error:
+            with error:
+                raise MoveError(f"POST {path}: {error.read().decode()}") from None

@@ -1,0 +1,16 @@
+"""The move test, in its short form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.moves.play import Play, Settings
+
+
+def test_groups_settle_and_no_commit_is_lost(tmp_path: Path) -> None:
+    """Three groups of five real members, fifteen moves and stops under them."""
+    report = Play(Settings(15, 848, tmp_path), print).play()
+    assert report.violations == []
+    assert report.done["coordinator moved"]
+    assert report.done["node stopped"]
+    assert all(report.ways.values()), report.ways
