@@ -82,6 +82,8 @@ class DataDir:
         path = path.absolute()
         try:
             files.make_folder(path)
+            # Before the lock: nothing is to be left in what is somebody else's.
+            _checked_meta(path, node_id)
             made = cls(path, _locked(path))
         except StorageError as error:
             raise DataDirError(
@@ -100,11 +102,11 @@ class DataDir:
         return made
 
     def _load(self, cluster_id_if_new: str, node_id: int) -> None:
-        data = files.read_file(self.path / META)
-        if data is None:
+        meta = _checked_meta(self.path, node_id)
+        if meta is None:
             self._begin(cluster_id_if_new, node_id)
         else:
-            self._check_meta(checkpoints.read_properties(data), node_id)
+            self.cluster_id = meta["cluster.id"]
         cluster = files.read_file(self.path / CLUSTER)
         if cluster is not None:
             try:
@@ -133,12 +135,6 @@ class DataDir:
         files.remove(marker)
 
     def _begin(self, cluster_id: str, node_id: int) -> None:
-        foreign = sorted(set(files.names_in(self.path)) - _MINE)
-        if foreign:
-            raise DataDirError(
-                f"{self.path} is no data directory of kohort, and not empty: "
-                f"{foreign[0]} is in it"
-            )
         meta = {
             "version": "1",
             "cluster.id": cluster_id,
@@ -147,28 +143,6 @@ class DataDir:
         }
         files.replace_file(self.path / META, checkpoints.properties(meta))
         self.cluster_id = cluster_id
-
-    def _check_meta(self, meta: dict[str, str], node_id: int) -> None:
-        path = self.path
-        found, version = meta.get(FORMAT_KEY), meta.get("version")
-        if found is None and (version is not None or "broker.id" in meta):
-            raise DataDirError(
-                f"{path} belongs to Apache Kafka, and kohort does not write to it; "
-                f"`kohort inspect {path}` shows its groups and offsets"
-            )
-        if found is None or not found.isdigit() or "cluster.id" not in meta:
-            raise DataDirError(f"{path / META} is damaged: no {FORMAT_KEY}")
-        if int(found) > FORMAT or version != "1":
-            raise DataDirError(
-                f"{path} was written by a newer kohort: format {found}, version "
-                f"{version}; this one reads format {FORMAT}, version 1"
-            )
-        if meta.get("node.id") != str(node_id):
-            raise DataDirError(
-                f"{path} belongs to node {meta.get('node.id')}, and this is node "
-                f"{node_id}"
-            )
-        self.cluster_id = meta["cluster.id"]
 
     # -- the cluster
 
@@ -404,6 +378,38 @@ def _locked(path: Path) -> int:
             raise DataDirError(f"{path} is in use by another process") from None
         raise files.failure("lock", path / LOCK, error) from error
     return fd
+
+
+def _checked_meta(path: Path, node_id: int) -> dict[str, str] | None:
+    """meta.properties of a directory that may be used; None if it is a new one."""
+    data = files.read_file(path / META)
+    if data is None:
+        foreign = sorted(set(files.names_in(path)) - _MINE)
+        if foreign:
+            raise DataDirError(
+                f"{path} is no data directory of kohort, and not empty: "
+                f"{foreign[0]} is in it"
+            )
+        return None
+    meta = checkpoints.read_properties(data)
+    found, version = meta.get(FORMAT_KEY, ""), meta.get("version")
+    if not found and ("version" in meta or "broker.id" in meta):
+        raise DataDirError(
+            f"{path} belongs to Apache Kafka, and kohort does not write to it; "
+            f"`kohort inspect {path}` shows its groups and offsets"
+        )
+    if not found.isdigit() or "cluster.id" not in meta:
+        raise DataDirError(f"{path / META} is damaged: no {FORMAT_KEY}, or no cluster")
+    if int(found) > FORMAT or version != "1":
+        raise DataDirError(
+            f"{path} was written by a newer kohort: format {found}, version "
+            f"{version}; this one reads format {FORMAT}, version 1"
+        )
+    if meta.get("node.id") != str(node_id):
+        raise DataDirError(
+            f"{path} belongs to node {meta.get('node.id')}, and this is node {node_id}"
+        )
+    return meta
 
 
 def _topic_partition(name: str) -> TopicPartition | None:

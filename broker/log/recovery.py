@@ -161,9 +161,9 @@ class Recovery:
         self._load_producers(first)
         for number, segment in enumerate(self._segments[first:], first):
             size = segment.size
-            why = self._check(segment)
+            is_last = segment is self._segments[-1]
+            why = self._check(segment, is_dense=is_last)
             if why:
-                is_last = segment is self._segments[-1]
                 self._cut(segment, size - segment.size, why, is_last=is_last)
             segment.write_whole_index()
             if number + 1 < len(self._segments):
@@ -192,10 +192,15 @@ class Recovery:
                 for header in segment.headers(segment.find(start)):
                     self._learn_producer(header)
 
-    def _check(self, segment: Segment) -> str:
+    def _check(self, segment: Segment, *, is_dense: bool) -> str:
         """Has the segment know its whole batches; says what is behind them, if not all.
 
         Builds the indexes, and has producers and epochs learn of each batch.
+
+        Args:
+            segment: which.
+            is_dense: whether compaction cannot have been there, so that offsets,
+                which no CRC covers, have no gaps.
         """
         size, next_offset = segment.size, segment.base_offset
         segment.forget_batches()
@@ -208,6 +213,8 @@ class Recovery:
             header = _header(chunk, at, next_offset, size - position)
             if isinstance(header, str):
                 return header
+            if is_dense and header.base_offset != next_offset:
+                return f"offset {header.base_offset}, not {next_offset}"
             if len(chunk) - at < header.size:
                 wanted = max(CHUNK, header.size)
                 chunk, start, at = segment.log.read(position, wanted), position, 0

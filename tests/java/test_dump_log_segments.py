@@ -166,8 +166,8 @@ def commit(partition: Partition) -> None:
         ]
         partition.append_own(encoder.encode(rows, NOW), now_ms=NOW)
     gone = OffsetRecord("group", "topic", 1, None, -1)
-    last = [gone, GroupTombstone("group")]
-    partition.append_own(encoder.encode(last, NOW), now_ms=NOW)
+    last = encoder.encode([gone, GroupTombstone("group")], NOW)
+    partition.append_own(last, now_ms=NOW)
 
 
 def found(folder: Path, suffix: str, *, besides: str = "") -> list[Path]:
