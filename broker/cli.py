@@ -169,19 +169,28 @@ async def _serve(broker: Broker, beside: Beside | None) -> None:
             running.add_signal_handler(number, told.set)
         except NotImplementedError:  # Windows: Ctrl-C ends the process as it is
             break
+    # Nothing of what a start makes is garbage, and groups that are loaded are many.
+    gc.disable()
     async with AsyncExitStack() as opened:
         await _start(broker)
         opened.push_async_callback(broker.stop)
         addresses = broker.bootstrap_servers
         if beside is not None:
             addresses += f" and {await opened.enter_async_context(beside(broker))}"
-        # What is there now stays: a full collection need not look at it again.
-        gc.freeze()
         click.echo(f"kohort accepts connections on {addresses} (pid {os.getpid()})")
         sys.stdout.flush()
         # The first Produce shall not wait for the checksum's library to be loaded.
         crc_of(b"")
+        settling = asyncio.create_task(_settle(broker))
         await told.wait()
+        settling.cancel()
+
+
+async def _settle(broker: Broker) -> None:
+    await broker.wait_until_loaded()
+    # What is there now stays: a full collection need not look at it again.
+    gc.freeze()
+    gc.enable()
 
 
 async def _start(broker: Broker) -> None:

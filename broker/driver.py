@@ -76,13 +76,11 @@ class GroupDriver:
             Notice: self._notice,
         }
 
-    def start(self) -> None:
-        """Arms what always runs."""
-        self._run(self.coordinator.start(self._clock.now()))
-
-    def take_over(self, loading: Loading) -> None:
-        """Takes over the groups that were loaded."""
-        self._run(self.coordinator.take_over(loading, self._clock.now()))
+    def start(self, loading: Loading) -> None:
+        """Takes over the groups that were loaded, and arms what always runs."""
+        now = self._clock.now()
+        self._run(self.coordinator.take_over(loading, now))
+        self._run(self.coordinator.start(now))
 
     def stop(self) -> None:
         """No timer fires any more."""

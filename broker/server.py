@@ -197,6 +197,14 @@ class Broker:
         host, _, text = self._advertise.rpartition(":")
         return host.strip("[]"), int(text) + number if int(text) else port
 
+    async def wait_until_loaded(self) -> None:
+        """Returns once no log of groups is left to be read."""
+        loader = self.cluster.shards.loader
+        if loader.is_busy:
+            done = asyncio.Event()
+            loader.idle.append(done.set)
+            await done.wait()
+
     async def stop(self) -> None:
         """Accepts no more, lets answers under way out, and closes all connections."""
         self._housekeeper.stop()

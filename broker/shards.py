@@ -59,6 +59,57 @@ SLICE_BYTES: Final = 64 * 1024
 log = telemetry.get_logger("shards")
 
 
+class Loader:
+    """Reads the logs of shards, one after the other and a slice at a time.
+
+    Args:
+        clock: what slices wait for their turns with.
+
+    Attributes:
+        idle: called, once, when nothing is left to read.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.idle: list[Callable[[], object]] = []
+        self._clock = clock
+        self._queue: dict[Shard, Iterator[None]] = {}
+        self._timer: Timer | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is left to read."""
+        return bool(self._queue)
+
+    def add(self, shard: Shard, slices: Iterator[None]) -> None:
+        """Has a shard loaded; at once, if it is short and nobody else waits."""
+        self._queue[shard] = slices
+        if self._timer is None:
+            self._work()
+
+    def remove(self, shard: Shard) -> None:
+        """A shard is not to be loaded any more; fine if it never was."""
+        self._queue.pop(shard, None)
+
+    def _work(self) -> None:
+        self._timer = None
+        for shard, slices in self._queue.items():
+            try:
+                next(slices)
+            except StopIteration:
+                del self._queue[shard]
+                shard.finish_load()
+            except (WireError, StorageError) as error:
+                del self._queue[shard]
+                shard.fail_load(error)
+            break
+        if self._queue:
+            self._timer = self._clock.call_at(self._clock.now(), self._work)
+        else:
+            idle, self.idle = self.idle, []
+            for callback in idle:
+                callback()
+
+
 class Shard:
     """One partition of ``__consumer_offsets`` and, where it is led, its coordinator.
 
@@ -67,13 +118,14 @@ class Shard:
         partition: its log.
         clock: where time and timers come from.
         encoder: makes batches of records.
+        loader: reads logs.
         make: makes a coordinator without groups.
         load_delay_ms: how much longer than it takes loading is to last.
 
     Attributes:
         index: see above.
         node_id: the node that leads it, or `NOBODY`.
-        driver: what runs the coordinator; None where it is not led.
+        driver: what runs the coordinator; None where there is none.
         is_active: whether the coordinator has its groups, and takes events.
     """
 
@@ -84,9 +136,10 @@ class Shard:
         "_is_failed",
         "_load_delay_ms",
         "_load_until",
-        "_loading",
+        "_loader",
         "_make",
         "_partition",
+        "_read",
         "_timer",
         "driver",
         "index",
@@ -100,6 +153,7 @@ class Shard:
         partition: Partition,
         clock: Clock,
         encoder: Encoder,
+        loader: Loader,
         make: Callable[[], Coordinator],
         load_delay_ms: int,
     ) -> None:
@@ -112,7 +166,9 @@ class Shard:
         self._make = make
         self._encoder = encoder
         self._load_delay_ms = load_delay_ms
-        self._loading: Iterator[None] | None = None
+        self._loader = loader
+        # What the log said so far, while it is read.
+        self._read: Loading | None = None
         self._load_until = 0.0
         self._timer: Timer | None = None
         # Topics that were deleted while the groups were being loaded.
@@ -126,7 +182,7 @@ class Shard:
             return "failed"
         if self.is_active:
             return "active"
-        return "loading" if self._loading is not None else "unloaded"
+        return "unloaded" if self._read is None else "loading"
 
     @property
     def group_count(self) -> int:
@@ -143,24 +199,21 @@ class Shard:
     # -- loading
 
     def _load(self) -> None:
-        """Begins to load; a short partition is loaded when this returns."""
+        """Begins to load."""
         self._is_failed = False
         self._load_until = self._clock.now() + self._load_delay_ms / 1000
-        self.driver = GroupDriver(self._make(), self._clock, self._append, self._revert)
-        self._loading = self._slices(self.driver)
-        self._load_slice()
+        self._read = Loading()
+        self._loader.add(self, self._slices(self._read))
 
-    def _slices(self, driver: GroupDriver) -> Iterator[None]:
-        """Loads, with a stop whenever others should have their turn."""
-        loading, decoder = Loading(), Decoder()
-        size = 0
+    def _slices(self, read: Loading) -> Iterator[None]:
+        """Reads what the log says, with a stop whenever others should have a turn."""
+        decoder, size = Decoder(), 0
         for batch in self._partition.batches(self._partition.log_start_offset):
-            loading.feed(decoder.read(batch))
+            read.feed(decoder.read(batch))
             size += len(batch)
             if size >= SLICE_BYTES:
                 size = 0
                 yield
-        driver.take_over(loading)
         if decoder.skipped:
             log.warning(
                 "records_skipped",
@@ -169,34 +222,31 @@ class Shard:
                 reason="they are of groups that are not of the classic protocol",
             )
 
-    def _load_slice(self) -> None:
-        self._timer = None
-        assert self._loading is not None  # noqa: S101 - unloading cancels the timer
-        try:
-            next(self._loading)
-        except StopIteration:
-            if self._clock.now() < self._load_until:
-                self._timer = self._clock.call_at(self._load_until, self._activate)
-            else:
-                self._activate()
-        except (WireError, StorageError) as error:
-            # Its groups are not served, as in Kafka; everything else goes on.
-            log.error(  # noqa: TRY400 - it is not ours, one line will do
-                "coordinator_not_loaded",
-                partition=f"{OFFSETS_TOPIC}-{self.index}",
-                reason=str(error),
-            )
-            self._stop()
-            self._is_failed = True
+    def finish_load(self) -> None:
+        """Everything is read: takes events as soon as the delay is over."""
+        if self._clock.now() < self._load_until:
+            self._timer = self._clock.call_at(self._load_until, self._activate)
         else:
-            self._timer = self._clock.call_at(self._clock.now(), self._load_slice)
+            self._activate()
+
+    def fail_load(self, error: Exception) -> None:
+        """Its groups are not served, as in Kafka; everything else goes on."""
+        log.error(
+            "coordinator_not_loaded",
+            partition=f"{OFFSETS_TOPIC}-{self.index}",
+            reason=str(error),
+        )
+        self._read = None
+        self._is_failed = True
 
     def _activate(self) -> None:
-        self._timer = self._loading = None
+        read, self._read = self._read, None
+        assert read is not None  # noqa: S101 - unloading cancels the timer
+        self._timer = None
+        driver = GroupDriver(self._make(), self._clock, self._append, self._revert)
+        self.driver = driver
         self.is_active = True
-        driver = self.driver
-        assert driver is not None  # noqa: S101 - unloading cancels the timer
-        driver.start()
+        driver.start(read)
         if self._deleted:
             deleted, self._deleted = self._deleted, []
             driver.submit(TopicsDeleted(deleted))
@@ -209,7 +259,8 @@ class Shard:
     def _stop(self, unanswered: Sequence[Effect] = ()) -> None:
         driver, self.driver = self.driver, None
         self.is_active = False
-        self._loading = None
+        self._loader.remove(self)
+        self._read = None
         self._is_failed = False
         if self._timer is not None:
             self._timer.cancel()
@@ -250,7 +301,7 @@ class Shard:
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Topics are gone: what was committed for them goes, too."""
-        if self._loading is not None:
+        if self._read is not None:
             self._deleted += names
         elif self.driver is not None:
             self.driver.submit(TopicsDeleted(names))
@@ -274,6 +325,9 @@ class Shards:
         new_member_id: makes member ids.
         load_delay_ms: ``coordinator.load.delay.ms``.
         create: called where a group is asked for and there is no topic yet.
+
+    Attributes:
+        loader: reads their logs.
     """
 
     def __init__(
@@ -291,6 +345,7 @@ class Shards:
         self._new_member_id = new_member_id
         self._load_delay_ms = load_delay_ms
         self._create = create
+        self.loader = Loader(clock)
         self._shards: list[Shard] = []
 
     def __iter__(self) -> Iterator[Shard]:
@@ -311,6 +366,7 @@ class Shards:
                 partition,
                 self._clock,
                 self._encoder,
+                self.loader,
                 self._make,
                 self._load_delay_ms,
             )

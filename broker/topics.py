@@ -23,6 +23,9 @@ NOBODY = -1
 OFFSETS_TOPIC = "__consumer_offsets"
 """Where groups and their offsets are kept."""
 
+SMALLEST_SEGMENT = 1024 * 1024
+"""Bytes: the least that ``segment.bytes`` of a topic may be."""
+
 INTERNAL_TOPICS = frozenset(
     {OFFSETS_TOPIC, "__transaction_state", "__share_group_state"}
 )
@@ -298,7 +301,10 @@ def offsets_topic_overrides(config: Config) -> dict[str, str]:
     """The configuration of ``__consumer_offsets`` that is its own."""
     return {
         "cleanup.policy": "compact",
-        "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+        # Kafka lets a broker start with less, and has no topic then.
+        "segment.bytes": str(
+            max(config["offsets.topic.segment.bytes"], SMALLEST_SEGMENT)
+        ),
     }
 
 
