@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -100,6 +104,28 @@ def until_at_the_ends(
             return True if got == ends else None
 
         asking.until(f"{name} has committed {ends}", at_the_end)
+
+
+def inspected(data: Path) -> dict[tuple[str, int], tuple[int, str]]:
+    """Offsets and metadata by group and partition, as `kohort inspect` shows them.
+
+    Raises:
+        BrokerError: it finds something damaged.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "kohort", "inspect", "--json", str(data)],
+        capture_output=True,
+        text=True,
+        timeout=READ_S,
+        check=False,
+    )
+    if done.returncode:
+        raise BrokerError(f"kohort inspect: {done.stdout[-1_000:]} {done.stderr}")
+    return {
+        (group["group_id"], each["partition"]): (each["offset"], each["metadata"])
+        for group in json.loads(done.stdout)["groups"]
+        for each in group["offsets"]
+    }
 
 
 def read_all(

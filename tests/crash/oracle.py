@@ -140,6 +140,22 @@ def committers(
     return found
 
 
+def inspected(seen: Committed, committed: Committed) -> list[str]:
+    """A look into the directory shows what the broker says after its recovery.
+
+    Args:
+        seen: what `kohort inspect` shows; no key where it shows nothing.
+        committed: what the broker says.
+    """
+    said = {place: found for place, found in committed.items() if found[0] != -1}
+    return [
+        f"kohort inspect shows {seen.get(place)} for {place}, and the broker "
+        f"{said.get(place)}"
+        for place in sorted({*seen, *said})
+        if seen.get(place) != said.get(place)
+    ]
+
+
 def members(witness: Witness, log: Log, groups: Iterable[str]) -> list[str]:
     """Each group got every record, and nothing that is not in the log."""
     found = []

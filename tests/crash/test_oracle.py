@@ -150,6 +150,14 @@ def test_commits(clients: Clients) -> None:
     assert wrong({("g", 0): (7, text_of("g", 9))}) == ["made up"]
 
 
+def test_inspected() -> None:
+    """What is in the directory and not in the broker, or the other way round."""
+    there = {("g", 0): (3, "x"), ("g", 1): (4, "")}
+    assert oracle.inspected(there, {**there, ("g", 2): (-1, "")}) == []
+    assert len(oracle.inspected(there, {("g", 0): (3, "")})) == 2
+    assert len(oracle.inspected({}, there)) == 2
+
+
 def test_consumed(clients: Clients) -> None:
     """Records that a group never got, and some that it got and that are not there."""
     there = log(0, 1, 2, 3)
