@@ -248,13 +248,16 @@ class Segment:
         """
         self._index = None
         data = files.read_tail(self.path(TIME_INDEX), TIME_ENTRY)
-        if not data:
-            self._index = index = self._rebuilt_index()
-            self._files.index_loaded(self, index.size_in_memory)
-            data = files.read_tail(self.path(TIME_INDEX), TIME_ENTRY)
-        if data:
-            self.max_timestamp, relative = TIME.unpack(data)
+        time, relative = TIME.unpack(data) if data else (-1, -1)
+        if time > 0 <= relative < self.next_offset - self.base_offset:
+            self.max_timestamp = time
             self.max_timestamp_at = self.base_offset + relative
+            return
+        self._index = index = self._rebuilt_index()
+        self._files.index_loaded(self, index.size_in_memory)
+        if index.times:
+            self.max_timestamp = index.times[-1]
+            self.max_timestamp_at = index.times_at[-1]
 
     def load_active(self, interval: int) -> bool:
         """Takes all from the indexes and the batches behind their last entry.
