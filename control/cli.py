@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 it did not work, 2 the command or the configuration is wro
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -144,6 +143,8 @@ def status(remote: Remote, *, as_json: bool) -> None:
     """Lists nodes, partitions and coordinators."""
     found = remote.get("v1", "cluster")
     if as_json:
+        import json  # noqa: PLC0415 - serving needs none, and starts the sooner
+
         click.echo(json.dumps(found, indent=2))
     else:
         from kohort.control.tables import show_cluster  # noqa: PLC0415 - rich, slowly

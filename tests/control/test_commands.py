@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -25,8 +26,13 @@ def test_each_node_has_a_port_of_its_own() -> None:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody has at this moment."""
-    for first in range(20_000, 30_000, count):
+    """The first of so many ports in a row that nobody has at this moment.
+
+    Below those that the system gives out; each process looks in a place of its own,
+    for tests that run at the same time.
+    """
+    start = 20_000 + os.getpid() % 1000 * 10
+    for first in range(start, start + 1000, count):
         try:
             for port in range(first, first + count):
                 with socket.create_server(("127.0.0.1", port)):
