@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -143,17 +144,12 @@ class Worker:
             return
 
 
+@dataclass(frozen=True, slots=True)
 class Group:
-    """A group whose members are clients of one worker.
+    """A group whose members are clients of one worker."""
 
-    Args:
-        name: its id.
-        worker: of its members.
-    """
-
-    def __init__(self, name: str, worker: Worker) -> None:
-        self.name = name
-        self.worker = worker
+    name: str
+    worker: Worker
 
 
 class Load:

@@ -211,7 +211,7 @@ class Run:
             if hasattr(self, "_load"):
                 self._load.close()
             self._served.close()
-        self.report.longest_start_s = self._served.ready_s
+        self.report.longest_start_s = self._served.longest_start_s
         self.report.seconds = time.monotonic() - began
         return self.report
 
@@ -249,7 +249,7 @@ class Run:
         When exactly is drawn: this is the one place where time passes for its own sake.
         """
         if moment is Moment.START_UP:
-            self._served.runs_for(self._draw.uniform(0, self._served.ready_s))
+            self._served.runs_for(self._draw.uniform(0, self._served.start_s))
         else:
             if fresh:
                 self._served.until_ready()

@@ -59,13 +59,14 @@ class Served:
 
     Attributes:
         ports: of its nodes, the same ones at each start.
-        ready_s: the longest time that a start took.
+        start_s: how long the last start took that was waited for.
+        longest_start_s: the longest of them.
     """
 
     def __init__(self, folder: Path, nodes: int, arguments: Sequence[str]) -> None:
         first = free_ports(nodes)
         self.ports = list(range(first, first + nodes))
-        self.ready_s = 0.0
+        self.start_s = self.longest_start_s = 0.0
         self._stderr = folder / "broker.stderr"
         self._argv = [sys.executable, "-m", "kohort", "serve", f"--port={first}"]
         if nodes > 1:
@@ -120,7 +121,8 @@ class Served:
                 what = "did not start" if readable else f"not ready in {START_S:.0f} s"
                 raise BrokerError(f"the broker {what}: {self.logged()}")
             said += piece
-        self.ready_s = max(self.ready_s, time.monotonic() - self._started_at)
+        self.start_s = time.monotonic() - self._started_at
+        self.longest_start_s = max(self.longest_start_s, self.start_s)
         return said.decode()
 
     def runs_for(self, seconds: float) -> None:
