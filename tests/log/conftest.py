@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.log.kept import EVERYWHERE, Keeper
+from tests.log.kept import EVERYWHERE, Keeper, temporary_folder
 
 
 @pytest.fixture(params=EVERYWHERE)
-def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Keeper]:
+def keeper(request: pytest.FixtureRequest) -> Iterator[Keeper]:
     """What makes the partitions of a scene."""
-    made = Keeper(request.param, tmp_path)
-    yield made
-    made.close()
+    with temporary_folder() as folder:
+        made = Keeper(request.param, Path(folder))
+        yield made
+        made.close()

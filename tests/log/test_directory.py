@@ -12,7 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.log.kept import CLUSTER, NODE, TOPIC_ID, opened, segments_of
+from tests.log.kept import (
+    CLUSTER,
+    NODE,
+    TOPIC_ID,
+    opened,
+    segments_of,
+    temporary_folder,
+)
 
 from kohort.broker.log.directory import DataDir, DataDirError
 from kohort.broker.log.metadata import (
@@ -156,21 +163,19 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
         DataDir.open(path, CLUSTER, NODE)
 
 
-def test_a_read_only_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_read_only_directory() -> None:
     """One line; the user has to be one who cannot write everywhere, unlike root."""
-    path = tmp_path_factory.mktemp("readonly")
-    for folder in (path, path.parent, path.parent.parent):
-        if folder.owner() == Path.home().owner() or os.geteuid() == 0:
-            folder.chmod(0o755)
-    path.chmod(0o555)
     user = os.geteuid()
-    if not user:
-        os.seteuid(NOBODY)
-    try:
-        said = refused(path)
-    finally:
-        os.seteuid(user)
-        path.chmod(0o755)
+    with temporary_folder() as root:
+        Path(root).chmod(0o755)
+        path = Path(root) / "readonly"
+        path.mkdir(mode=0o555)
+        if not user:
+            os.seteuid(NOBODY)
+        try:
+            said = refused(path)
+        finally:
+            os.seteuid(user)
     assert "Permission denied" in said
 
 
