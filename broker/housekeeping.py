@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
 from kohort.broker.cluster import Cluster
 from kohort.broker.connection import Connection
 from kohort.broker.log import compaction
+from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
 SHORTEST_PAUSE = 0.05
@@ -17,6 +18,8 @@ shall have their turns, too."""
 
 FLUSH_CHECK_MS = 1000
 """How often it is looked for what ``flush.ms`` says has to be flushed."""
+
+_ALL_DONE = object()
 
 log = telemetry.get_logger("housekeeping")
 
@@ -40,7 +43,9 @@ class Housekeeper:
         self._clock = clock
         self._connections = connections
         self._timers: dict[Callable[[], None], Timer] = {}
-        self._cleaning: Iterator[None] = iter(())
+        self._cleaning = _nothing()
+        # Partitions that are damaged, by name.
+        self._uncleanable: set[str] = set()
 
     def start(self) -> None:
         """Arms the rounds."""
@@ -60,7 +65,7 @@ class Housekeeper:
             timer.cancel()
         self._timers.clear()
         # Leaves no file behind that is half written.
-        self._cleaning = iter(())
+        self._cleaning.close()
 
     def _every(self, task: Callable[[], None], interval_ms: float) -> None:
         pause = max(min(interval_ms / 1000, 60.0), SHORTEST_PAUSE)
@@ -108,19 +113,42 @@ class Housekeeper:
         self._cleaning = self._clean_all()
         self._clean_slice()
 
-    def _clean_all(self) -> Iterator[None]:
-        for topic in list(self._cluster.topics.by_name.values()):
+    def _clean_all(self) -> Generator[None, None, None]:
+        """Compacts all logs that are due, the dirtiest first."""
+        due: list[tuple[float, Partition]] = []
+        now_ms = self._cluster.now_ms()
+        for topic in self._cluster.topics.by_name.values():
             for partition in topic.partitions:
-                if "compact" in partition.config.cleanup_policy:
-                    yield from compaction.clean(partition, self._cluster.now_ms())
+                if (
+                    "compact" in partition.config.cleanup_policy
+                    and partition.name not in self._uncleanable
+                ):
+                    dirt = compaction.dirt(partition, now_ms)
+                    if dirt.is_due:
+                        due.append((dirt.ratio, partition))
+        for _, partition in sorted(due, key=lambda row: row[0], reverse=True):
+            try:
+                yield from compaction.clean(partition, self._cluster.now_ms())
+            except compaction.UncleanableError as error:
+                # As in Kafka: it would fail again and again.
+                self._uncleanable.add(partition.name)
+                log.warning(
+                    "never_compacted_again", partition=partition.name, reason=str(error)
+                )
+            except StorageError as error:
+                log.warning(
+                    "compaction_failed", partition=partition.name, reason=str(error)
+                )
 
     def _clean_slice(self) -> None:
-        try:
-            next(self._cleaning)
-        except StopIteration:
-            self._every(self._clean, self._cluster.config["log.cleaner.backoff.ms"])
-        except StorageError as error:
-            log.warning("compaction_failed", reason=str(error))
+        if self._cluster.shards.loader.is_busy:
+            # A log that is being loaded is not to change.
+            self._at(self._clock.now() + SHORTEST_PAUSE, self._clean_slice)
+        elif next(self._cleaning, _ALL_DONE) is _ALL_DONE:
             self._every(self._clean, self._cluster.config["log.cleaner.backoff.ms"])
         else:
             self._at(self._clock.now(), self._clean_slice)
+
+
+def _nothing() -> Generator[None, None, None]:
+    yield from ()
