@@ -65,6 +65,7 @@ class DataDir:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unopened: set[str] = set()
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._written: dict[str, dict[TopicPartition, int]] = {}
 
     @classmethod
     def open(cls, path: Path, cluster_id_if_new: str, node_id: int) -> DataDir:
@@ -188,7 +189,7 @@ class DataDir:
         key, name = (topic, index), f"{topic}-{index}"
         folder = self.path / name
         if name in self._unopened:
-            self._put_aside_another(folder, key, topic_id)
+            self._put_aside_another(folder, topic_id)
         if name in self._unopened:
             store = self._recovered(folder, key, config)
             self._unopened.discard(name)
@@ -229,9 +230,7 @@ class DataDir:
         checkpoints.write_topic_id(folder, topic_id)
         return self._recovered(folder, key, config)
 
-    def _put_aside_another(
-        self, folder: Path, key: TopicPartition, topic_id: bytes
-    ) -> None:
+    def _put_aside_another(self, folder: Path, topic_id: bytes) -> None:
         """What a crash left of a topic that was being made, or being deleted."""
         found = checkpoints.read_topic_id(folder)
         if found == topic_id:
@@ -240,15 +239,18 @@ class DataDir:
             # A crash before the id was on the disk; nothing but the id is lost.
             checkpoints.write_topic_id(folder, topic_id)
             return
+        self._put_aside(folder, found)
+
+    def _put_aside(self, folder: Path, topic_id: bytes) -> None:
         sizes = (
             files.size_and_time(folder / name)[0]
             for name in files.names_in(folder)
             if name.endswith(LOG)
         )
         if any(sizes):
-            aside = folder.with_name(f"{folder.name[:190]}.{found.hex()}{_STRAY}")
+            aside = folder.with_name(f"{folder.name[:190]}.{topic_id.hex()}{_STRAY}")
             files.rename(folder, aside)
-            log.warning("partition_put_aside", topic=key[0], folder=str(aside))
+            log.warning("partition_put_aside", folder=str(aside))
         else:
             files.remove_folder(folder)
         self._unopened.discard(folder.name)
@@ -259,6 +261,23 @@ class DataDir:
     def _forget(self, key: TopicPartition) -> None:
         for offsets in self._offsets.values():
             offsets.pop(key, None)
+
+    def put_aside_the_rest(self) -> None:
+        """Puts aside the partitions that have not been opened: no topic has them.
+
+        A crash leaves them when a topic is being made or deleted. Until they are
+        gone, no stop after a crash is a clean one.
+
+        Raises:
+            StorageError: a folder cannot be renamed or removed.
+        """
+        for name in sorted(self._unopened):
+            folder = self.path / name
+            found = checkpoints.read_topic_id(folder) or b"unknown"
+            self._put_aside(folder, found)
+            key = _topic_partition(name)
+            if key is not None:
+                self._forget(key)
 
     def delete_partition(self, topic: str, index: int) -> None:
         """Closes a partition, and deletes its files.
@@ -313,8 +332,14 @@ class DataDir:
                 dirty = self._offsets[checkpoints.CLEANER_OFFSETS]
                 dirty[key] = store.first_dirty_offset
         for name in (checkpoints.RECOVERY_POINTS, checkpoints.CLEANER_OFFSETS):
-            checkpoints.write_offsets(self.path / name, self._offsets[name])
+            self._write_offsets(name)
         self._write_log_starts()
+
+    def _write_offsets(self, name: str) -> None:
+        offsets = self._offsets[name]
+        if self._written.get(name) != offsets:
+            checkpoints.write_offsets(self.path / name, offsets)
+            self._written[name] = dict(offsets)
 
     def _write_log_starts(self) -> None:
         offsets = self._offsets[checkpoints.LOG_STARTS]
@@ -326,7 +351,7 @@ class DataDir:
             else:
                 # As in Kafka: the files say it.
                 offsets.pop(key, None)
-        checkpoints.write_offsets(self.path / checkpoints.LOG_STARTS, offsets)
+        self._write_offsets(checkpoints.LOG_STARTS)
 
     def close(self) -> None:
         """Flushes all partitions, marks the stop as clean, and unlocks.

@@ -117,13 +117,14 @@ class SegmentReplacement:
         # From here on a restart would finish it, so this must, too.
         self._store.swap(old, new)
         for segment in old:
-            segment.log.close()
+            segment.close()
             for suffix in (OFFSET_INDEX, TIME_INDEX):
                 files.remove(segment.path(suffix))
             if segment is not old[0]:
                 files.remove(segment.path(SNAPSHOT))
             files.remove(segment.path(LOG))
         _rename(new, "")
+        new.is_done()
         files.sync_folder(self._store.folder)
 
     def abort(self) -> None:

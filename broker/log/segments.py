@@ -20,7 +20,8 @@ from kohort.broker.log.segment import (
 from kohort.broker.log.store import LogState, StorageError, Stored
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
-from kohort.protocol.messages import Buffer
+from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.records import BatchHeader
 
 log = Logger("kohort.log")
 
@@ -47,6 +48,7 @@ class SegmentStore:
     """
 
     __slots__ = (
+        "_are_epochs_flushed",
         "_bases",
         "_files",
         "_first_unflushed_ms",
@@ -80,6 +82,7 @@ class SegmentStore:
         self._bases = [segment.base_offset for segment in segments]
         self._size = sum(segment.size for segment in segments)
         self._first_unflushed_ms = _NEVER
+        self._are_epochs_flushed = False
 
     @property
     def size_in_bytes(self) -> int:
@@ -105,8 +108,14 @@ class SegmentStore:
         Raises:
             StorageError: that did not work.
         """
+        self._write_epochs(is_durable=False)
+
+    def _write_epochs(self, *, is_durable: bool) -> None:
         entries = self.state.epochs.entries
-        checkpoints.write_epochs(self.folder, entries, is_durable=self._size > 0)
+        checkpoints.write_epochs(self.folder, entries, is_durable=is_durable)
+        # Recovery learns them from the batches that it reads, so the disk has to
+        # keep them no earlier than these.
+        self._are_epochs_flushed = is_durable
 
     # -- appending
 
@@ -193,7 +202,7 @@ class SegmentStore:
         """
         active = self._segments[-1]
         active.write_index(is_last=True, is_durable=True)
-        active.log.sync()
+        self._sync(active)
         self.write_snapshot(next_offset)
         new = Segment(self.folder, next_offset, self._files)
         try:
@@ -241,8 +250,9 @@ class SegmentStore:
         """
         buffers: list[Buffer] = []
         size = 0
-        for segment in self._segments[self._index_of(offset) :]:
-            data, is_all = segment.read(
+        segments = self._segments
+        for index in range(self._index_of(offset), len(segments)):
+            data, is_all = segments[index].read(
                 offset, max_bytes - size, minimum_one=minimum_one and not buffers
             )
             if data:
@@ -260,15 +270,30 @@ class SegmentStore:
         """
         while start < end:
             # Segments may have gone since, or may have been replaced.
-            buffers, _ = self.read(start, CHUNK, minimum_one=True)
+            buffers, size = self.read(start, CHUNK, minimum_one=True)
             if not buffers:
                 return
             for buffer in buffers:
-                for header, position in records.read_headers(buffer):
+                for header, position in self._headers(buffer):
                     if header.base_offset >= end:
                         return
+                    if header.last_offset < start:
+                        raise self._damage(start, "offsets go back")
                     yield bytes(buffer[position : position + header.size])
                     start = header.last_offset + 1
+                    size -= header.size
+            if size:
+                raise self._damage(start, f"{size} bytes are no whole batch")
+
+    def _headers(self, buffer: Buffer) -> Iterator[tuple[BatchHeader, int]]:
+        try:
+            yield from records.read_headers(buffer)
+        except WireError as error:
+            raise self._damage(-1, str(error)) from None
+
+    def _damage(self, offset: int, what: str) -> StorageError:
+        where = f"at offset {offset}" if offset >= 0 else "somewhere"
+        return StorageError(f"{self.folder} is damaged {where}: {what}")
 
     def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
         """Batches with a record of that time or later, from `offset`'s batch on.
@@ -407,9 +432,14 @@ class SegmentStore:
         """
         end = self.state.log_end_offset
         if self.recovery_point < end:
-            self._segments[-1].log.sync()
+            self._sync(self._segments[-1])
             self.recovery_point = end
         self._first_unflushed_ms = _NEVER
+
+    def _sync(self, active: Segment) -> None:
+        active.log.sync()
+        if not self._are_epochs_flushed:
+            self._write_epochs(is_durable=True)
 
     def close(self) -> None:
         """Flushes, and writes down what makes the next start short.

@@ -303,6 +303,21 @@ def test_partitions_that_nobody_opened(tmp_path: Path) -> None:
     data.close()
 
 
+def test_partitions_of_no_topic(tmp_path: Path) -> None:
+    """They are put aside when all others are open, so that a stop is clean again."""
+    data, partition = opened(tmp_path)
+    send(partition, 3)
+    data.open_partition("t", 1, TOPIC_ID, DEFAULTS, 0)
+    data.close()
+    data = DataDir.open(tmp_path, CLUSTER, NODE)
+    data.put_aside_the_rest()
+    data.close()
+    assert len(list(tmp_path.glob("t-*"))) == 1
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert checkpoint == "0\n0\n"
+
+
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"]
 )

@@ -226,6 +226,6 @@ class RestartMachine(RuleBasedStateMachine):
 
 
 RestartMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None
+    max_examples=80, stateful_step_count=30, deadline=None
 )
 TestRestarts = RestartMachine.TestCase

@@ -16,6 +16,7 @@ from tests.log.kept import opened, segments_of, temporary_folder
 from tests.log.test_directory import no_file_above
 
 from kohort.broker.log import files
+from kohort.broker.log.compaction import clean
 from kohort.broker.log.directory import DataDir, DataDirError
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import HIGH_WATERMARK, MAX_TIMESTAMP, LogConfig
@@ -466,6 +467,36 @@ def test_reading_goes_on_while_segments_are_deleted(live: Callable[..., Life]) -
     assert left == sorted(left)
 
 
+@pytest.mark.parametrize("how", ["clean", "crash"])
+def test_a_compacted_log_after_a_restart(live: Callable[..., Life], how: str) -> None:
+    """What compaction left, up to where it got, and producers that it took all of."""
+    life = live(
+        segment_bytes=1_000, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0
+    )
+    for sequence in range(3):
+        life.produce(sequence)
+    for _ in range(40):
+        life.send()
+    for _ in clean(life.partition, NOW + DAY):
+        pass
+    left = life.offsets()
+    dirty = segments_of(life.partition).first_dirty_offset
+    assert len(left) < 20
+    assert dirty > 20
+    life.data.checkpoint()
+    (life.crash if how == "crash" else life.stop)()
+    life.start()
+    assert life.offsets() == left
+    assert segments_of(life.partition).first_dirty_offset == dirty
+    for offset in range(43):
+        buffers, _ = life.partition.store.read(offset, 0, minimum_one=True)
+        found = records.read_header(b"".join(buffers)).base_offset
+        assert found == min(each for each in left if each >= offset)
+    assert life.partition.log_start_offset == 0
+    assert life.produce(2) == (0, 2, True)
+    assert life.produce(3) == (0, 43, False)
+
+
 # -- damage
 
 
@@ -583,6 +614,25 @@ def test_damage_that_is_met_when_reading(live: Callable[..., Life]) -> None:
     assert codes[4] == ErrorCode.KAFKA_STORAGE_ERROR
     assert life.partition.offset_for(NOW).error_code == ErrorCode.NONE
     assert life.send() == 0
+    with pytest.raises(StorageError, match="damaged"):
+        life.offsets()
+
+
+@pytest.mark.parametrize(
+    ("position", "data"), [(0, b"\xff"), (8, b"\x7f"), (16, b"\1"), (23, b"\xff")]
+)
+def test_damaged_headers_end_a_reading(
+    live: Callable[..., Life], position: int, data: bytes
+) -> None:
+    """Whoever reads all gets an error, not the same batches for ever."""
+    life = live()
+    for _ in range(4):
+        life.send()
+    with (life.path / LOG).open("r+b") as file:
+        file.seek(life.partition.size_in_bytes // 4 + position)
+        file.write(data)
+    with pytest.raises(StorageError, match="damaged"):
+        life.offsets()
 
 
 # -- no room
