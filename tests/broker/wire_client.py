@@ -77,7 +77,14 @@ async def connected(
     """A connection to one of the broker's nodes: the first unless told otherwise."""
     nodes = broker.cluster.nodes
     node = nodes[min(nodes) if node_id is None else node_id]
-    reader, writer = await asyncio.open_connection(broker.host, node.port)
+    async with connected_to(broker.host, node.port) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def connected_to(host: str, port: int) -> AsyncIterator[WireClient]:
+    """A connection to whoever listens there."""
+    reader, writer = await asyncio.open_connection(host, port)
     try:
         yield WireClient(reader, writer)
     finally:

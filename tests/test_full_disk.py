@@ -1,0 +1,81 @@
+"""A broker whose disk is full: it says so, damages nothing, and can go on later.
+
+The disk is as full as a process may make its files: RLIMIT_FSIZE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from pathlib import Path
+
+from tests.broker.test_cluster import heartbeat, offsets, stable
+from tests.broker.test_records_over_the_wire import batch, produce
+from tests.broker.test_restart import broker_on, committed, values
+from tests.broker.wire_client import WireClient, connected_to
+
+from kohort.protocol.errors import ErrorCode
+
+LIMIT = 64 * 1024
+
+
+def make_the_disk_small() -> None:
+    """From now on no file gets longer."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+
+
+async def append(client: WireClient, value: bytes) -> int:
+    """Produces one record: the error code."""
+    answer = await client.call("Produce", 9, produce((0, batch(value))))
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """What is refused is not there, what was acknowledged is; one line for each log."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker:
+        broker.cluster.create_topic("t", 1)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "kohort", "serve", "--port=0"),
+        *(f"--data-dir={path}", "--log-format=json"),
+        "--set=group.initial.rebalance.delay.ms=0",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        preexec_fn=make_the_disk_small,
+    )
+    assert process.stdout is not None
+    line = (await process.stdout.readline()).decode()
+    assert "accepts" in line, (await process.communicate())[1].decode()
+    port = int(line.split("127.0.0.1:")[1].split(" ")[0])
+    written, last = 0, -1
+    async with connected_to("127.0.0.1", port) as client:
+        member_id = await stable(client)
+        while (error := await append(client, b"x" * 10_000)) == ErrorCode.NONE:
+            written += 1
+        assert error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert written == LIMIT // 10_000
+        # A shorter one still fits.
+        assert await append(client, b"short") == ErrorCode.NONE
+        offset = 0
+        while True:
+            answer = await client.call("OffsetCommit", 8, offsets(offset, group="g2"))
+            if answer.topics[0].partitions[0].error_code:
+                break
+            last, offset = offset, offset + 1
+        error = answer.topics[0].partitions[0].error_code
+        assert error == ErrorCode.NOT_COORDINATOR
+        # The coordinator is back at what the log says; other groups never noticed.
+        assert await committed(client, "g2") == {"t": last}
+        assert await heartbeat(client, member_id) == ErrorCode.NONE
+    process.kill()
+    _, errors = await process.communicate()
+    assert errors.decode().count("coordinator_reloads") == 1
+    assert b"Traceback" not in errors
+    async with broker_on(path) as broker, connected_to("127.0.0.1", broker.port) as c:
+        assert await values(c) == [b"x" * 10_000] * written + [b"short"]
+        assert await committed(c, "g2") == {"t": last}
+        assert await heartbeat(c, member_id) == ErrorCode.NONE
+        assert await append(c, b"x" * 10_000) == ErrorCode.NONE
+        answer = await c.call("OffsetCommit", 8, offsets(offset, group="g2"))
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
