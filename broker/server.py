@@ -127,6 +127,8 @@ class Broker:
         self._node_count = nodes
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._listeners: dict[int, Listener] = {}
+        # A node that is stopped takes a moment: nobody may start it meanwhile.
+        self._changing_nodes = asyncio.Lock()
         self._clock: Clock
         self._housekeeper: Housekeeper
         self.cluster: Cluster
@@ -224,13 +226,14 @@ class Broker:
         Raises:
             ClusterError: there is no such node, or it does not run.
         """
-        node = self.cluster.node(node_id)
-        if not node.is_running:
-            raise ClusterError(f"node {node_id} does not run")
-        listener = self._listeners[node_id]
-        listener.close()
-        self.cluster.node_stopped(node)
-        await listener.drain()
+        async with self._changing_nodes:
+            node = self.cluster.node(node_id)
+            if not node.is_running:
+                raise ClusterError(f"node {node_id} does not run")
+            listener = self._listeners[node_id]
+            listener.close()
+            self.cluster.node_stopped(node)
+            await listener.drain()
 
     async def start_node(self, node_id: int) -> None:
         """Starts a node that was stopped, on the port that it had.
@@ -241,11 +244,12 @@ class Broker:
             ClusterError: there is no such node, or it runs.
             OSError: somebody else has taken its port meanwhile.
         """
-        node = self.cluster.node(node_id)
-        if node.is_running:
-            raise ClusterError(f"node {node_id} runs")
-        await self._listeners[node_id].start()
-        self.cluster.node_started(node)
+        async with self._changing_nodes:
+            node = self.cluster.node(node_id)
+            if node.is_running:
+                raise ClusterError(f"node {node_id} runs")
+            await self._listeners[node_id].start()
+            self.cluster.node_started(node)
 
     def move_partition(self, topic: str, partition: int, node_id: int) -> None:
         """Makes a node lead a partition of a topic; it becomes a replica if it is none.

@@ -11,6 +11,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.broker.test_connection import ApiVersions, frame
+from tests.commands import PATIENCE_S
 
 from kohort.broker.server import Broker
 from kohort.control.http import MAX_BODY_BYTES, Control, ControlError
@@ -124,6 +126,24 @@ async def test_stops_and_starts_at_once() -> None:
         done, _ = await client.post(f"/v1/nodes/2/{'stop' if shown else 'start'}")
         assert done == 200
         assert client.is_running(2) != shown
+
+
+async def test_a_start_waits_for_the_stop() -> None:
+    """A client that reads nothing holds the stop up for a moment, and no longer."""
+    async with asking(nodes=2) as client:
+        node = client.broker.cluster.nodes[2]
+        reader, writer = await asyncio.open_connection(node.host, node.port, limit=1)
+        writer.write(frame("ApiVersions", 3, ApiVersions) * 20_000)
+        # What it does not read piles up: it is more than sockets hold.
+        assert await reader.readexactly(1)
+        stop = asyncio.create_task(client.post("/v1/nodes/2/stop"))
+        async with asyncio.timeout(PATIENCE_S):
+            while node.is_running:
+                await client.get("/v1/cluster")
+            assert (await client.post("/v1/nodes/2/start"))[0] == 200
+            assert (await stop)[0] == 200
+        assert client.is_running(2)
+        writer.close()
 
 
 async def test_a_nodes_port_is_taken_meanwhile() -> None:
