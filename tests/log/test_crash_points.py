@@ -211,32 +211,49 @@ def test_a_clean_stop(story: Callable[..., Story]) -> None:
         told.folder.close()
 
 
+def values(found: dict[int, tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The last value of each key; one without any bytes is a tombstone."""
+    last = dict(pair for _, pair in sorted(found.items()))
+    return {key: value for key, value in last.items() if value}
+
+
 def test_compaction(story: Callable[..., Story]) -> None:
     """At any moment the last value of every key is there, and no key comes back."""
     told = story(segment_bytes=500, index_interval_bytes=50)
     for number in range(24):
-        told.append(b"%d" % (number % 3), b"%d" % number)
+        # One key is written early, deleted later, and its tombstone's time is over.
+        key = b"gone" if number in {1, 15} else b"%d" % (number % 3)
+        told.append(key, b"" if number == 15 else b"%d" % number)
     store = segments_of(told.partition)
     end = store.cleanable_end(0, NOW, 0)
-    latest = dict(told.acknowledged.values())
+    latest = values(told.acknowledged)
     kept = {key: offset for offset, (key, _) in told.acknowledged.items()}
+    del kept[b"gone"]
 
     def last_values_are_there(partition: Partition) -> None:
         found = told.found(partition)
-        assert dict(v for _, v in sorted(found.items())) == latest
+        assert values(found) == latest
         assert partition.log_end_offset == 24
         assert partition.log_start_offset == 0
 
-    with told.watched(last_values_are_there):
+    def compact() -> None:
         replacement = store.replacement(end)
         for batch in list(store.batches(0, end)):
             record = next(records.read_records(batch))
             if record.offset in kept.values() or record.offset == end - 1:
                 replacement.add(batch)
         replacement.commit()
-    found = told.found(told.partition)
-    assert dict(v for _, v in sorted(found.items())) == latest
-    assert len(found) < 24
+
+    with told.watched(last_values_are_there):
+        compact()
+        before = len(store.segments)
+        # What is left of several segments now fits into one.
+        compact()
+    assert len(store.segments) < before
+    names = {segment.log.path.name for segment in store.segments}
+    assert {path.name for path in told.path.glob("t-0/*.log")} == names
+    last_values_are_there(told.partition)
+    assert len(told.found(told.partition)) < 8
     assert not [p for p in told.path.glob("t-0/*") if p.suffix in {".swap", ".cleaned"}]
 
 

@@ -629,6 +629,39 @@ def test_the_epoch_that_a_client_knows(current: int, code: int) -> None:
     assert LeaderEpochs([(4, 0)]).check(current) == code
 
 
+def test_batches_one_by_one() -> None:
+    """From the one that has the offset on; those that come meanwhile, too."""
+    scene = Scene()
+    for count in (3, 2, 1):
+        scene.send(*[0] * count)
+    batches = scene.partition.batches(4)
+    assert records.read_header(next(batches)).base_offset == 3
+    scene.send(0)
+    left = [records.read_header(batch).base_offset for batch in batches]
+    assert left == [5, 6]
+    assert not list(scene.partition.batches(7))
+
+
+def test_closing() -> None:
+    """Whoever waits is told; closing it again is fine."""
+    scene = Scene()
+    scene.send(0)
+    scene.partition.flush()
+    calls: list[bool] = []
+    scene.partition.watch(lambda: calls.append(scene.partition.is_closed))
+    scene.partition.close()
+    scene.partition.close()
+    assert calls == [True]
+
+
+def test_an_old_epoch_does_not_begin() -> None:
+    """Epochs only grow."""
+    partition = Scene.keeper.partition(leader_epoch=3)
+    partition.begin_epoch(3)
+    partition.begin_epoch(1)
+    assert partition.epochs.entries == ((3, 0),)
+
+
 def test_configuration_may_change() -> None:
     """A new limit counts from the next batch on."""
     scene = Scene()
