@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,24 @@ def all_committed(
         for name in names
         for place, found in asking.committed(name, topic, range(partitions)).items()
     }
+
+
+def _commits_of(group: Group) -> dict[str, int]:
+    """How many commits each member has had acknowledged, by member id."""
+    told = [each for each in group.worker.tell() if each is not None]
+    return {each["member_id"]: each["commits"] for each in told}
+
+
+def until_members_commit(groups: Sequence[Group], asking: Asking) -> None:
+    """Waits until each member of each group has had one more commit acknowledged."""
+    before = {group.name: _commits_of(group) for group in groups}
+    for group in groups:
+
+        def commit(group: Group = group) -> bool | None:
+            known, now = before[group.name], _commits_of(group)
+            return True if all(now[m] > known.get(m, 0) for m in now) else None
+
+        asking.until(f"each member of {group.name} commits", commit)
 
 
 def until_at_the_ends(

@@ -18,6 +18,7 @@ from tests.crash.observed import (
     read_all,
     snapshot,
     until_at_the_ends,
+    until_members_commit,
 )
 from tests.crash.run import ViolationError
 from tests.crash.witness import Witness
@@ -159,6 +160,7 @@ class Play:
         while self._stopped:
             self._start_one()
         last = self._settle(load)
+        until_members_commit(load.groups, self._asking)
         self.report.generations = {name: (first[name], last[name]) for name in first}
         self._finish(load, witness)
 

@@ -62,6 +62,7 @@ class Member:
         # one of a partition that was taken away: its new owner may be further.
         self._pending: dict[int, int] = {}
         self._told: dict[str, Any] | None = None
+        self._commits = 0
 
     def _poll(self) -> Iterable[Record]:
         raise NotImplementedError
@@ -92,6 +93,7 @@ class Member:
             "member_id": member_id,
             "generation": generation,
             "partitions": sorted(self.held),
+            "commits": self._commits,
         }
 
     def _consume(self) -> None:
@@ -111,13 +113,14 @@ class Member:
         offsets = dict(self._pending)
         if not self._commit(offsets):
             return
+        self._commits += 1
         for place, offset in offsets.items():
             self._journal.write("acked", group, place, offset)
             if self._pending.get(place) == offset:
                 del self._pending[place]
 
     def tell(self) -> object:
-        """Its member id, generation and partitions, as of the last piece of work.
+        """Its id, generation, partitions and commits, as of the last piece of work.
 
         Clients are not asked from another thread: librdkafka's would wait for this
         one's call to end, kafka-python's must not be.
