@@ -40,7 +40,8 @@ def _read_lines(stdout: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
 def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A broker in its own process, or the one that KOHORT_INTEROP_BOOTSTRAP names.
 
-    Its initial rebalance delay is the fixture's parameter, in ms; 0 without one.
+    With KOHORT_INTEROP_NODES it has so many nodes, and a data directory. Its initial
+    rebalance delay is the fixture's parameter, in ms; 0 without one.
     """
     running = os.environ.get("KOHORT_INTEROP_BOOTSTRAP")
     if running:
@@ -56,10 +57,16 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         "--set",
         f"group.initial.rebalance.delay.ms={getattr(request, 'param', 0)}",
     ]
+    nodes = os.environ.get("KOHORT_INTEROP_NODES")
+    if nodes:
+        argv += ["--nodes", nodes, "--data-dir", str(tmp_path / "data")]
     errors = tmp_path / "broker.stderr"
+    # The broker would take the variables of these tests for keys.
+    names = [name for name in os.environ if not name.startswith("KOHORT_INTEROP_")]
     with errors.open("wb") as stderr:
         broker = subprocess.Popen(
             argv,
+            env={name: os.environ[name] for name in names},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -73,7 +80,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     reader.start()
     try:
         line = lines.get(timeout=START_S)
-        address = re.search(r"127\.0\.0\.1:\d+", line or "")
+        address = re.search(r"127\.0\.0\.1:\d+(,127\.0\.0\.1:\d+)*", line or "")
         assert address is not None, (
             f"the broker said {line!r}; its stderr:\n{errors.read_text()}"
         )

@@ -14,7 +14,7 @@ const sorted = partitions => [...partitions].sort((a, b) => a - b)
 const kafka = (bootstrap, clientId) =>
   new Kafka({
     clientId,
-    brokers: [bootstrap],
+    brokers: bootstrap.split(','),
     logLevel: logLevel.ERROR,
     logCreator: () => ({ log }) => note(log.message + (log.error ? `: ${log.error}` : '')),
     retry: { retries: 20, initialRetryTime: 100, maxRetryTime: 1000 },

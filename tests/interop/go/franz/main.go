@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,7 +68,7 @@ func join(wanted lines.Join) (lines.Member, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &member{topic: wanted.Topic, done: make(chan struct{}), stop: stop, held: map[int32]bool{}}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(wanted.Bootstrap),
+		kgo.SeedBrokers(strings.Split(wanted.Bootstrap, ",")...),
 		kgo.ClientID(wanted.Client),
 		kgo.ConsumeTopics(wanted.Topic),
 		kgo.ConsumerGroup(wanted.Group),
@@ -145,7 +146,7 @@ func (m *member) Close() error {
 }
 
 func produce(bootstrap, topic string, wanted []lines.Message) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.DefaultProduceTopic(topic))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ func join(wanted lines.Join) (lines.Member, error) {
 	}
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID:                wanted.Group,
-		Brokers:           []string{wanted.Bootstrap},
+		Brokers:           strings.Split(wanted.Bootstrap, ","),
 		Dialer:            &kafka.Dialer{ClientID: wanted.Client, Timeout: 10 * time.Second},
 		Topics:            []string{wanted.Topic},
 		GroupBalancers:    []kafka.GroupBalancer{balancer},
@@ -110,7 +111,7 @@ func (m *member) read(ctx context.Context, generation *kafka.Generation, assigne
 
 func (m *member) readConnected(ctx context.Context, generation *kafka.Generation, partition int, next *int64) error {
 	dialer := &kafka.Dialer{ClientID: m.wanted.Client, Timeout: 10 * time.Second}
-	conn, err := dialer.DialLeader(ctx, "tcp", m.wanted.Bootstrap, m.wanted.Topic, partition)
+	conn, err := dialer.DialLeader(ctx, "tcp", strings.Split(m.wanted.Bootstrap, ",")[0], m.wanted.Topic, partition)
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (m *member) Close() error {
 
 func produce(bootstrap, topic string, wanted []lines.Message) error {
 	writer := &kafka.Writer{
-		Addr:         kafka.TCP(bootstrap),
+		Addr:         kafka.TCP(strings.Split(bootstrap, ",")...),
 		Topic:        topic,
 		Balancer:     &kafka.Hash{},
 		BatchTimeout: 10 * time.Millisecond,
