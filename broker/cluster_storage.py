@@ -53,6 +53,7 @@ class ClusterStorage:
             ],
             found.next_producer_id,
         )
+        data_dir.put_aside_the_rest()
 
     @classmethod
     def open(cls, path: Path, cluster: Cluster) -> ClusterStorage:
