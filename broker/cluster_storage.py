@@ -36,24 +36,26 @@ class ClusterStorage:
         self._data_dir = data_dir
         self._cluster = cluster
         found = data_dir.metadata
-        if found is None:
-            return
+        if found is not None:
+            self._take_over(found)
+        data_dir.put_aside_the_rest()
+
+    def _take_over(self, found: ClusterMetadata) -> None:
         for name, values in found.configs.items():
             is_common = name == _ALL_BROKERS
-            cluster.config.alter(
+            self._cluster.config.alter(
                 values,
                 source=DYNAMIC_DEFAULT_BROKER_CONFIG
                 if is_common
                 else DYNAMIC_BROKER_CONFIG,
             )
-        cluster.restore(
+        self._cluster.restore(
             [
                 self._topic(name, saved, number)
                 for number, (name, saved) in enumerate(found.topics.items())
             ],
             found.next_producer_id,
         )
-        data_dir.put_aside_the_rest()
 
     @classmethod
     def open(cls, path: Path, cluster: Cluster) -> ClusterStorage:

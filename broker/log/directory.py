@@ -418,7 +418,7 @@ def _checked_meta(path: Path, node_id: int) -> dict[str, str] | None:
         return None
     meta = checkpoints.read_properties(data)
     found, version = meta.get(FORMAT_KEY, ""), meta.get("version")
-    if not found and ("version" in meta or "broker.id" in meta):
+    if not found and "version" in meta:
         raise DataDirError(
             f"{path} belongs to Apache Kafka, and kohort does not write to it; "
             f"`kohort inspect {path}` shows its groups and offsets"
