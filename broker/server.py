@@ -43,11 +43,11 @@ class Listener:
         self.connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> None:
-        """Listens.
+    async def bind(self) -> None:
+        """Takes the port; nobody can connect yet.
 
         Raises:
-            OSError: the address cannot be listened on.
+            OSError: the address cannot be had.
         """
         # Two brokers on one port would share its connections without a word.
         self._server = await asyncio.get_running_loop().create_server(
@@ -56,8 +56,18 @@ class Listener:
             self.port,
             backlog=BACKLOG,
             reuse_port=False,
+            start_serving=False,
         )
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def serve(self) -> None:
+        """Accepts connections.
+
+        Raises:
+            OSError: somebody else listens on the port.
+        """
+        assert self._server is not None  # noqa: S101 - it is bound
+        await self._server.start_serving()
 
     def close(self) -> None:
         """Accepts no more."""
@@ -173,22 +183,25 @@ class Broker:
         )
         try:
             for number, node in enumerate(self.cluster.nodes.values()):
-                await self._listen(node, number)
+                await self._bind(node, number)
+            self.port = self._listeners[self.config["node.id"]].port
+            # Who connects first is told where all nodes are, and finds its group.
+            self.cluster.load_groups()
+            for listener in self._listeners.values():
+                await listener.serve()
         except BaseException:
             await self._stop_listening()
             self.cluster.close()
             raise
-        self.port = self._listeners[self.config["node.id"]].port
-        self.cluster.load_groups()
         self._housekeeper = Housekeeper(
             self.cluster, self._clock, lambda: self.connections
         )
         self._housekeeper.start()
 
-    async def _listen(self, node: Node, number: int) -> None:
+    async def _bind(self, node: Node, number: int) -> None:
         port = self.port + number if self.port else 0
         listener = self._listeners[node.id] = Listener(node, self.host, port)
-        await listener.start()
+        await listener.bind()
         node.host, node.port = self._advertised(listener.port, number)
 
     def _advertised(self, port: int, number: int) -> tuple[str, int]:
@@ -248,7 +261,9 @@ class Broker:
             node = self.cluster.node(node_id)
             if node.is_running:
                 raise ClusterError(f"node {node_id} runs")
-            await self._listeners[node_id].start()
+            listener = self._listeners[node_id]
+            await listener.bind()
+            await listener.serve()
             self.cluster.node_started(node)
 
     def move_partition(self, topic: str, partition: int, node_id: int) -> None:

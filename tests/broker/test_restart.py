@@ -6,6 +6,7 @@ has what a process that is gone leaves behind.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import pytest
 from tests.broker.test_cluster import NO_DELAY, elsewhere, heartbeat, join, offsets
 from tests.broker.test_cluster import stable as make_stable
 from tests.broker.test_records_over_the_wire import batch, fetch, produce
-from tests.broker.wire_client import WireClient, connected
+from tests.broker.wire_client import WireClient, connected, connected_to
 
 from kohort.broker.log.directory import DataDirError
 from kohort.broker.server import Broker
+from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -308,3 +310,35 @@ async def test_one_directory_has_one_broker(tmp_path: Path) -> None:
         broker.cluster.create_topic("t", 1)
         await client.call("Produce", 9, produce((0, batch(b"x"))))
         assert await values(client) == [b"x"]
+
+
+async def test_who_comes_first_is_told_all_there_is(tmp_path: Path) -> None:
+    """Nobody is let in before the groups and the ports of all nodes are known."""
+    path = tmp_path / "data"
+    async with broker_on(path, nodes=3) as broker:
+        right = broker.coordinator_of("g")
+        async with connected(broker, right) as client:
+            await make_stable(client)
+        port = broker.port
+    again = Broker(NO_DELAY, port=port, nodes=3, data_dir=path)
+    eager = asyncio.create_task(first_answer(port))
+    try:
+        await again.start()
+    except OSError:
+        # Another process has taken one of the three ports meanwhile.
+        eager.cancel()
+        return
+    answer = await eager
+    assert [node.port for node in answer.brokers] == [port, port + 1, port + 2]
+    assert [topic.name for topic in answer.topics] == ["__consumer_offsets"]
+    await again.stop()
+
+
+async def first_answer(port: int) -> Any:
+    """Metadata from whoever listens there first."""
+    while True:
+        try:
+            async with connected_to("127.0.0.1", port) as client:
+                return await client.call("Metadata", 12, MetadataRequest(None))
+        except ConnectionError:
+            await asyncio.sleep(0)
