@@ -143,6 +143,19 @@ class Asking:
             each.partition_index: ports[each.leader_id] for each in about.partitions
         }
 
+    def ids(self, *topics: str) -> dict[str, bytes]:
+        """The id of each of these topics (KIP-516)."""
+        wanted = [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(wanted, False)
+
+        def ask() -> dict[str, bytes]:
+            answer = self._anybody("Metadata", 12, request)
+            for each in answer.topics:
+                _now(each.error_code)
+            return {each.name: bytes(each.topic_id) for each in answer.topics}
+
+        return self.until(f"the ids of {topics} are known", ask)
+
     def ends(self, topic: str) -> list[int]:
         """The end offset of each partition."""
 

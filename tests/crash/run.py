@@ -198,6 +198,7 @@ class Run:
         self._served = Served(settings.folder, settings.nodes, arguments)
         self._asking = Asking(self._served)
         self._snapshots: dict[str, Snapshot] = {}
+        self._topic_ids: dict[str, bytes] = {}
         self._load: Load
 
     def play(self) -> Report:
@@ -226,6 +227,7 @@ class Run:
             settings.folder, self._asking, self._served.bootstrap, settings.seed
         )
         self._witness = self._load.until_ready()
+        self._same_topics()
         self._settle()
         schedule = moments(settings.kills, self._draw)
         for done, moment in enumerate(schedule, 1):
@@ -329,9 +331,15 @@ class Run:
                 *oracle.offsets(acked, committed),
                 *oracle.committers(self._witness, committed, text_of),
                 *oracle.ends(ends, self._asking.ends(TOPIC)),
+                *self._same_topics(),
                 *self._same_groups(),
             ]
         )
+
+    def _same_topics(self) -> list[str]:
+        now = self._asking.ids(TOPIC, "__consumer_offsets")
+        known = self._topic_ids = self._topic_ids or now
+        return [] if now == known else [f"topics made anew: {known} became {now}"]
 
     def _same_groups(self) -> list[str]:
         found = []
