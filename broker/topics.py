@@ -188,6 +188,8 @@ class Topics:
         Raises:
             StorageError: there is no room for it.
         """
+        # Its files would be opened twice, and the first ones go on being written.
+        assert name not in self.by_name  # noqa: S101 - ours: callers check it
         topic = Topic(name, self._ids.topic_id(), overrides or {})
         self._extend(topic, replicas, leaders)
         self.add(topic)
