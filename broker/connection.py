@@ -156,9 +156,13 @@ class Connection(asyncio.Protocol):
         self._out += parts
         self._out_size += sum(map(len, parts))
         if not self._is_handling:
-            # It has waited; what came in behind it can go on.
+            # It has waited; what came in behind it can go on. But not in here:
+            # whoever answers may be amid a change, as of all that a node led.
             self._flush()
-            self._go_on()
+            if self._frames:
+                self._closed.get_loop().call_soon(self._go_on)
+            else:
+                self._go_on()
         elif self._out_size >= WRITE_BUFFER:
             # Pipelined fetches: let the transport say when it is too much.
             self._flush()

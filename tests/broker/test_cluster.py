@@ -478,6 +478,31 @@ async def test_a_node_that_stops_is_replaced() -> None:
             assert [b.broker_id for b in answer.brokers if b.is_fenced] == [old]
 
 
+async def test_nothing_comes_between_while_a_node_stops() -> None:
+    """What a member has sent behind its join is not handled amid the change."""
+    async with cluster(2, group_initial_rebalance_delay_ms=60_000) as broker:
+        old = broker.coordinator_of("g")
+        async with connected(broker, old) as client:
+            protocols = [JoinGroupRequestProtocol("range", b"")]
+            request = JoinGroupRequest(
+                "g",
+                30_000,
+                30_000,
+                protocol_type="consumer",
+                protocols=protocols,
+            )
+            await client.send("JoinGroup", 3, request)
+            topics = [MetadataRequestTopic(name="new")]
+            await client.send("Metadata", 9, MetadataRequest(topics))
+            await until(lambda: broker.cluster.status()["nodes"][old - 1]["groups"])
+            await broker.stop_node(old)
+            answer = await client.response("JoinGroup", 3)
+            assert answer.error_code == ErrorCode.NOT_COORDINATOR
+        assert "new" not in broker.cluster.topics.by_name
+        offsets_topic = broker.cluster.topics.by_name["__consumer_offsets"]
+        assert old not in offsets_topic.leaders
+
+
 async def test_a_node_comes_back_on_its_port() -> None:
     """It leads nothing that others lead by now, and can be given it back."""
     async with cluster() as broker:

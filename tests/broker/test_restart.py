@@ -12,14 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.test_cluster import NO_DELAY, elsewhere, heartbeat, join, offsets
+from tests.broker.test_cluster import (
+    NO_DELAY,
+    elsewhere,
+    heartbeat,
+    join,
+    offsets,
+    until,
+)
 from tests.broker.test_cluster import stable as make_stable
 from tests.broker.test_records_over_the_wire import batch, fetch, produce
 from tests.broker.wire_client import WireClient, connected, connected_to
 
 from kohort.broker.log.directory import DataDirError
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k03_metadata import MetadataRequest
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -195,6 +202,28 @@ async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
         assert await committed(client) == {"u": 5}
         assert (await describe(client, "gone")).group_state == "Dead"
         assert set(broker.cluster.topics.by_name) == {"u", "__consumer_offsets"}
+
+
+async def test_a_topic_that_is_made_anew_at_once_has_its_own_files(
+    tmp_path: Path,
+) -> None:
+    """A consumer that waits learns that its topic is gone, and asks for it again."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        old = broker.cluster.create_topic("t", 2)
+        await client.send("Fetch", 12, fetch(0, wait_ms=60_000))
+        topics = [MetadataRequestTopic(name="t")]
+        await client.send("Metadata", 9, MetadataRequest(topics))
+        await until(lambda: old.partitions[0].is_watched)
+        broker.cluster.delete_topic("t")
+        answer = await client.response("Fetch", 12)
+        row = answer.responses[0].partitions[0]
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await client.response("Metadata", 9)
+        answer = await client.call("Produce", 9, produce((0, batch(b"new"))))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    async with broker_on(path) as broker, connected(broker) as client:
+        assert await values(client) == [b"new"]
 
 
 async def test_topics_are_what_they_were(tmp_path: Path) -> None:
