@@ -76,7 +76,9 @@ class Cluster:
         self._storage: ClusterStorage | None = None
         self._first_unused_producer_id = 0
         self._next_producer_id = 0
-        self.topics = Topics(config, ids, self._make_partition, self._save)
+        self.topics = Topics(
+            config, ids, self._make_partition, self._drop_partition, self._save
+        )
         self.shards = Shards(
             group_settings(config),
             clock,
@@ -214,17 +216,7 @@ class Cluster:
             self.shards.detach()
         self.shards.topics_deleted((name,))
         for index, partition in enumerate(topic.partitions):
-            if self._storage is None:
-                partition.close()
-                partition.wake()
-                continue
-            try:
-                self._storage.delete_partition(topic, index)
-            except StorageError as error:
-                # The topic is gone all the same; the next start tries again.
-                log.warning(
-                    "files_not_deleted", partition=partition.name, reason=str(error)
-                )
+            self._drop_partition(topic, index, partition)
 
     def auto_create(self, name: str) -> None:
         """Creates a topic that a client has asked for, as Kafka does."""
@@ -248,6 +240,18 @@ class Cluster:
         if self._storage is None:
             return Partition(f"{topic.name}-{index}")
         return self._storage.open_partition(topic, index, 0)
+
+    def _drop_partition(self, topic: Topic, index: int, partition: Partition) -> None:
+        if self._storage is None:
+            partition.close()
+            return
+        try:
+            self._storage.delete_partition(topic, index)
+        except StorageError as error:
+            # The topic is gone all the same; the next start tries again.
+            log.warning(
+                "files_not_deleted", partition=partition.name, reason=str(error)
+            )
 
     # -- moving
 

@@ -402,7 +402,13 @@ class Shards:
         if shards:
             shard = shards[partition_of(event.group_id, len(shards))]
         else:
-            shard = self.of(event.group_id)
+            try:
+                shard = self.of(event.group_id)
+            except StorageError:
+                # No room for the topic: its partitions have no leaders yet.
+                error = ErrorCode.NOT_COORDINATOR
+                event.token.answer(_refused(event, error))  # type: ignore[attr-defined]
+                return
         if shard.is_active and shard.node_id == node_id:
             shard.driver.submit(event)  # type: ignore[union-attr]  # it is active
         else:

@@ -124,6 +124,9 @@ class Topic:
 MakePartition = Callable[[Topic, int], Partition]
 """Makes, or opens, the log of one partition of a topic."""
 
+DropPartition = Callable[[Topic, int, Partition], None]
+"""Deletes the log of one partition of a topic."""
+
 
 class Topics:
     """All topics, by name and by id, and the ids by name.
@@ -132,6 +135,7 @@ class Topics:
         config: the broker's configuration.
         ids: where topic ids come from.
         make_partition: makes logs.
+        drop_partition: deletes logs of partitions that are not to be after all.
         changed: called once what has to survive a restart has changed.
     """
 
@@ -140,6 +144,7 @@ class Topics:
         config: Config,
         ids: Ids,
         make_partition: MakePartition,
+        drop_partition: DropPartition,
         changed: Callable[[], None],
     ) -> None:
         self.by_name: dict[str, Topic] = {}
@@ -148,6 +153,7 @@ class Topics:
         self._config = config
         self._ids = ids
         self._make_partition = make_partition
+        self._drop_partition = drop_partition
         self._changed = changed
         # Metric names do not tell "." from "_", so Kafka refuses a topic whose
         # name is another's but for these.
@@ -186,14 +192,20 @@ class Topics:
             overrides: the topic's own configuration.
 
         Raises:
-            StorageError: there is no room for it.
+            StorageError: there is no room for it; it is not there.
         """
         # Its files would be opened twice, and the first ones go on being written.
         assert name not in self.by_name  # noqa: S101 - ours: callers check it
         topic = Topic(name, self._ids.topic_id(), overrides or {})
         self._extend(topic, replicas, leaders)
         self.add(topic)
-        self._changed()
+        try:
+            self._changed()
+        except StorageError:
+            # Producers would be told that their records are kept.
+            self._remove(topic)
+            self._shrink(topic, 0)
+            raise
         return topic
 
     def grow(
@@ -205,10 +217,15 @@ class Topics:
         """Adds partitions to a topic: as many as there are lists of replicas.
 
         Raises:
-            StorageError: there is no room for them.
+            StorageError: there is no room for them; there are as many as before.
         """
+        count = len(topic.partitions)
         self._extend(topic, replicas, leaders)
-        self._changed()
+        try:
+            self._changed()
+        except StorageError:
+            self._shrink(topic, count)
+            raise
 
     def _extend(
         self,
@@ -216,12 +233,23 @@ class Topics:
         replicas: Sequence[Sequence[int]],
         leaders: Sequence[int],
     ) -> None:
-        first = len(topic.partitions)
-        added = [self._make_partition(topic, first + i) for i, _ in enumerate(replicas)]
-        topic.partitions += added
+        count = len(topic.partitions)
         topic.replicas += replicas
         topic.leaders += leaders
+        try:
+            for index in range(count, len(topic.replicas)):
+                topic.partitions.append(self._make_partition(topic, index))
+        except StorageError:
+            self._shrink(topic, count)
+            raise
         self._apply(topic)
+
+    def _shrink(self, topic: Topic, count: int) -> None:
+        """Takes partitions back that nobody has heard of; `count` are left."""
+        dropped = topic.partitions[count:]
+        del topic.partitions[count:], topic.replicas[count:], topic.leaders[count:]
+        for index, partition in enumerate(dropped, count):
+            self._drop_partition(topic, index, partition)
 
     def configure(self, topic: Topic, overrides: dict[str, str]) -> None:
         """Gives a topic this configuration; what it does not name is the broker's."""
@@ -263,15 +291,18 @@ class Topics:
         Raises:
             StorageError: it would be there again after a restart; it stays.
         """
-        topic = self.by_name.pop(name)
+        topic = self.by_name[name]
+        self._remove(topic)
         try:
             self._changed()
         except StorageError:
-            self.by_name[name] = topic
+            self.add(topic)
             raise
-        del self.by_id[topic.id], self.ids[name]
-        del self._by_metric_name[name.replace(".", "_")]
         return topic
+
+    def _remove(self, topic: Topic) -> None:
+        del self.by_name[topic.name], self.by_id[topic.id], self.ids[topic.name]
+        del self._by_metric_name[topic.name.replace(".", "_")]
 
 
 def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:

@@ -494,7 +494,7 @@ async def test_nothing_comes_between_while_a_node_stops() -> None:
             await client.send("JoinGroup", 3, request)
             topics = [MetadataRequestTopic(name="new")]
             await client.send("Metadata", 9, MetadataRequest(topics))
-            await until(lambda: broker.cluster.status()["nodes"][old - 1]["groups"])
+            await until(lambda: broker.cluster.shards.of("g").group_count)
             await broker.stop_node(old)
             answer = await client.response("JoinGroup", 3)
             assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.broker.test_cluster import (
     NO_DELAY,
+    coordinator,
     elsewhere,
     heartbeat,
     join,
@@ -37,10 +38,15 @@ from kohort.protocol.apis.k11_join_group import (
 )
 from kohort.protocol.apis.k14_sync_group import SyncGroupRequest
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
 from kohort.protocol.apis.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+)
+from kohort.protocol.apis.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
 )
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.apis.k44_incremental_alter_configs import (
@@ -224,6 +230,50 @@ async def test_a_topic_that_is_made_anew_at_once_has_its_own_files(
         assert answer.responses[0].partition_responses[0].error_code == 0
     async with broker_on(path) as broker, connected(broker) as client:
         assert await values(client) == [b"new"]
+
+
+async def test_what_cannot_be_written_down_is_not_there(tmp_path: Path) -> None:
+    """A topic or a partition that a restart would forget takes no records."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        # In the way of the next cluster.json.
+        in_the_way = path / "cluster.json.tmp"
+        in_the_way.mkdir()
+        assert await create(client, "t") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await join(client)).error_code == ErrorCode.NOT_COORDINATOR
+        answer = (await coordinator(client, "g"))[0]
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert not broker.cluster.topics.by_name
+        assert not broker.cluster.topics.by_id
+        in_the_way.rmdir()
+        assert await create(client, "t") == 0
+        in_the_way.mkdir()
+        assert await grow(client, 2) == ErrorCode.KAFKA_STORAGE_ERROR
+        in_the_way.rmdir()
+        # In the way of the third partition.
+        (path / "t-2").touch()
+        assert await grow(client, 3) == ErrorCode.KAFKA_STORAGE_ERROR
+        (path / "t-2").unlink()
+        topic = broker.cluster.topics.by_name["t"]
+        assert len(topic.partitions) == len(topic.replicas) == len(topic.leaders) == 1
+        assert [folder.name for folder in path.glob("*-*")] == ["t-0"]
+        assert await grow(client, 3) == 0
+        assert (await coordinator(client, "g"))[0].error_code == 0
+        await make_stable(client)
+
+
+async def create(client: WireClient, topic: str) -> int:
+    """CreateTopics with one partition: the error code."""
+    request = CreateTopicsRequest([CreatableTopic(topic, 1, 1)], 60_000)
+    return int((await client.call("CreateTopics", 5, request)).topics[0].error_code)
+
+
+async def grow(client: WireClient, count: int) -> int:
+    """CreatePartitions of "t": the error code."""
+    request = CreatePartitionsRequest([CreatePartitionsTopic("t", count, None)], 60_000)
+    return int(
+        (await client.call("CreatePartitions", 2, request)).results[0].error_code
+    )
 
 
 async def test_topics_are_what_they_were(tmp_path: Path) -> None:
