@@ -32,7 +32,9 @@ class Served:
     def __init__(self, runner: asyncio.Runner, log: io.StringIO) -> None:
         self.runner = runner
         self.log = log
-        self.broker = Broker({"connections.max.idle.ms": 2000})
+        # Between examples the loop stands still, for as long as it takes to make
+        # one: nobody is idle for that.
+        self.broker = Broker({"connections.max.idle.ms": -1})
         self.client: WireClient
         self._stack = contextlib.AsyncExitStack()
 
