@@ -205,7 +205,8 @@ class Cluster:
         self.topics.grow(topic, replicas, list(map(self._elected, replicas)))
 
     def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
-        running = self.running
+        # Where none runs nobody leads, and all may later.
+        running = self.running or list(self.nodes)
         stopped = self.nodes.keys() - set(running)
         return spread(count, factor, running, stopped, start)
 
@@ -422,6 +423,7 @@ class Node:
         port: port that clients are told to connect to.
         cluster: what it shares with the others.
         is_running: whether it takes requests.
+        is_open: whether it takes connections: not any more once it begins to stop.
         groups: the groups that it coordinates.
         fetch_sessions: the fetch sessions that it keeps (KIP-227).
     """
@@ -432,6 +434,7 @@ class Node:
         self.port = 0
         self.cluster = cluster
         self.is_running = True
+        self.is_open = False
         self.groups = NodeGroups(node_id, cluster.shards)
         self.fetch_sessions = FetchSessions(
             cluster.ids, cluster.config["max.incremental.fetch.session.cache.slots"]

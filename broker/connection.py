@@ -103,6 +103,11 @@ class Connection(asyncio.Protocol):
         if len(self._connections) >= limit:
             self._close(f"max.connections is {limit}")
             return
+        if not self.node.is_open:
+            # It was accepted just before the node began to stop, which would wait
+            # for it, and nobody would close it.
+            self.abort()
+            return
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's

@@ -67,10 +67,12 @@ class Listener:
             OSError: somebody else listens on the port.
         """
         assert self._server is not None  # noqa: S101 - it is bound
+        self.node.is_open = True
         await self._server.start_serving()
 
     def close(self) -> None:
         """Accepts no more."""
+        self.node.is_open = False
         if self._server is not None:
             self._server.close()
 
@@ -140,7 +142,7 @@ class Broker:
         # A node that is stopped takes a moment: nobody may start it meanwhile.
         self._changing_nodes = asyncio.Lock()
         self._clock: Clock
-        self._housekeeper: Housekeeper
+        self._housekeeper: Housekeeper | None = None
         self.cluster: Cluster
 
     @property
@@ -221,10 +223,20 @@ class Broker:
             await done.wait()
 
     async def stop(self) -> None:
-        """Accepts no more, lets answers under way out, and closes all connections."""
-        self._housekeeper.stop()
-        await self._stop_listening()
-        self.cluster.close()
+        """Accepts no more, lets answers under way out, and closes all connections.
+
+        Nothing happens if the broker has not started, or has stopped.
+        """
+        housekeeper, self._housekeeper = self._housekeeper, None
+        if housekeeper is None:
+            return
+        async with self._changing_nodes:
+            housekeeper.stop()
+            try:
+                await self._stop_listening()
+            finally:
+                # Also if nobody waits any more: others may want the data directory.
+                self.cluster.close()
 
     async def _stop_listening(self) -> None:
         for listener in self._listeners.values():
@@ -262,8 +274,12 @@ class Broker:
             if node.is_running:
                 raise ClusterError(f"node {node_id} runs")
             listener = self._listeners[node_id]
-            await listener.bind()
-            await listener.serve()
+            try:
+                await listener.bind()
+                await listener.serve()
+            except BaseException:
+                listener.close()
+                raise
             self.cluster.node_started(node)
 
     def move_partition(self, topic: str, partition: int, node_id: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -503,6 +504,54 @@ async def test_nothing_comes_between_while_a_node_stops() -> None:
         assert old not in offsets_topic.leaders
 
 
+@pytest.mark.parametrize("turns", range(3))
+def test_nobody_is_left_with_a_node_that_stops(turns: int) -> None:
+    """Who connects at the same moment, some turns of the loop before, is not let in."""
+
+    async def scene() -> None:
+        async with cluster(2) as broker:
+            port = broker.cluster.nodes[2].port
+            with socket.create_connection((broker.host, port)) as client:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await broker.stop_node(2)
+                await asyncio.get_running_loop().run_in_executor(
+                    None, until_closed, client
+                )
+                assert not broker.connections
+
+    # asyncio's own loop has a fault of its own there: it forgets a connection that
+    # is being accepted.
+    pytest.importorskip("uvloop").run(scene())
+
+
+def until_closed(client: socket.socket) -> None:
+    """Reads what there is to read from a connection that the other side closes."""
+    client.settimeout(60)
+    with contextlib.suppress(ConnectionError):
+        while client.recv(1024):
+            pass
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_node_whose_start_is_given_up_takes_no_connections(turns: int) -> None:
+    """It does not run, and can be started."""
+    async with cluster(2) as broker:
+        await broker.stop_node(2)
+        start = asyncio.create_task(broker.start_node(2))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        start.cancel()
+        await asyncio.wait([start])
+        if broker.cluster.nodes[2].is_running:
+            return
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((broker.host, broker.cluster.nodes[2].port))
+        await broker.start_node(2)
+        async with connected(broker, 2) as client:
+            await coordinator(client, "g")
+
+
 async def test_a_node_comes_back_on_its_port() -> None:
     """It leads nothing that others lead by now, and can be given it back."""
     async with cluster() as broker:
@@ -569,6 +618,21 @@ async def test_all_nodes_may_stop() -> None:
             await broker.start_node(3)
         with pytest.raises(ClusterError, match="node 1 does not run"):
             await broker.stop_node(1)
+
+
+async def test_a_group_that_nobody_can_coordinate() -> None:
+    """Where no node runs there is no coordinator, and none can be made one."""
+    async with cluster(2) as broker:
+        await broker.stop_node(1)
+        await broker.stop_node(2)
+        assert broker.coordinator_of("g") == -1
+        with pytest.raises(ClusterError, match="node 1 does not run"):
+            broker.move_coordinator("g", 1)
+        await broker.start_node(1)
+        await broker.start_node(2)
+        assert set(broker.cluster.topics.by_name["__consumer_offsets"].leaders) == {1}
+        async with connected(broker, broker.coordinator_of("g")) as client:
+            await stable(client)
 
 
 async def test_the_status_tells_it_all() -> None:

@@ -391,6 +391,34 @@ async def test_one_directory_has_one_broker(tmp_path: Path) -> None:
         assert await values(client) == [b"x"]
 
 
+async def test_a_broker_stops_once(tmp_path: Path) -> None:
+    """A second stop leaves the directory alone: it may be somebody else's by now."""
+    path = tmp_path / "data"
+    first = broker_on(path)
+    await first.stop()
+    await first.start()
+    await first.stop()
+    async with broker_on(path):
+        await first.stop()
+        # What is killed now has not stopped in order.
+        assert not (path / ".kafka_cleanshutdown").exists()
+
+
+async def test_a_stop_that_is_given_up_lets_the_directory_go(tmp_path: Path) -> None:
+    """Whoever does not wait for the clients can still start the next broker."""
+    path = tmp_path / "data"
+    first = broker_on(path)
+    await first.start()
+    async with connected(first) as client:
+        await make_stable(client)
+        stop = asyncio.create_task(first.stop())
+        await asyncio.sleep(0)
+        stop.cancel()
+        await asyncio.wait([stop])
+        async with broker_on(path):
+            pass
+
+
 async def test_who_comes_first_is_told_all_there_is(tmp_path: Path) -> None:
     """Nobody is let in before the groups and the ports of all nodes are known."""
     path = tmp_path / "data"
