@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 import time
 from collections.abc import Callable, Iterable
@@ -30,6 +31,7 @@ from kafka.errors import KafkaError as PythonError  # type: ignore[import-untype
 from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 from tests.crash.journal import Journal, checksum
 from tests.crash.workers.lines import PACE_S, POLL_S, Client, arguments, serve
+from tests.librdkafka import begin
 
 BATCH = 100
 RETRY_MS = 20
@@ -152,10 +154,17 @@ class ConfluentMember(Member):
         self._consumer = Consumer(settings)
         self._consumer.subscribe(
             [self.topic],
-            on_assign=lambda _, got: self.gained(each.partition for each in got),
+            on_assign=self._assigned,
             on_revoke=lambda _, got: self.gone(each.partition for each in got),
             on_lost=lambda _, got: self.gone(each.partition for each in got),
         )
+
+    def _assigned(self, consumer: Consumer, got: list[TopicPartition]) -> None:
+        is_cooperative = self.settings["assignor"] == "cooperative-sticky"
+        # If the broker is away, librdkafka asks by itself when it is back.
+        with contextlib.suppress(KafkaException):
+            begin(consumer, got, is_cooperative=is_cooperative)
+        self.gained(each.partition for each in got)
 
     def _poll(self) -> Iterable[Record]:
         records: list[Record] = []
@@ -301,13 +310,11 @@ class PythonMember(Member):
         super().__init__(*given)
         self._consumer = self._connected()
         self._consumer.subscribe([self.topic], listener=_PythonListener(self))
-        # A leader that learns of its partitions after it has joined joins again.
-        self._consumer.partitions_for_topic(self.topic)
 
     def _connected(self) -> Any:
         while True:
             try:
-                return KafkaConsumer(
+                consumer = KafkaConsumer(
                     bootstrap_servers=self.bootstrap,
                     group_id=self.settings["group"],
                     client_id=self.settings["client"],
@@ -325,6 +332,16 @@ class PythonMember(Member):
                 )
             except PythonError:  # the broker is away
                 time.sleep(PACE_S)
+                continue
+            try:
+                # A leader that learns of its partitions after it has joined joins
+                # again.
+                consumer.partitions_for_topic(self.topic)
+            except PythonError:
+                consumer.close(autocommit=False)
+                time.sleep(PACE_S)
+            else:
+                return consumer
 
     def _poll(self) -> Iterable[Record]:
         timeout_ms = int(POLL_S * 1000) if self.held else JOINING_MS

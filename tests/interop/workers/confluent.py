@@ -23,8 +23,7 @@ from tests.interop.workers.lines import (
     say_owns,
     serve,
 )
-
-COMMITTED_S = 30.0  # for an OffsetFetch
+from tests.librdkafka import begin
 
 
 class ConfluentMember:
@@ -57,33 +56,9 @@ class ConfluentMember:
     # A cooperative rebalance names only what changes; an eager one names everything,
     # and adding that to nothing comes to the same.
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._begin(consumer, partitions)
+        begin(consumer, partitions, is_cooperative=self.cooperative)
         self.held |= {each.partition for each in partitions}
         say_owns("assigned", self.held, self.generation())
-
-    def _begin(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Start where nothing is committed at 0; librdkafka is not to ask where.
-
-        If it asks (ListOffsets, which waits behind a Fetch), and the partition is
-        revoked before the answer, then it asks again and fetches what it does not own
-        (rd_kafka_toppar_handle_Offset, "outdated offset response"; since
-        confluentinc/librdkafka@de853c2, 0.11.5). When the partition comes back, those
-        records are forwarded a moment before they are made outdated
-        (rd_kafka_toppar_op_fetch_start), and an application that reads in that moment
-        gets them, from offset 0 on, whatever is committed. 2.16.0 does it with
-        `consume` and with `poll`, on Apache Kafka 4.3 as well.
-        """
-        known = consumer.committed(partitions, COMMITTED_S) if partitions else []
-        new = {each.partition for each in known if each.offset < 0}
-        if not new:
-            return  # librdkafka assigns, and resumes at what is committed
-        for each in partitions:
-            if each.partition in new:
-                each.offset = 0
-        if self.cooperative:
-            consumer.incremental_assign(partitions)
-        else:
-            consumer.assign(partitions)
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.held -= {each.partition for each in partitions}
