@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from kohort.broker.cluster import Cluster
-from kohort.broker.config import DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG
-from kohort.broker.log.directory import DataDir
+from kohort.broker.config import (
+    DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigError,
+)
+from kohort.broker.log.directory import DataDir, DataDirError
 from kohort.broker.log.metadata import (
     ClusterMetadata,
     PartitionMetadata,
@@ -28,7 +32,8 @@ class ClusterStorage:
 
     Raises:
         DataDirError: what is there cannot be used.
-        ConfigError: configuration that was changed is not possible any more.
+        ConfigError: configuration that was changed is not possible any more;
+            `open` makes it a `DataDirError`.
         StorageError: files cannot be read or written.
     """
 
@@ -56,6 +61,14 @@ class ClusterStorage:
             ],
             found.next_producer_id,
         )
+        epochs = [
+            partition.leader_epoch
+            for topic in self._cluster.topics.by_name.values()
+            for partition in topic.partitions
+        ]
+        if epochs:
+            # Each start begins an epoch; without a topic no id is in use.
+            self._cluster.ids.go_on(max(epochs))
 
     @classmethod
     def open(cls, path: Path, cluster: Cluster) -> ClusterStorage:
@@ -68,6 +81,12 @@ class ClusterStorage:
         data_dir = DataDir.open(path, cluster.id, first)
         try:
             return cls(data_dir, cluster)
+        except ConfigError as error:
+            data_dir.close()
+            why = (
+                f"configuration that was changed while it ran is not possible: {error}"
+            )
+            raise DataDirError(f"{path}: {why}") from None
         except BaseException:
             data_dir.close()
             raise

@@ -15,11 +15,21 @@ class Ids:
             that nobody can guess.
     """
 
-    __slots__ = ("_bits",)
+    __slots__ = ("_bits", "_seed")
 
     def __init__(self, seed: int | None = None) -> None:
         source = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
+        self._seed = seed
         self._bits = source.getrandbits
+
+    def go_on(self, start: int) -> None:
+        """Begins the ids of a later start: those of one before are still in use.
+
+        Args:
+            start: a number that no start before had.
+        """
+        if self._seed is not None:
+            self._bits = random.Random(f"{self._seed}-{start}").getrandbits  # noqa: S311
 
     def _uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self._bits(128), version=4)

@@ -351,6 +351,35 @@ async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     assert len(set(given)) == 6
 
 
+async def test_a_seed_gives_no_id_twice(tmp_path: Path) -> None:
+    """Ids of members and topics that are there again are not given to others."""
+    path, topic_ids, member_ids = tmp_path / "data", set(), set()
+    for number in range(3):
+        async with (
+            Broker(NO_DELAY, data_dir=path, seed=1) as broker,
+            connected(broker) as client,
+        ):
+            topic_ids.add(broker.cluster.create_topic(f"t{number}", 1).id)
+            member_ids.add(await make_stable(client, f"g{number}"))
+    assert len(topic_ids) == len(member_ids) == 3
+
+
+async def test_changed_configuration_that_is_not_possible_is_one_line(
+    tmp_path: Path,
+) -> None:
+    """As an older or a newer version may have left it."""
+    path = tmp_path / "data"
+    async with broker_on(path):
+        pass
+    saved = path / "cluster.json"
+    text = saved.read_text()
+    assert '"": {}' in text
+    saved.write_text(text.replace('"": {}', '"": {"message.max.bytes": "-5"}'))
+    for _ in range(2):
+        with pytest.raises(DataDirError, match=r"message\.max\.bytes=-5"):
+            await broker_on(path).start()
+
+
 async def test_idempotence_survives(tmp_path: Path) -> None:
     """A batch that is sent again after a kill is recognised; a gap is an error."""
     path = tmp_path / "data"
