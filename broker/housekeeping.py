@@ -44,8 +44,8 @@ class Housekeeper:
         self._connections = connections
         self._timers: dict[Callable[[], None], Timer] = {}
         self._cleaning = _nothing()
-        # Partitions that are damaged, by name.
-        self._uncleanable: set[str] = set()
+        # Those that are damaged.
+        self._uncleanable: list[Partition] = []
 
     def start(self) -> None:
         """Arms the rounds."""
@@ -115,30 +115,38 @@ class Housekeeper:
 
     def _clean_all(self) -> Generator[None, None, None]:
         """Compacts all logs that are due, the dirtiest first."""
-        due: list[tuple[float, Partition]] = []
-        now_ms = self._cluster.now_ms()
-        for topic in self._cluster.topics.by_name.values():
-            for partition in topic.partitions:
-                if (
-                    "compact" in partition.config.cleanup_policy
-                    and partition.name not in self._uncleanable
-                ):
-                    dirt = compaction.dirt(partition, now_ms)
-                    if dirt.is_due:
-                        due.append((dirt.ratio, partition))
+        self._uncleanable = [each for each in self._uncleanable if not each.is_closed]
+        due = [
+            (dirt.ratio, partition)
+            for topic in self._cluster.topics.by_name.values()
+            for partition in topic.partitions
+            if "compact" in partition.config.cleanup_policy
+            and partition not in self._uncleanable
+            and (dirt := self._dirt(partition)) is not None
+            and dirt.is_due
+        ]
         for _, partition in sorted(due, key=lambda row: row[0], reverse=True):
+            if partition.is_closed:
+                # Its topic was deleted meanwhile.
+                continue
             try:
                 yield from compaction.clean(partition, self._cluster.now_ms())
             except compaction.UncleanableError as error:
                 # As in Kafka: it would fail again and again.
-                self._uncleanable.add(partition.name)
+                self._uncleanable.append(partition)
                 log.warning(
                     "never_compacted_again", partition=partition.name, reason=str(error)
                 )
             except StorageError as error:
-                log.warning(
-                    "compaction_failed", partition=partition.name, reason=str(error)
-                )
+                _failed(partition, error)
+
+    def _dirt(self, partition: Partition) -> compaction.Dirt | None:
+        try:
+            return compaction.dirt(partition, self._cluster.now_ms())
+        except StorageError as error:
+            # Others are to be compacted all the same.
+            _failed(partition, error)
+            return None
 
     def _clean_slice(self) -> None:
         if self._cluster.shards.loader.is_busy:
@@ -148,6 +156,10 @@ class Housekeeper:
             self._every(self._clean, self._cluster.config["log.cleaner.backoff.ms"])
         else:
             self._at(self._clock.now(), self._clean_slice)
+
+
+def _failed(partition: Partition, error: StorageError) -> None:
+    log.warning("compaction_failed", partition=partition.name, reason=str(error))
 
 
 def _nothing() -> Generator[None, None, None]:

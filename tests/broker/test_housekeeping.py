@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from tests.broker.wire_client import connected
 
 from kohort.broker.log.partition import Partition
 from kohort.broker.server import Broker
+from kohort.protocol.records import HEADER_SIZE, Record, build_batch, crc_of
+from kohort.protocol.slotted import replace
 
+DIRTY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"}
 OFTEN = {"log.cleaner.backoff.ms": 1, "group.initial.rebalance.delay.ms": 0}
 
 
@@ -109,3 +113,59 @@ async def test_a_consumer_reads_what_compaction_left(tmp_path: Path) -> None:
     async with broker_on(path) as broker:
         found = await asyncio.to_thread(consume, broker.bootstrap_servers)
         assert found == expected
+
+
+def damaged(now_ms: int) -> bytes:
+    """A batch whose checksum is right, and whose record is not."""
+    data = bytearray(build_batch([Record(0, now_ms, b"k", b"v")]))
+    data[HEADER_SIZE] = 0x7E
+    data[17:21] = crc_of(data[21:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+async def test_a_topic_made_anew_is_compacted_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is known of a damaged log is not of the next topic with its name."""
+    async with Broker(OFTEN) as broker:
+        cluster, now_ms = broker.cluster, broker.cluster.now_ms()
+        old = cluster.create_topic("t", 1, overrides={"cleanup.policy": "delete"})
+        log = old.partitions[0]
+        assert not log.append(damaged(now_ms), now_ms=now_ms).error_code
+        log.append(build_batch([Record(0, now_ms, b"k", b"v")]), now_ms=now_ms)
+        cluster.topics.configure(old, DIRTY)
+        await until(lambda: "never_compacted_again" in capsys.readouterr().err)
+        cluster.delete_topic("t")
+        log = cluster.create_topic("t", 1, overrides=DIRTY).partitions[0]
+        for _ in range(10):
+            log.append(build_batch([Record(0, now_ms, b"k", b"v")]), now_ms=now_ms)
+        await until(lambda: log.batch_count < 3)
+
+
+async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One warning a round for it, and the others are compacted."""
+    path = tmp_path / "data"
+    async with Broker(OFTEN, data_dir=path) as broker:
+        cluster, now_ms = broker.cluster, broker.cluster.now_ms()
+        # Only how old it is tells that it is due, so its records are looked at.
+        old = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": "1"}
+        damaged = cluster.create_topic("a", 1, overrides=DIRTY | old).partitions[0]
+        fill(damaged, now_ms - 60_000)
+        os.truncate(path / "a-0" / "00000000000000000000.log", 0)
+        await until(lambda: "compaction_failed" in capsys.readouterr().err)
+        log = cluster.create_topic("b", 1, overrides=DIRTY).partitions[0]
+        fill(log, now_ms - 60_000)
+        await until(lambda: log.batch_count < 3)
+
+
+def fill(log: Partition, time_ms: int) -> None:
+    """Ten batches with the same key, and a new segment for the last one."""
+    config = log.config
+    for number in range(10):
+        if number == 9:
+            log.config = replace(config, segment_ms=1)
+        batch = build_batch([Record(0, time_ms + number * 1000, b"k", b"v")])
+        assert not log.append(batch, now_ms=time_ms + number * 1000).error_code
+    log.config = config
