@@ -201,7 +201,11 @@ class Broker:
         self._housekeeper.start()
 
     async def _bind(self, node: Node, number: int) -> None:
-        port = self.port + number if self.port else 0
+        before = self._listeners.get(node.id)
+        if before is not None:
+            port = before.port
+        else:
+            port = self.port + number if self.port else 0
         listener = self._listeners[node.id] = Listener(node, self.host, port)
         await listener.bind()
         node.host, node.port = self._advertised(listener.port, number)

@@ -381,28 +381,38 @@ async def test_a_join_that_waits_learns_of_a_move() -> None:
 
 
 async def test_loading_is_answered_as_kafka_answers_it() -> None:
-    """While a coordinator loads: 14, but heartbeats are taken; then all is there."""
-    async with cluster(coordinator_load_delay_ms=200) as broker:
-        broker.cluster.create_topic("t", 1)
-        old = broker.coordinator_of("g")
-        shard = broker.cluster.shards.of("g")
-        await until(lambda: shard.is_active)
-        new = elsewhere(broker, old)
-        async with connected(broker, old) as before, connected(broker, new) as after:
-            member_id = await stable(before)
-            broker.move_coordinator("g", new)
-            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            assert shard.state == "loading"
-            assert (await join(after, "g")).error_code == loading
-            assert await heartbeat(after, member_id) == 0
-            answer = await after.call("ListGroups", 4, ListGroupsRequest())
+    """While a coordinator loads: 14, but heartbeats are taken."""
+    async with cluster(coordinator_load_delay_ms=3_600_000) as broker:
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        right = broker.coordinator_of("g")
+        assert broker.cluster.shards.of("g").state == "loading"
+        async with connected(broker, right) as client:
+            assert (await join(client, "g")).error_code == loading
+            assert await heartbeat(client, "somebody") == 0
+            answer = await client.call("ListGroups", 4, ListGroupsRequest())
             assert answer.error_code == loading
             request = DescribeGroupsRequest(["g"])
-            answer = await after.call("DescribeGroups", 5, request)
+            answer = await client.call("DescribeGroups", 5, request)
             assert answer.groups[0].error_code == loading
-            # The offsets of a topic that is deleted meanwhile go, too.
-            broker.cluster.delete_topic("t")
+
+
+async def test_a_group_is_there_once_it_is_loaded() -> None:
+    """After the delay, and after moves while it was loading."""
+    async with cluster(coordinator_load_delay_ms=20) as broker:
+        shard = broker.cluster.shards.of("g")
+        await until(lambda: shard.is_active)
+        old = broker.coordinator_of("g")
+        async with connected(broker, old) as before:
+            member_id = await stable(before)
+            new = elsewhere(broker, old)
+            for node_id in (new, old, new):
+                broker.move_coordinator("g", node_id)
+                assert shard.state == "loading"
+            assert await heartbeat(before, member_id) == ErrorCode.NOT_COORDINATOR
+        async with connected(broker, new) as after:
             await until(lambda: shard.is_active)
+            assert await heartbeat(after, member_id) == 0
+            request = DescribeGroupsRequest(["g"])
             answer = await after.call("DescribeGroups", 5, request)
             assert answer.groups[0].group_state == "Stable"
 
@@ -618,6 +628,16 @@ async def test_all_nodes_may_stop() -> None:
             await broker.start_node(3)
         with pytest.raises(ClusterError, match="node 1 does not run"):
             await broker.stop_node(1)
+
+
+async def test_a_cluster_has_its_ports_again() -> None:
+    """Free ports are picked once: clients find a broker that is started again."""
+    broker = Broker(nodes=3)
+    addresses = set()
+    for _ in range(2):
+        async with broker:
+            addresses.add(broker.bootstrap_servers)
+    assert len(addresses) == 1
 
 
 async def test_a_group_that_nobody_can_coordinate() -> None:
