@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.config import (
     DYNAMIC_DEFAULT_BROKER_CONFIG,
+    STATIC_BROKER_CONFIG,
     TYPE_NUMBERS,
     Entry,
 )
@@ -20,6 +21,8 @@ from kohort.protocol.apis.k32_describe_configs import (
     DescribeConfigsSynonym,
 )
 from kohort.protocol.errors import ErrorCode
+
+_NODE_ID = "node.id"
 
 
 def handle(request: Request) -> None:
@@ -84,12 +87,22 @@ def _entries(request: Request, resource: DescribeConfigsResource) -> list[Entry]
     if kind == configs.BROKER:
         configs.check_broker(request, name)
         described = (n for n, key in BROKER_KEYS.items() if key.mode != "hidden")
-        return [cluster.config.entry(name) for name in described]
+        return [_entry(request, name) for name in described]
     if kind == configs.BROKER_LOGGER:
         configs.check_broker(request, name)
         # The levels of single loggers cannot be set in kohort.
         return []
     raise configs.refused_type(kind)
+
+
+def _entry(request: Request, name: str) -> Entry:
+    """A key of the node that was asked; nodes differ in their ids only."""
+    entry = request.node.cluster.config.entry(name)
+    text = str(request.node.id)
+    if name != _NODE_ID or entry.value == text:
+        return entry
+    source = STATIC_BROKER_CONFIG
+    return Entry(entry.key, text, source, ((name, text, source),))
 
 
 def _common_entries(request: Request) -> list[Entry]:
