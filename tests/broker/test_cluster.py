@@ -52,6 +52,10 @@ from kohort.protocol.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kohort.protocol.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from kohort.protocol.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -143,6 +147,22 @@ async def test_nodes_are_told_everywhere() -> None:
                 assert found == expected
         ports = [port for _, _, port in sorted(expected)]
         assert broker.bootstrap_servers == ",".join(f"127.0.0.1:{p}" for p in ports)
+
+
+async def test_each_node_describes_itself() -> None:
+    """DescribeConfigs of a broker has its own node.id, and is answered by it only."""
+    async with cluster() as broker:
+        for node_id in (1, 2, 3):
+            async with connected(broker, node_id) as client:
+                wanted = [
+                    DescribeConfigsResource(4, str(id_), ["node.id"])
+                    for id_ in (node_id, elsewhere(broker, node_id))
+                ]
+                request = DescribeConfigsRequest(wanted)
+                answer = await client.call("DescribeConfigs", 4, request)
+                own, other = answer.results
+                assert [each.value for each in own.configs] == [str(node_id)]
+                assert other.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_leaders_are_spread() -> None:
