@@ -84,7 +84,11 @@ def import_kafka(
     folders = _partitions(source, topics)
     node_id = config["node.id"]
     # Made and let go, so that it is one before anything is in it.
-    DataDir.open(target, _cluster_id(source), node_id).close()
+    data_dir = DataDir.open(target, _cluster_id(source), node_id)
+    data_dir.close()
+    if data_dir.metadata is not None:
+        # Its topics would not be topics any more.
+        raise DataDirError(f"{target} is a broker's, with topics of its own")
     (target / checkpoints.CLEAN_SHUTDOWN).unlink(missing_ok=True)
     for name, indexes in folders.items():
         for index, folder in indexes.items():

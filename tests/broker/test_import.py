@@ -135,6 +135,17 @@ def test_what_cannot_be_imported(tmp_path: Path, make: Any, why: str) -> None:
     assert not list(target.glob("*-*"))
 
 
+async def test_topics_that_are_there_stay(tmp_path: Path) -> None:
+    """The directory of a broker is nothing to import into; it is as it was."""
+    target = tmp_path / "data"
+    async with Broker(data_dir=target) as broker:
+        broker.cluster.create_topic("t", 1)
+    with pytest.raises(DataDirError, match="a broker's, with topics of its own"):
+        imported(KAFKA, target)
+    async with Broker(data_dir=target) as broker:
+        assert list(broker.cluster.topics.by_name) == ["t"]
+
+
 def test_the_source_is_not_changed(tmp_path: Path) -> None:
     """Files are copied, and Kafka can go on with its own."""
     source = shutil.copytree(KAFKA, tmp_path / "kafka")
