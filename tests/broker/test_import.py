@@ -14,6 +14,7 @@ from tests.broker.wire_client import WireClient, connected
 from kohort.broker.config import Config
 from kohort.broker.importing import Imported, import_kafka
 from kohort.broker.log.directory import DataDirError
+from kohort.broker.server import Broker
 from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
