@@ -89,12 +89,27 @@ def import_kafka(
     if data_dir.metadata is not None:
         # Its topics would not be topics any more.
         raise DataDirError(f"{target} is a broker's, with topics of its own")
+    try:
+        return _filled(target, folders, config, now_ms, progress)
+    except BaseException:
+        # Half of it would be taken for all of it.
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _filled(
+    target: Path,
+    folders: dict[str, dict[int, Path]],
+    config: Config,
+    now_ms: int,
+    progress: Callable[[str], None],
+) -> list[Imported]:
     (target / checkpoints.CLEAN_SHUTDOWN).unlink(missing_ok=True)
     for name, indexes in folders.items():
         for index, folder in indexes.items():
             progress(folder.name)
             _copy(folder, target / f"{name}-{index}")
-    data_dir = DataDir.open(target, "", node_id)
+    data_dir = DataDir.open(target, "", config["node.id"])
     try:
         return _adopted(data_dir, folders, config, now_ms)
     finally:

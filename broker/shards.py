@@ -171,7 +171,7 @@ class Shard:
         self._read: Loading | None = None
         self._load_until = 0.0
         self._timer: Timer | None = None
-        # Topics that were deleted while the groups were being loaded.
+        # Topics that were deleted while the groups were not there.
         self._deleted: list[str] = []
         self._is_failed = False
 
@@ -301,9 +301,10 @@ class Shard:
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Topics are gone: what was committed for them goes, too."""
-        if self._read is not None:
+        if self.driver is None:
+            # It is read, or will be once the partition has a leader.
             self._deleted += names
-        elif self.driver is not None:
+        else:
             self.driver.submit(TopicsDeleted(names))
 
     def error(self, node_id: int) -> ErrorCode:

@@ -10,12 +10,23 @@ from kohort.protocol.apis.k11_join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from kohort.protocol.errors import ErrorCode
+
+_LONGEST = 32_767 - len("-00000000-0000-0000-0000-000000000000")
+"""Bytes of a client id, or an instance id, that a member id can be made of."""
+_LONG = _LONGEST // 4
+"""Characters that are so many bytes at the most."""
 
 
 def handle(request: Request) -> None:
     """Hands the join to the group's coordinator."""
     message: JoinGroupRequest = request.message
     version = request.version
+    prefix = message.group_instance_id or request.client_id
+    if len(prefix) > _LONG and len(prefix.encode()) > _LONGEST:
+        # A member id begins with it, and the wire has no room for that one.
+        respond(request, JoinResult(ErrorCode.INVALID_REQUEST, message.member_id))
+        return
     rebalance_timeout_ms = message.rebalance_timeout_ms
     if version == 0:
         # v0 has no rebalance timeout of its own (KIP-62).

@@ -298,7 +298,12 @@ class DataDir:
         if files.size_and_time(folder)[0] >= 0:
             # Renamed first, so that half of it is never taken for a partition.
             gone = folder.with_name(f"{name[:190]}.{os.urandom(16).hex()}{_DELETE}")
-            files.rename(folder, gone)
+            try:
+                files.rename(folder, gone)
+            except StorageError:
+                # A topic that is made anew is not to find it.
+                self._unopened.add(name)
+                raise
             files.remove_folder(gone)
 
     # -- keeping

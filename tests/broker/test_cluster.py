@@ -459,6 +459,38 @@ async def test_a_topic_deleted_during_a_load_takes_its_offsets_along() -> None:
             assert [topic.name for topic in answer.groups[0].topics] == ["u"]
 
 
+async def test_a_topic_deleted_while_nobody_coordinates() -> None:
+    """Offsets of a topic that is gone do not come back with the coordinator."""
+    async with cluster(2, offsets_topic_replication_factor=1) as broker:
+        broker.cluster.create_topic("t", 1)
+        node_id = broker.coordinator_of("g")
+        async with connected(broker, node_id) as client:
+            await client.call("OffsetCommit", 8, offsets(5))
+        await broker.stop_node(node_id)
+        assert broker.coordinator_of("g") == -1
+        broker.cluster.delete_topic("t")
+        broker.cluster.create_topic("t", 1)
+        await broker.start_node(node_id)
+        async with connected(broker, node_id) as client:
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup("g", topics=None)]
+            )
+            answer = await client.call("OffsetFetch", 8, request)
+            assert not answer.groups[0].topics
+
+
+async def test_ids_too_long_for_a_member_id_are_refused() -> None:
+    """A client id of 32,760 bytes leaves no room for what makes it a member id."""
+    async with cluster(1) as broker, connected(broker) as client:
+        protocols = [JoinGroupRequestProtocol("range", b"")]
+        request = JoinGroupRequest(
+            "g", 10_000, 10_000, "", "i" * 32_760, "consumer", protocols
+        )
+        answer = await client.call("JoinGroup", 9, request)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        assert (await join(client)).error_code == 0
+
+
 async def test_moves_that_cannot_be_are_refused() -> None:
     """One sentence that says what there is."""
     async with cluster() as broker:

@@ -20,8 +20,11 @@ from kohort.protocol.apis.k11_join_group import (
 )
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
+from kohort.protocol.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from kohort.protocol.registry import BY_NAME
-from kohort.protocol.slotted import replace
 
 ApiVersions = ApiVersionsRequest("tests", "1")
 Heartbeat = HeartbeatRequest("some-group", 1, "nobody")
@@ -296,13 +299,15 @@ async def test_nothing_long_is_taken_in_behind_a_request_that_waits() -> None:
 
 
 async def test_an_answer_that_cannot_be_written_ends_its_connection_alone() -> None:
-    """Member ids of v5 have an int16 length; a long instance id makes a longer one."""
-    long = replace(join(), group_instance_id="x" * 32_760)
+    """Texts of DescribeConfigs v1 have an int16 length; others may be longer."""
+    long = {"follower.replication.throttled.replicas": "x" * 40_000}
+    request = DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)])
     async with (
-        Broker({"group.initial.rebalance.delay.ms": 0}) as broker,
+        Broker() as broker,
         connected(broker) as peer,
         connected(broker) as other,
     ):
-        peer.writer.write(frame("JoinGroup", 5, long))
+        broker.cluster.create_topic("t", 1, overrides=long)
+        peer.writer.write(frame("DescribeConfigs", 1, request))
         await peer.is_closed()
         await other.is_served()

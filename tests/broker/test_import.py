@@ -170,3 +170,15 @@ def test_damage_is_found(tmp_path: Path) -> None:
     ((partition, lost),) = result[0].damaged
     assert partition == "__consumer_offsets-20"
     assert 0 < lost <= len(data)
+
+
+def test_an_import_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    """Half of a directory is not to be taken for all of it, and can be tried again."""
+
+    def stop(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_kafka(KAFKA, tmp_path / "data", Config(), now_ms=NOW_MS, progress=stop)
+    assert not (tmp_path / "data").exists()
+    assert imported(KAFKA, tmp_path / "data")
