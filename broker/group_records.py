@@ -17,7 +17,6 @@ from kohort.broker.coordinator.effects import (
     Record,
 )
 from kohort.protocol import offsets_log
-from kohort.protocol.messages import Buffer
 from kohort.protocol.offsets_log import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -210,21 +209,3 @@ class Decoder(Reader[Record]):
 
     def __init__(self) -> None:
         super().__init__(OffsetRecord, _group_record)
-
-
-def encode(
-    records: Sequence[Record],
-    now_ms: int,
-    topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS,
-) -> bytes:
-    """One batch of these records; see `Encoder.encode`, which is faster."""
-    return Encoder(topic_ids).encode(records, now_ms)
-
-
-def decode(batch: Buffer) -> Sequence[Record]:
-    """The records of one batch that needs nothing of those before it.
-
-    Raises:
-        WireError: the batch is damaged.
-    """
-    return Decoder().read(batch)

@@ -35,6 +35,7 @@ from kohort.protocol.messages import (
     codec,
     slotted,
 )
+from kohort.protocol.records import varint_at
 
 LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1
@@ -501,15 +502,15 @@ class Reader(Generic[Made]):
 
     def _read_record(self, data: bytes, at: int, end: int, made: list[Made]) -> int:
         """Reads a record of any form; gives where it ends."""
-        size, at = _varint_at(data, at)
+        size, at = varint_at(data, at)
         stop = at + size
         if size < 0 or stop > end:
             raise WireError(f"a record of {size} bytes, where {end - at} are left")
-        _, at = _varint_at(data, at + 1)
-        _, at = _varint_at(data, at)
+        _, at = varint_at(data, at + 1)
+        _, at = varint_at(data, at)
         key, at = _bytes_at(data, at, stop)
         value, at = _bytes_at(data, at, stop)
-        count, at = _varint_at(data, at)
+        count, at = varint_at(data, at)
         for _ in range(count):
             _, at = _bytes_at(data, at, stop)
             _, at = _bytes_at(data, at, stop)
@@ -599,26 +600,8 @@ class Reader(Generic[Made]):
                     pending.pop(record.key, None)
 
 
-def _varint_at(data: bytes, at: int) -> tuple[int, int]:
-    value = data[at]
-    at += 1
-    if value >= 0x80:
-        value &= 0x7F
-        shift = 7
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 63:
-                raise WireError("a varint of more than 10 bytes")
-    return (value >> 1) ^ -(value & 1), at
-
-
 def _bytes_at(data: bytes, at: int, stop: int) -> tuple[bytes | None, int]:
-    size, at = _varint_at(data, at)
+    size, at = varint_at(data, at)
     if size < 0:
         return None, at
     if at + size > stop:

@@ -327,8 +327,13 @@ def with_timestamp_type(
     return bytes(made)
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it."""
+def varint_at(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint and the position behind it.
+
+    Raises:
+        WireError: it is longer than 64 bits need.
+        IndexError: the data end in it.
+    """
     value = data[position]
     position += 1
     if value >= 0x80:
@@ -355,7 +360,7 @@ def _put_varint(out: bytearray, value: int) -> None:
 
 
 def _bytes_at(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _varint(data, position)
+    size, position = varint_at(data, position)
     if size < 0:
         return None, position
     if position + size > end:
@@ -391,14 +396,14 @@ def _iterate(header: BatchHeader, data: bytes) -> Iterator[Record]:
     position, end = 0, len(data)
     try:
         for _ in range(header.record_count):
-            size, position = _varint(data, position)
+            size, position = varint_at(data, position)
             stop = position + size
             if size < 0 or stop > end:
                 raise WireError(f"a record of {size} bytes")
             # One byte of attributes, which no version uses.
-            delta, position = _varint(data, position + 1)
+            delta, position = varint_at(data, position + 1)
             timestamp = base_timestamp + delta if append_time is None else append_time
-            delta, position = _varint(data, position)
+            delta, position = varint_at(data, position)
             key, position = _bytes_at(data, position, stop)
             value, position = _bytes_at(data, position, stop)
             headers, position = _headers_at(data, position, stop)
@@ -414,7 +419,7 @@ def _iterate(header: BatchHeader, data: bytes) -> Iterator[Record]:
 def _headers_at(
     data: bytes, position: int, end: int
 ) -> tuple[Sequence[tuple[str, bytes | None]], int]:
-    count, position = _varint(data, position)
+    count, position = varint_at(data, position)
     if count == 0:
         return (), position
     if count < 0:
@@ -454,7 +459,7 @@ def scan_records(
             # Most sizes have one byte: no call for those.
             size = data[position]
             if size & 0x81:
-                size, position = _varint(data, position)
+                size, position = varint_at(data, position)
             else:
                 size >>= 1
                 position += 1
@@ -467,7 +472,7 @@ def scan_records(
             position += 1
             delta = data[position]
             if delta & 0x81:
-                delta, position = _varint(data, position)
+                delta, position = varint_at(data, position)
             else:
                 delta >>= 1
                 position += 1
@@ -589,7 +594,7 @@ def rebuild_batch(
     is_append_time = header.is_log_append_time
     times: list[tuple[int, int, int]] = []
     for start, stop in spans:
-        delta, position = _varint(data, start + 1)
+        delta, position = varint_at(data, start + 1)
         time = header.max_timestamp if is_append_time else header.base_timestamp + delta
         times.append((time, position, stop))
     attributes = header.attributes & (_KEPT_ATTRIBUTES | LOG_APPEND_TIME)

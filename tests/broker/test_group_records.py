@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.coordinator.context import Context, subscribed
 
-from kohort.broker import group_records
 from kohort.broker.coordinator.effects import (
     GroupRecord,
     GroupTombstone,
@@ -28,6 +27,17 @@ from kohort.protocol.consumer import decode_assignment
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import OffsetCommitKey, OffsetCommitValue
 from kohort.protocol.records import check_batch, read_header, read_headers, read_records
+
+
+def encode(records: Sequence[Record], now_ms: int) -> bytes:
+    """One batch, by an encoder that has seen nothing before."""
+    return Encoder().encode(records, now_ms)
+
+
+def decode(batch: bytes) -> Sequence[Record]:
+    """The records of one batch that needs nothing of those before it."""
+    return Decoder().read(batch)
+
 
 KAFKA = Path(__file__).parents[1] / "data" / "kafka-4.3"
 NOW_MS = 1_700_000_000_123
@@ -150,10 +160,10 @@ def test_topic_that_is_made_again() -> None:
 def test_retention_time() -> None:
     """A commit with a time of its own is written in the version that has one."""
     records = [OffsetRecord("g", "t", 0, (7, -1, "", NOW_MS), NOW_MS + 5)]
-    (record,) = read_records(group_records.encode(records, NOW_MS))
+    (record,) = read_records(encode(records, NOW_MS))
     assert record.value is not None
     assert record.value[:2] == b"\0\1"
-    assert group_records.decode(group_records.encode(records, NOW_MS)) == records
+    assert decode(encode(records, NOW_MS)) == records
 
 
 def test_more_groups_than_are_kept() -> None:
@@ -164,7 +174,7 @@ def test_more_groups_than_are_kept() -> None:
     assert 0 < encoder.kept < 70_000
     for group_id in ("group-0", "group-1499"):
         records = commit(60, group_id=group_id)
-        assert group_records.decode(encoder.encode(records, NOW_MS)) == records
+        assert decode(encoder.encode(records, NOW_MS)) == records
 
 
 def test_more_partitions_than_are_kept() -> None:
@@ -175,7 +185,7 @@ def test_more_partitions_than_are_kept() -> None:
         records = many[start : start + 50]
         batch = encoder.encode(records, NOW_MS)
         if start % 10_000 == 0:
-            assert group_records.decode(batch) == records
+            assert decode(batch) == records
     assert 0 < encoder.kept < 70_000
 
 
@@ -189,14 +199,14 @@ def test_names_that_no_record_can_have() -> None:
         GroupRecord("g", long, 1, None, None, 1, []),
     ):
         with pytest.raises(WireError, match=r"33000|GroupMetadata"):
-            group_records.encode([record], NOW_MS)
+            encode([record], NOW_MS)
 
 
 def test_partition_takes_a_batch() -> None:
     """A partition gives the batch its place, and it is read from there."""
     partition = Partition("__consumer_offsets-0")
     for _ in range(3):
-        partition.append_own(group_records.encode(commit(4), NOW_MS), now_ms=NOW_MS)
+        partition.append_own(encode(commit(4), NOW_MS), now_ms=NOW_MS)
     assert partition.log_end_offset == 12
     data = b"".join(partition.read(0, 1 << 20, minimum_one=True).buffers)
     decoder = Decoder()
@@ -217,7 +227,7 @@ def slices(records: Sequence[Record], sizes: Iterable[int]) -> list[bytes]:
     for size in itertools.cycle(sizes):
         if start >= len(records):
             return found
-        batch = group_records.encode(records[start : start + size], NOW_MS)
+        batch = encode(records[start : start + size], NOW_MS)
         found.append(batch)
         start += size
     raise AssertionError("there are sizes")
@@ -338,4 +348,4 @@ def test_codecs_of_the_topic() -> None:
     """A log that is compressed is as good (``offsets.topic.compression.codec``)."""
     for codec in range(len(compression.CODECS)):
         batch = Encoder(codec=codec).encode(commit(5), NOW_MS)
-        assert group_records.decode(batch) == commit(5)
+        assert decode(batch) == commit(5)
