@@ -1,1 +1,1 @@
-"""The asyncio client; it comes with a later release."""
+"""The asyncio client: consumer, producer and admin, for kohort and for Apache Kafka."""

@@ -1,0 +1,110 @@
+"""Which node coordinates which group: looked up once, kept until it proves wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from kohort.client.connection import Connection
+from kohort.client.errors import (
+    CoordinatorNotAvailableError,
+    KohortError,
+    error_of,
+)
+from kohort.client.metadata import Node
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
+from kohort.protocol.errors import ErrorCode
+
+API = "FindCoordinator"
+
+_GROUP = 0
+"""The key type of groups."""
+_BATCHED = 4
+"""The first version with several keys (KIP-699)."""
+
+
+class Coordinators:
+    """The cache of group coordinators.
+
+    Args:
+        connect: gives a connection to any node.
+
+    Attributes:
+        nodes: the nodes that were named, by id.
+    """
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
+        self.nodes: dict[int, Node] = {}
+        self._connect = connect
+        self._known: dict[str, int] = {}
+
+    def get(self, group: str) -> int | None:
+        """The id of a group's coordinator, where it is known."""
+        return self._known.get(group)
+
+    def forget(self, group: str, node_id: int | None = None) -> None:
+        """Has a group's coordinator looked up the next time.
+
+        Args:
+            group: group id.
+            node_id: who it is not; another one that is known by now stays.
+        """
+        if node_id is None or self._known.get(group) == node_id:
+            self._known.pop(group, None)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._known.clear()
+        self.nodes.clear()
+
+    async def of(self, groups: Sequence[str]) -> dict[str, int | KohortError]:
+        """The nodes that coordinate some groups, or why that is not known.
+
+        One request for all that are not known yet, if the broker can (KIP-699).
+
+        Raises:
+            KohortError: nobody answers.
+        """
+        missing = [group for group in groups if group not in self._known]
+        found: Mapping[str, int | KohortError]
+        found = await self._find(missing) if missing else {}
+        return {g: found[g] if g in found else self._known[g] for g in groups}
+
+    async def _find(self, groups: Sequence[str]) -> dict[str, int | KohortError]:
+        connection = await self._connect()
+        version = connection.version(API)
+        rows: list[tuple[str, Any]] = []
+        if version >= _BATCHED:
+            request = FindCoordinatorRequest("", _GROUP, groups)
+            response = await connection.send(API, version, request)
+            rows = [(row.key, row) for row in response.coordinators]
+        else:
+            for group in groups:
+                request = FindCoordinatorRequest(group, _GROUP)
+                rows.append((group, await connection.send(API, version, request)))
+        found: dict[str, int | KohortError] = {
+            group: CoordinatorNotAvailableError(
+                "the answer does not name it",
+                api=API,
+                broker=connection.name,
+                group=group,
+                code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            )
+            for group in groups
+        }
+        found |= {group: self._read(group, row, connection) for group, row in rows}
+        return found
+
+    def _read(self, group: str, row: Any, connection: Connection) -> int | KohortError:
+        if row.error_code:
+            return error_of(
+                row.error_code,
+                api=API,
+                broker=connection.name,
+                group=group,
+                message=row.error_message,
+            )
+        node_id: int = row.node_id
+        self._known[group] = node_id
+        self.nodes[node_id] = Node(node_id, row.host, row.port)
+        return node_id

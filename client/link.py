@@ -1,0 +1,184 @@
+"""The way to one broker: a connection when it is needed, again if it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+from kohort.client.config import CommonConfig
+from kohort.client.connection import Connection, broker_name
+from kohort.client.errors import ClosedError, KohortError
+
+T = TypeVar("T")
+
+JITTER = 0.2
+"""Back-offs differ by so much of themselves, that not all come back at once."""
+
+
+class Backoff:
+    """Waits that double, up to a limit, with jitter (KIP-580).
+
+    Args:
+        first_ms: before the second attempt.
+        most_ms: the limit, which jitter may exceed.
+        random: where jitter comes from.
+    """
+
+    def __init__(self, first_ms: int, most_ms: int, random: Random) -> None:
+        self._first_ms = first_ms
+        self._most_ms = max(first_ms, most_ms)
+        self._random = random
+
+    def seconds(self, failures: int) -> float:
+        """How long to wait after so many failures in a row, at least one."""
+        doubled = self._first_ms * 2.0 ** min(failures - 1, 31)
+        jitter = self._random.uniform(1 - JITTER, 1 + JITTER)
+        return min(doubled, self._most_ms) * jitter / 1000
+
+
+class Link:
+    """At most one connection to one address, made on demand.
+
+    Args:
+        config: of the connections.
+        host: of the broker.
+        port: of the broker.
+        node_id: the broker's, where it is known.
+        backoff: between attempts to connect that fail.
+        clock: the time in seconds.
+        sleep: waits for some seconds.
+
+    Attributes:
+        retry_at: when the next attempt may be made, after one that failed.
+    """
+
+    def __init__(
+        self,
+        config: CommonConfig,
+        host: str,
+        port: int,
+        node_id: int | None,
+        backoff: Backoff,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]],
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.node_id = node_id
+        self.retry_at = float("-inf")
+        self._config = config
+        self._backoff = backoff
+        self._clock = clock
+        self._sleep = sleep
+        self._failures = 0
+        self._connection: Connection | None = None
+        self._attempt: asyncio.Task[Connection] | None = None
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """The broker as errors name it."""
+        return broker_name(self.host, self.port, self.node_id)
+
+    @property
+    def current(self) -> Connection | None:
+        """The connection, if there is one."""
+        connection = self._connection
+        return connection if connection is not None and connection.is_open else None
+
+    async def connection(self) -> Connection:
+        """The connection, a new one if need be.
+
+        One attempt is made for all who wait for it; it goes on if one of them is
+        cancelled. It waits for its time if the last one has failed.
+
+        Raises:
+            ConnectionFailedError: the attempt fails.
+            ClosedError: this was closed.
+        """
+        if self._is_closed:
+            raise ClosedError("the client was closed", broker=self.name)
+        current = self.current
+        if current is not None:
+            return current
+        if self._attempt is None:
+            self._attempt = asyncio.create_task(self._connect())
+            self._attempt.add_done_callback(self._attempt_done)
+        return await shared(self._attempt, self.name)
+
+    async def _connect(self) -> Connection:
+        delay = self.retry_at - self._clock()
+        if delay > 0:
+            await self._sleep(delay)
+        try:
+            connection = await Connection.open(
+                self._config, self.host, self.port, self.node_id
+            )
+        except Exception:
+            self._failures += 1
+            self.retry_at = self._clock() + self._backoff.seconds(self._failures)
+            raise
+        self._failures = 0
+        self.retry_at = float("-inf")
+        self._connection = connection
+        return connection
+
+    def _attempt_done(self, attempt: asyncio.Task[Connection]) -> None:
+        self._attempt = None
+        # Nobody may be left who waits for it.
+        if not attempt.cancelled():
+            attempt.exception()
+
+    def is_now_known_as(self, node_id: int) -> None:
+        """Names the node that turned out to be at this address."""
+        self.node_id = node_id
+        if self._connection is not None:
+            self._connection.node_id = node_id
+
+    def close(self) -> None:
+        """Ends the attempt or the connection, for good."""
+        self._is_closed = True
+        if self._attempt is not None:
+            self._attempt.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    def drop(self) -> None:
+        """Ends the connection; the next one who needs it makes another."""
+        if self._connection is not None:
+            self._connection.fail("nothing of this broker is wanted any more")
+
+    def abort(self) -> None:
+        """Ends the connection without sending what is written."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def wait_closed(self) -> None:
+        """Returns when nothing is left."""
+        if self._attempt is not None:
+            await asyncio.wait([self._attempt])
+        if self._connection is not None:
+            await self._connection.wait_closed()
+
+
+async def shared(task: asyncio.Task[T], broker: str | None = None) -> T:
+    """What comes of a task that several wait for.
+
+    A waiter that is cancelled leaves; the task goes on.
+
+    Raises:
+        ClosedError: the task was cancelled, as the client was closed.
+    """
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        waiter = asyncio.current_task()
+        if task.cancelled() and not (waiter is not None and waiter.cancelling()):
+            raise ClosedError("the client was closed", broker=broker) from None
+        raise
+    except KohortError as error:
+        # Each waiter has its own: it says what that one wanted.
+        raise copy.copy(error) from error.__cause__
