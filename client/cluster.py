@@ -288,12 +288,20 @@ class Cluster:
                         last = error
                     failures += 1
                     self.note(last)
-                    await self._sleep(self._retry.seconds(failures))
-                    if self._is_stale.is_set():
-                        with contextlib.suppress(KohortError):
-                            await self.refresh()
+                    await self.back_off(failures)
         except TimeoutError:
-            raise _timed_out(last) from last
+            raise timed_out(last) from last
+
+    async def back_off(self, failures: int) -> None:
+        """Waits before another attempt, and brings metadata up to date if need be.
+
+        Args:
+            failures: how many attempts in a row have failed.
+        """
+        await self._sleep(self._retry.seconds(failures))
+        if self._is_stale.is_set():
+            with contextlib.suppress(KohortError):
+                await self.refresh()
 
     def note(self, error: KohortError) -> None:
         """Takes an error as news: of a leader or a coordinator that has moved."""
@@ -564,7 +572,7 @@ def _retrieved(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-def _timed_out(last: KohortError | None) -> RequestTimedOutError:
+def timed_out(last: KohortError | None) -> RequestTimedOutError:
     """Time is up; the last error tells where."""
     if last is None:
         return RequestTimedOutError("no answer in the time that was given")

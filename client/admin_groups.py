@@ -1,0 +1,412 @@
+"""The part of `Admin` that is about consumer groups and their offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kohort.client.admin_topics import by_topic
+from kohort.client.admin_values import (
+    GroupDescription,
+    GroupListing,
+    GroupListings,
+    MemberToRemove,
+    Results,
+    read_group,
+)
+from kohort.client.cluster import Cluster
+from kohort.client.errors import KohortError, error_of
+from kohort.client.fan_out import fan_out
+from kohort.client.offsets import OffsetAndMetadata, TopicPartition
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
+from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
+from kohort.protocol.apis.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kohort.protocol.errors import ErrorCode
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+_BY_NAME = 9
+"""The last version of OffsetCommit and OffsetFetch that has topics by name."""
+_SEVERAL_GROUPS = 8
+"""The first version of OffsetFetch with several groups (KIP-709)."""
+_DEAD = "Dead"
+"""The state that brokers give to groups that there are not, before KIP-1043."""
+_REMOVED = "removed by an admin client"
+
+
+class GroupCalls:
+    """Calls about groups, which go to their coordinators.
+
+    As those of `TopicCalls`.
+    """
+
+    cluster: Cluster
+
+    async def list_consumer_groups(
+        self,
+        *,
+        states: Sequence[str] = (),
+        types: Sequence[str] = (),
+        timeout_ms: int | None = None,
+    ) -> GroupListings:
+        """The groups of all brokers.
+
+        Args:
+            states: only groups in one of these, as in ``Stable``.
+            types: only groups of one of these, as in ``classic``.
+            timeout_ms: see above.
+
+        Raises:
+            KohortError: no broker answers at all.
+        """
+        lowest = 5 if types else 4 if states else 0
+        deadline = self.cluster.deadline(timeout_ms)
+        await self.cluster.retrying(deadline, self.cluster.refresh)
+
+        async def ask(node_id: int) -> Sequence[GroupListing] | KohortError:
+            async def once() -> Sequence[GroupListing]:
+                request = ListGroupsRequest(states, types)
+                response = await self.cluster.call(
+                    node_id, "ListGroups", request, versions=(lowest, 5)
+                )
+                if response.error_code:
+                    name = self.cluster.name_of(node_id)
+                    raise error_of(response.error_code, api="ListGroups", broker=name)
+                return [
+                    GroupListing(
+                        g.group_id, g.protocol_type, g.group_state, g.group_type
+                    )
+                    for g in response.groups
+                ]
+
+            try:
+                return await self.cluster.retrying(deadline, once)
+            except KohortError as error:
+                return error
+
+        node_ids = list(self.cluster.metadata.nodes)
+        answers = await asyncio.gather(*map(ask, node_ids))
+        groups: dict[str, GroupListing] = {}
+        errors: dict[int, KohortError] = {}
+        for node_id, answer in zip(node_ids, answers, strict=True):
+            if isinstance(answer, KohortError):
+                errors[node_id] = answer
+            else:
+                groups |= {group.group_id: group for group in answer}
+        if errors and len(errors) == len(node_ids):
+            raise errors[node_ids[0]]
+        return GroupListings(groups, errors)
+
+    async def describe_consumer_groups(
+        self, groups: Iterable[str], timeout_ms: int | None = None
+    ) -> Results[str, GroupDescription]:
+        """Groups of the classic protocol, and their members."""
+        deadline = self.cluster.deadline(timeout_ms)
+        api = "DescribeGroups"
+
+        async def ask(
+            node_id: int | None, some: Sequence[str]
+        ) -> Mapping[str, GroupDescription | KohortError]:
+            assert node_id is not None  # noqa: S101 - a coordinator
+            request = DescribeGroupsRequest(some)
+            response = await self.cluster.call(node_id, api, request)
+            found: dict[str, GroupDescription | KohortError] = {}
+            for row in response.groups:
+                code, message = row.error_code, row.error_message
+                if not code and row.group_state == _DEAD:
+                    code = ErrorCode.GROUP_ID_NOT_FOUND
+                found[row.group_id] = (
+                    self._group_error(api, node_id, row.group_id, code, message)
+                    if code
+                    else read_group(row, node_id)
+                )
+            return found
+
+        return await fan_out(self.cluster, deadline, groups, self._to_coordinators, ask)
+
+    async def delete_consumer_groups(
+        self, groups: Iterable[str], timeout_ms: int | None = None
+    ) -> Results[str, None]:
+        """Deletes groups without members, and their offsets."""
+        deadline = self.cluster.deadline(timeout_ms)
+        api = "DeleteGroups"
+
+        async def ask(
+            node_id: int | None, some: Sequence[str]
+        ) -> Mapping[str, KohortError | None]:
+            request = DeleteGroupsRequest(some)
+            response = await self.cluster.call(node_id, api, request)
+            return {
+                row.group_id: self._group_error(
+                    api, node_id, row.group_id, row.error_code
+                )
+                if row.error_code
+                else None
+                for row in response.results
+            }
+
+        return await fan_out(self.cluster, deadline, groups, self._to_coordinators, ask)
+
+    async def list_consumer_group_offsets(
+        self,
+        groups: Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[str, Offsets]:
+        """Committed offsets of groups; partitions without one are left out.
+
+        Args:
+            groups: the partitions that are asked about, None for all.
+            require_stable: whether to wait for transactions to end (KIP-447).
+            timeout_ms: see above.
+        """
+        deadline = self.cluster.deadline(timeout_ms)
+        wanted = {
+            group: None if partitions is None else by_topic(partitions)
+            for group, partitions in groups.items()
+        }
+
+        async def ask(
+            node_id: int | None, some: Sequence[str]
+        ) -> Mapping[str, Offsets | KohortError]:
+            return await self._fetch_offsets(
+                node_id, {group: wanted[group] for group in some}, require_stable
+            )
+
+        return await fan_out(self.cluster, deadline, wanted, self._to_coordinators, ask)
+
+    async def _fetch_offsets(
+        self,
+        node_id: int | None,
+        wanted: Mapping[str, dict[str, list[int]] | None],
+        require_stable: bool,
+    ) -> dict[str, Offsets | KohortError]:
+        connection = await self.cluster.connection(node_id)
+        api = "OffsetFetch"
+        # Version 1 can neither ask for all topics nor tell a group's error.
+        version = connection.version(api, (2, _BY_NAME))
+        if version >= _SEVERAL_GROUPS:
+            rows = [
+                OffsetFetchRequestGroup(
+                    group,
+                    topics=None
+                    if topics is None
+                    else [
+                        OffsetFetchRequestTopics(t, partition_indexes=p)
+                        for t, p in topics.items()
+                    ],
+                )
+                for group, topics in wanted.items()
+            ]
+            request = OffsetFetchRequest(groups=rows, require_stable=require_stable)
+            response = await connection.send(api, version, request)
+            answers = [(row.group_id, row) for row in response.groups]
+        else:
+            answers = []
+            for group, topics in wanted.items():
+                named = (
+                    None
+                    if topics is None
+                    else [OffsetFetchRequestTopic(t, p) for t, p in topics.items()]
+                )
+                request = OffsetFetchRequest(group, named, (), require_stable)
+                answers.append((group, await connection.send(api, version, request)))
+        return {
+            group: self._read_offsets(node_id, group, answer)
+            for group, answer in answers
+        }
+
+    def _read_offsets(
+        self, node_id: int | None, group: str, answer: Any
+    ) -> Offsets | KohortError:
+        api = "OffsetFetch"
+        if answer.error_code:
+            return self._group_error(api, node_id, group, answer.error_code)
+        found: Offsets = {}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    error = self._group_error(api, node_id, group, row.error_code)
+                    error.topic, error.partition = topic.name, row.partition_index
+                    return error
+                if row.committed_offset >= 0:
+                    found[TopicPartition(topic.name, row.partition_index)] = (
+                        OffsetAndMetadata(
+                            row.committed_offset,
+                            row.metadata or "",
+                            row.committed_leader_epoch,
+                        )
+                    )
+        return found
+
+    async def alter_consumer_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Commits offsets of a group without members."""
+        deadline = self.cluster.deadline(timeout_ms)
+        api = "OffsetCommit"
+        wanted = {
+            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }
+
+        def row_of(topic: str, partition: int) -> OffsetCommitRequestPartition:
+            found = wanted[TopicPartition(topic, partition)]
+            return OffsetCommitRequestPartition(
+                partition, found.offset, found.leader_epoch, found.metadata
+            )
+
+        async def ask(
+            node_id: int | None, some: Sequence[TopicPartition]
+        ) -> Mapping[TopicPartition, KohortError | None]:
+            rows = [
+                OffsetCommitRequestTopic(
+                    topic, partitions=[row_of(topic, p) for p in numbers]
+                )
+                for topic, numbers in by_topic(some).items()
+            ]
+            request = OffsetCommitRequest(group, topics=rows)
+            response = await self.cluster.call(
+                node_id, api, request, versions=(2, _BY_NAME)
+            )
+            return self._by_partition(api, node_id, group, response)
+
+        return await self._of_one_group(group, deadline, wanted, ask)
+
+    async def delete_consumer_group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Deletes committed offsets of topics that no member is subscribed to."""
+        deadline = self.cluster.deadline(timeout_ms)
+        api = "OffsetDelete"
+
+        async def ask(
+            node_id: int | None, some: Sequence[TopicPartition]
+        ) -> Mapping[TopicPartition, KohortError | None]:
+            rows = [
+                OffsetDeleteRequestTopic(
+                    topic, [OffsetDeleteRequestPartition(p) for p in numbers]
+                )
+                for topic, numbers in by_topic(some).items()
+            ]
+            request = OffsetDeleteRequest(group, rows)
+            response = await self.cluster.call(node_id, api, request)
+            if response.error_code:
+                raise self._group_error(api, node_id, group, response.error_code)
+            return self._by_partition(api, node_id, group, response)
+
+        return await self._of_one_group(group, deadline, partitions, ask)
+
+    async def remove_members_from_consumer_group(
+        self,
+        group: str,
+        members: Iterable[MemberToRemove] | None = None,
+        *,
+        reason: str = _REMOVED,
+        timeout_ms: int | None = None,
+    ) -> Results[MemberToRemove, None]:
+        """Removes members from a group, static ones too.
+
+        Args:
+            group: group id.
+            members: which; None for all there are.
+            reason: told to the broker, which logs it (KIP-800).
+            timeout_ms: see above.
+
+        Raises:
+            KohortError: `members` is None, and the group cannot be described.
+        """
+        deadline = self.cluster.deadline(timeout_ms)
+        api = "LeaveGroup"
+        if members is None:
+            described = await self.describe_consumer_groups([group], timeout_ms)
+            members = [
+                MemberToRemove(m.member_id, m.group_instance_id)
+                for m in described[group].members
+            ]
+
+        async def ask(
+            node_id: int | None, some: Sequence[MemberToRemove]
+        ) -> Mapping[MemberToRemove, KohortError | None]:
+            rows = [MemberIdentity(*member, reason) for member in some]
+            response = await self.cluster.call(
+                node_id, api, LeaveGroupRequest(group, "", rows), versions=(3, 5)
+            )
+            if response.error_code:
+                raise self._group_error(api, node_id, group, response.error_code)
+            # Members are answered in their order, perhaps by ids of the broker's.
+            return {
+                member: self._group_error(api, node_id, group, row.error_code)
+                if row.error_code
+                else None
+                for member, row in zip(some, response.members, strict=True)
+            }
+
+        return await self._of_one_group(group, deadline, members, ask)
+
+    # -- who is asked
+
+    async def _to_coordinators(
+        self, groups: Sequence[str]
+    ) -> Mapping[str, int | KohortError]:
+        return await self.cluster.coordinators(groups)
+
+    async def _of_one_group(
+        self, group: str, deadline: float, items: Iterable[Any], ask: Any
+    ) -> Results[Any, None]:
+        async def route(some: Sequence[Any]) -> Mapping[Any, int]:
+            return dict.fromkeys(some, await self.cluster.coordinator(group))
+
+        return await fan_out(self.cluster, deadline, items, route, ask)
+
+    # -- errors
+
+    def _group_error(
+        self,
+        api: str,
+        node_id: int | None,
+        group: str,
+        code: int,
+        message: str | None = None,
+    ) -> KohortError:
+        name = None if node_id is None else self.cluster.name_of(node_id)
+        return error_of(code, api=api, broker=name, group=group, message=message)
+
+    def _by_partition(
+        self, api: str, node_id: int | None, group: str, response: Any
+    ) -> dict[TopicPartition, KohortError | None]:
+        found: dict[TopicPartition, KohortError | None] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                key = TopicPartition(topic.name, row.partition_index)
+                found[key] = None
+                if row.error_code:
+                    error = self._group_error(api, node_id, group, row.error_code)
+                    error.topic, error.partition = key
+                    found[key] = error
+        return found

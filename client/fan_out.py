@@ -1,0 +1,121 @@
+"""Many items, each with the node that can do it: asked together, tried again alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from kohort.client.admin_values import Results
+from kohort.client.cluster import Cluster, timed_out
+from kohort.client.errors import ClosedError, KohortError, UnknownTopicError
+from kohort.protocol.errors import ErrorCode
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+PATIENCE = 5
+"""Attempts until a topic that is unknown is taken to be none: brokers hear of a new
+one a little after its creator does."""
+
+Route = Callable[[Sequence[K]], Awaitable[Mapping[K, int | KohortError | None]]]
+"""Finds the node of each item; None stands for any."""
+Ask = Callable[[int | None, Sequence[K]], Awaitable[Mapping[K, V | KohortError]]]
+"""Asks a node about some items."""
+
+
+async def fan_out(
+    cluster: Cluster,
+    deadline: float,
+    items: Iterable[K],
+    route: Route[K],
+    ask: Ask[K, V],
+    *,
+    patience: int = 1,
+) -> Results[K, V]:
+    """Asks about all items, one request per node, until each has its result.
+
+    Items whose error is retriable are tried again while there is time.
+
+    Args:
+        cluster: that is asked.
+        deadline: on the cluster's clock.
+        items: what is asked about.
+        route: as above.
+        ask: as above.
+        patience: attempts until an unknown topic is final.
+    """
+    wanted = list(dict.fromkeys(items))
+    found: dict[K, V | KohortError] = {}
+    pending = wanted
+    attempts = 0
+    try:
+        async with asyncio.timeout(max(0.0, deadline - cluster.clock())):
+            while pending:
+                await _round(pending, found, route, ask)
+                attempts += 1
+                pending = _to_repeat(pending, found, attempts < patience)
+                if pending:
+                    for item in pending:
+                        error = found[item]
+                        assert isinstance(error, KohortError)  # noqa: S101
+                        cluster.note(error)
+                    await cluster.back_off(attempts)
+    except TimeoutError:
+        for item in pending:
+            last = found.get(item)
+            if last is None and item not in found:
+                found[item] = timed_out(None)
+            elif isinstance(last, KohortError) and last.retriable:
+                found[item] = timed_out(last)
+    return Results({item: found[item] for item in wanted})
+
+
+def _to_repeat(
+    items: Sequence[K], found: Mapping[K, object], unknown_too: bool
+) -> list[K]:
+    """The items whose errors may go away."""
+    again = []
+    for item in items:
+        error = found[item]
+        if not isinstance(error, KohortError) or not error.retriable:
+            continue
+        # The broker has given up waiting for others; it may have done it all the same.
+        if error.code == ErrorCode.REQUEST_TIMED_OUT:
+            continue
+        if unknown_too or not isinstance(error, UnknownTopicError):
+            again.append(item)
+    return again
+
+
+async def _round(
+    items: Sequence[K],
+    found: dict[K, V | KohortError],
+    route: Route[K],
+    ask: Ask[K, V],
+) -> None:
+    """Asks about some items once; an answer is kept as soon as it is there."""
+    try:
+        nodes = await route(items)
+    except ClosedError:
+        raise
+    except KohortError as error:
+        found.update(dict.fromkeys(items, error))
+        return
+    by_node: dict[int | None, list[K]] = {}
+    for item in items:
+        node_id = nodes[item]
+        if isinstance(node_id, KohortError):
+            found[item] = node_id
+        else:
+            by_node.setdefault(node_id, []).append(item)
+
+    async def one(node_id: int | None, some: Sequence[K]) -> None:
+        try:
+            found.update(await ask(node_id, some))
+        except ClosedError:
+            raise
+        except KohortError as error:
+            found.update(dict.fromkeys(some, error))
+
+    await asyncio.gather(*(one(*each) for each in by_node.items()))
