@@ -125,7 +125,7 @@ class Client:
         calls: what the listener was called with, in order.
         held: what the listener believes to hold.
         failure: what the session ended with, if it failed.
-        hindered: whether something happened that may leave it behind its group.
+        is_cut_off: whether the network works for all but this one.
     """
 
     def __init__(self, world: World, name: str, settings: SessionSettings) -> None:
@@ -137,6 +137,7 @@ class Client:
         self.failure: Fail | None = None
         self.has_ended = False
         self.is_dead = False
+        self.is_cut_off = False
         self.notices: list[Notice] = []
         self.sent: list[Send] = []
         self.forgotten = 0
@@ -292,7 +293,7 @@ class World:
 
     def __init__(self, seed: int = 0, **settings: int) -> None:
         self.context = Context(**{"min_session_timeout_ms": 100} | settings)
-        self.random = Random(seed)  # noqa: S311 - a scene, no secret
+        self.random = Random(seed)
         self.partitions = {"t": 6}
         self.latency_ms = 0.0
         self.loss = 0.0
@@ -376,7 +377,8 @@ class World:
 
     def carry(self, client: Client, send: Send) -> None:
         """Takes a request to the coordinator, and its answer back."""
-        if self.random.random() < self.loss or self.is_down:
+        is_away = self.is_down or client.is_cut_off
+        if self.random.random() < self.loss or is_away:
             self.after(self._delay(), lambda: client.fail(send.token))
             return
         self.after(self._delay(), lambda: self._arrive(client, send))
@@ -386,7 +388,7 @@ class World:
     def _arrive(self, client: Client, send: Send) -> None:
         def answered(result: Any) -> None:
             response = RESPONSES[send.api](result)
-            if self.random.random() < self.loss:
+            if self.random.random() < self.loss or client.is_cut_off:
                 self.after(self._delay(), lambda: client.fail(send.token))
             else:
                 self.after(self._delay(), lambda: client.answer(send.token, response))

@@ -57,6 +57,7 @@ class Storm:
             "enforce": self.enforce,
             "repartition": self.repartition,
             "network": self.network,
+            "cut off": self.cut_off,
             "coordinator": self.coordinator,
             "run": self.run,
         }
@@ -122,6 +123,11 @@ class Storm:
         self.world.is_down = which % 5 == 0
         self.world.loss = [0.0, 0.1, 0.5][choice % 3]
 
+    def cut_off(self, which: int, choice: int) -> None:
+        """One process is behind a wall; others take its place meanwhile."""
+        client = self.one(which)
+        client.is_cut_off = choice % 3 > 0
+
     def coordinator(self, which: int, _: int) -> None:
         """It starts again on its log, or moves: then who waited is told."""
         if which % 2:
@@ -139,6 +145,7 @@ class Storm:
         world.loss = 0.0
         world.is_down = False
         for client in self.living():
+            client.is_cut_off = False
             client.poll()
             # Whoever was not there to hear of a change does so now.
             client.tell(MetadataChanged(world.partitions))
