@@ -52,6 +52,21 @@ class Assignment:
     user_data: Bytes | None = None
 
 
+@slotted
+class StickyUserData:
+    """What `sticky` adds to a subscription (KIP-54); v1 brought the generation."""
+
+    previous_assignment: Sequence[TopicPartitions] = ()
+    generation: Annotated[Int32, V(1)] = -1
+
+
+@slotted
+class CooperativeStickyUserData:
+    """What `cooperative-sticky` adds to a subscription."""
+
+    generation: Int32 = -1
+
+
 def _decode(cls: type, data: bytes) -> object:
     if len(data) < 2:
         raise WireError("no version")
@@ -91,3 +106,35 @@ def encode(message: Subscription | Assignment, version: int = NEWEST) -> bytes:
     cls: type = type(message)
     body = codec(cls, version, flexible=False).encode(message)
     return struct.pack(">h", version) + body
+
+
+def decode_sticky_user_data(data: bytes) -> StickyUserData:
+    """What `sticky` has added, which bears no version: v1 if it can be read as that.
+
+    Raises:
+        WireError: the bytes are neither v1 nor v0.
+    """
+    try:
+        message = codec(StickyUserData, 1, flexible=False).decode(data, 0, len(data))[0]
+    except WireError:
+        message = codec(StickyUserData, 0, flexible=False).decode(data, 0, len(data))[0]
+    assert isinstance(message, StickyUserData)  # noqa: S101
+    return message
+
+
+def decode_cooperative_sticky_user_data(data: bytes) -> CooperativeStickyUserData:
+    """What `cooperative-sticky` has added.
+
+    Raises:
+        WireError: the bytes are none.
+    """
+    cls = CooperativeStickyUserData
+    message, _ = codec(cls, 0, flexible=False).decode(data, 0, len(data))
+    assert isinstance(message, CooperativeStickyUserData)  # noqa: S101
+    return message
+
+
+def encode_user_data(message: StickyUserData | CooperativeStickyUserData) -> bytes:
+    """The bytes of an assignor's user data, which bear no version."""
+    cls: type = type(message)
+    return codec(cls, 1, flexible=False).encode(message)

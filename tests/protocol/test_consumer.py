@@ -13,7 +13,13 @@ from tests.protocol.kio_bridge import kio_encode, to_kio
 from tests.protocol.strategies import carried, messages, mutated
 
 from kohort.protocol import consumer
-from kohort.protocol.consumer import Assignment, Subscription, TopicPartitions
+from kohort.protocol.consumer import (
+    Assignment,
+    CooperativeStickyUserData,
+    StickyUserData,
+    Subscription,
+    TopicPartitions,
+)
 from kohort.protocol.messages import WireError
 
 KINDS = [
@@ -39,6 +45,30 @@ def test_consumers_messages_are_kios(
     values = carried(message, version)
     assert encoded == struct.pack(">h", version) + kio_encode(to_kio(theirs, values))
     assert carried(decode(encoded), version) == values
+
+
+def test_user_data_of_sticky() -> None:
+    """KIP-54: the previous assignment; its newer form ends with the generation."""
+    older = bytes.fromhex("00000001000174000000020000000000000007")
+    before = [TopicPartitions("t", [0, 7])]
+    read = consumer.decode_sticky_user_data
+    assert read(older) == StickyUserData(before, -1)
+    assert read(older + b"\0\0\0\x05") == StickyUserData(before, 5)
+    assert read(older + b"\0\0") == StickyUserData(before, -1)
+    for broken in (b"", older[:-1], b"\xff\xff\xff\xff"):
+        with pytest.raises(WireError):
+            read(broken)
+    encoded = consumer.encode_user_data(StickyUserData(before, 5))
+    assert encoded == older + b"\0\0\0\x05"
+
+
+def test_user_data_of_cooperative_sticky() -> None:
+    """The generation, and whatever may once come behind it."""
+    read = consumer.decode_cooperative_sticky_user_data
+    assert read(b"\0\0\0\x05more") == CooperativeStickyUserData(5)
+    with pytest.raises(WireError):
+        read(b"\0\0\0")
+    assert consumer.encode_user_data(CooperativeStickyUserData(5)) == b"\0\0\0\x05"
 
 
 def test_fields_of_newer_versions_are_passed_over() -> None:

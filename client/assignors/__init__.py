@@ -1,0 +1,59 @@
+"""The assignors of Kafka's consumer, pure; see `contract` for what they are given.
+
+They divide as kafka-clients 4.3 does. Three things are different where the Java
+client would do harm: a member without topics gets no partitions, partitions that do
+not exist (any more) are not assigned, and none goes back to a member that has lost
+interest in its topic.
+"""
+
+from kohort.client.assignors.contract import (
+    Assignment,
+    Assignor,
+    Cluster,
+    MemberSubscription,
+    PartitionInfo,
+    RebalanceProtocol,
+    Subscriptions,
+    TopicPartition,
+)
+from kohort.client.assignors.cooperative import CooperativeStickyAssignor
+from kohort.client.assignors.metadata import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kohort.client.assignors.range import RangeAssignor
+from kohort.client.assignors.roundrobin import RoundRobinAssignor
+from kohort.client.assignors.sticky import StickyAssignor
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignment",
+    "Assignor",
+    "Cluster",
+    "CooperativeStickyAssignor",
+    "MemberSubscription",
+    "PartitionInfo",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "Subscriptions",
+    "TopicPartition",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+]
+
+ASSIGNORS: dict[str, Assignor] = {
+    assignor.name: assignor
+    for assignor in (
+        RangeAssignor(),
+        RoundRobinAssignor(),
+        StickyAssignor(),
+        CooperativeStickyAssignor(),
+    )
+}
+"""By the names that `partition.assignment.strategy` knows them by."""

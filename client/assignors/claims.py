@@ -1,0 +1,96 @@
+"""Who owned what before, as far as it can be believed.
+
+Every member tells what it owned, and in which generation. A member that has missed
+a rebalance still claims what others have been given since: of two that claim one
+partition, the one of the newer generation owned it, and of the same generation
+neither did (KIP-792).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kohort.client.assignors.contract import (
+    MemberSubscription,
+    Subscriptions,
+    TopicPartition,
+)
+from kohort.client.assignors.java_order import hash_order
+
+Memory: TypeAlias = tuple[Sequence[TopicPartition], int]
+"""What a member remembers to have owned, and the generation of that, or -1."""
+
+Remember: TypeAlias = Callable[[MemberSubscription], Memory]
+"""Where an assignor finds that in a subscription."""
+
+
+@dataclass(slots=True)
+class Claims:
+    """The previous owners.
+
+    Attributes:
+        owned: what each member owned, as an ordered set; members in Java's order.
+        contested: partitions that two members of one generation have claimed.
+        outdated: for partitions that members of an older generation claim, the one
+            among them of the newest; to go back there costs least.
+    """
+
+    owned: dict[str, dict[TopicPartition, None]] = field(default_factory=dict)
+    contested: set[TopicPartition] = field(default_factory=set)
+    outdated: dict[TopicPartition, str] = field(default_factory=dict)
+
+
+def settle(
+    subscriptions: Subscriptions,
+    existing: Container[TopicPartition],
+    remember: Remember,
+) -> Claims:
+    """Decides who owned what.
+
+    Args:
+        subscriptions: the members.
+        existing: the partitions that are to be assigned; claims on others are void.
+        remember: what a subscription says of the past.
+    """
+    members = hash_order(subscriptions)
+    memories = {member: remember(subscriptions[member]) for member in members}
+    claims = Claims({member: {} for member in members})
+    claimant: dict[TopicPartition, str] = {}
+    for member in members:
+        partitions, generation = memories[member]
+        for partition in dict.fromkeys(partitions):
+            if partition not in existing:
+                continue
+            other = claimant.get(partition)
+            if other is None:
+                claims.owned[member][partition] = None
+                claimant[partition] = member
+                continue
+            # As the Java client does: the other's generation is the subscription's
+            # field, even where the claim comes from the user data.
+            others = subscriptions[other].generation
+            if generation < others:
+                continue
+            claims.owned[other].pop(partition, None)
+            claimant[partition] = member
+            if generation == others:
+                claims.contested.add(partition)
+            else:
+                claims.owned[member][partition] = None
+    claims.outdated = _outdated(memories)
+    return claims
+
+
+def _outdated(memories: dict[str, Memory]) -> dict[TopicPartition, str]:
+    newest = max((generation for _, generation in memories.values()), default=-1)
+    found: dict[TopicPartition, tuple[int, str]] = {}
+    for member, (partitions, generation) in memories.items():
+        if generation >= newest:
+            continue
+        for partition in partitions:
+            known = found.get(partition)
+            if known is None or generation > known[0]:
+                found[partition] = generation, member
+    return {partition: member for partition, (_, member) in found.items()}

@@ -1,0 +1,117 @@
+"""What an assignor is given, and what it gives."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+TopicPartition: TypeAlias = tuple[str, int]
+"""A topic's name and the number of one of its partitions."""
+
+
+class RebalanceProtocol(enum.IntEnum):
+    """How members hand over partitions; Kafka's names and numbers (KIP-429)."""
+
+    EAGER = 0
+    """All partitions are revoked before the group is joined again."""
+    COOPERATIVE = 1
+    """Only what goes elsewhere is revoked, and given in a second rebalance."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition as the cluster's metadata has it.
+
+    Attributes:
+        partition: its number.
+        racks: the racks of its replicas; None for a node that names none.
+    """
+
+    partition: int
+    racks: Sequence[str | None] = ()
+
+
+Cluster: TypeAlias = Mapping[str, Sequence[PartitionInfo]]
+"""Topics and their partitions, in any order; a topic that is not there is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscription:
+    """What a member has said of itself when it joined.
+
+    Attributes:
+        topics: what it wants.
+        user_data: what its assignor has added.
+        owned: what it still owns (KIP-429).
+        generation: the generation in which it owned that (KIP-792); -1 if it
+            does not say.
+        instance_id: its `group.instance.id`, if it is static (KIP-345).
+        rack: where it is (KIP-881); empty is like None.
+    """
+
+    topics: Sequence[str]
+    user_data: bytes | None = None
+    owned: Sequence[TopicPartition] = ()
+    generation: int = -1
+    instance_id: str | None = None
+    rack: str | None = None
+
+
+Subscriptions: TypeAlias = Mapping[str, MemberSubscription]
+"""By member id, in the order of the JoinGroup response."""
+
+Assignment: TypeAlias = dict[str, list[TopicPartition]]
+"""By member id, every member of the subscriptions; partitions in the order in
+which the Java client's leader would write them."""
+
+
+class Assignor(Protocol):
+    """Divides the partitions of a group among its members.
+
+    An assignor has no state: the leader's answer depends on nothing but what the
+    members have sent and what the cluster has.
+    """
+
+    @property
+    def name(self) -> str:
+        """The protocol's name in JoinGroup."""
+
+    @property
+    def protocols(self) -> Sequence[RebalanceProtocol]:
+        """What members that use it may speak, the best first."""
+
+    def metadata_user_data(
+        self, owned: Sequence[TopicPartition] | None, generation: int
+    ) -> bytes | None:
+        """What a member adds to its subscription.
+
+        Args:
+            owned: its last assignment; None if it has had none.
+            generation: the generation of that assignment; -1 if there was none.
+        """
+
+    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> Assignment:
+        """The leader's division.
+
+        Args:
+            cluster: the topics that exist, at least those that are subscribed to.
+            subscriptions: the members.
+        """
+
+
+def partitions_by_topic(
+    cluster: Cluster, subscriptions: Subscriptions
+) -> dict[str, list[PartitionInfo]]:
+    """Subscribed topics that have partitions, these by number."""
+    wanted = {
+        topic: None
+        for subscription in subscriptions.values()
+        for topic in subscription.topics
+    }
+    return {
+        topic: sorted(cluster[topic], key=lambda info: info.partition)
+        for topic in wanted
+        if cluster.get(topic)
+    }

@@ -1,0 +1,85 @@
+"""Sticky, with members that keep consuming while the group rebalances (KIP-429).
+
+A partition that is to go from one member to another is given to neither: the one
+that has it revokes it and joins again, and in that second rebalance it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kohort.client.assignors.claims import Memory
+from kohort.client.assignors.contract import (
+    Assignment,
+    Cluster,
+    MemberSubscription,
+    RebalanceProtocol,
+    Subscriptions,
+    TopicPartition,
+)
+from kohort.client.assignors.sticky import divide
+from kohort.protocol.consumer import (
+    CooperativeStickyUserData,
+    decode_cooperative_sticky_user_data,
+    encode_user_data,
+)
+from kohort.protocol.messages import WireError
+
+
+def remember(subscription: MemberSubscription) -> Memory:
+    """What the fields of the subscription say.
+
+    Before version 2 of it (KIP-792) the generation is in the user data.
+    """
+    generation = subscription.generation
+    if generation < 0 and subscription.user_data is not None:
+        try:
+            data = decode_cooperative_sticky_user_data(subscription.user_data)
+            generation = data.generation
+        except WireError:
+            generation = -1
+    return subscription.owned, generation
+
+
+def _moving(
+    given: Assignment, subscriptions: Subscriptions
+) -> dict[TopicPartition, str]:
+    """What one member owns, as it says itself, and another one has been given."""
+    owned = {member: set(subscriptions[member].owned) for member in given}
+    revoked = {
+        partition
+        for member, partitions in given.items()
+        for partition in owned[member].difference(partitions)
+    }
+    return {
+        partition: member
+        for member, partitions in given.items()
+        for partition in partitions
+        if partition in revoked and partition not in owned[member]
+    }
+
+
+class CooperativeStickyAssignor:
+    """Kafka's `cooperative-sticky`."""
+
+    name = "cooperative-sticky"
+    protocols: Sequence[RebalanceProtocol] = (
+        RebalanceProtocol.COOPERATIVE,
+        RebalanceProtocol.EAGER,
+    )
+
+    def metadata_user_data(
+        self, owned: Sequence[TopicPartition] | None, generation: int
+    ) -> bytes | None:
+        """The generation, for leaders that know no newer subscriptions."""
+        del owned
+        return encode_user_data(CooperativeStickyUserData(generation))
+
+    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> Assignment:
+        """Divides, and leaves out what has to be revoked first."""
+        given, moving = divide(cluster, subscriptions, remember)
+        if moving is None:
+            moving = _moving(given, subscriptions)
+        for member in set(moving.values()):
+            given[member] = [p for p in given[member] if moving.get(p) != member]
+        return given

@@ -1,0 +1,88 @@
+"""The orders in which Java goes through strings.
+
+Where several divisions are equally good, the Java client's leader takes the one
+that the order of its hash maps suggests. The leader of a group may change from a
+Java member to one of ours and back: if both go through members in the same order,
+nothing moves because of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_MASK = 0xFFFFFFFF
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`, as an unsigned 32-bit number."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode():
+            value = (31 * value + unit) & _MASK
+        return value
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    for unit in units:
+        value = (31 * value + unit) & _MASK
+    return value
+
+
+def partition_hash(topic_hash: int, partition: int) -> int:
+    """The hash code of Java's `TopicPartition`."""
+    return (31 * (31 + partition) + topic_hash) & _MASK
+
+
+def _capacity(size: int) -> int:
+    """The table of a `HashMap` that has grown to so many entries."""
+    capacity = 16
+    while size > capacity * 3 // 4:
+        capacity *= 2
+    return capacity
+
+
+def _bucket(hashed: int, capacity: int) -> int:
+    return (hashed ^ (hashed >> 16)) & (capacity - 1)
+
+
+def hash_order(keys: Iterable[str]) -> list[str]:
+    """The order in which a `HashMap` that was filled key by key lists its keys.
+
+    By bucket, and in a bucket by time of insertion. A bucket with eight or more
+    entries becomes a tree in Java, with an order of its own; with member ids that
+    end in a UUID there are none, and here it does not.
+    """
+    distinct = list(dict.fromkeys(keys))
+    capacity = _capacity(len(distinct))
+    return sorted(distinct, key=lambda key: _bucket(string_hash(key), capacity))
+
+
+def utf16(text: str) -> bytes:
+    """A key that sorts as `String.compareTo`: by UTF-16 units, not by code points."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+class PartitionSet:
+    """Partitions of one topic in a Java `HashSet`: which of them comes first?"""
+
+    __slots__ = ("_hashes", "_topic_hash", "_widest")
+
+    def __init__(self, topic_hash: int) -> None:
+        self._topic_hash = topic_hash
+        self._hashes: dict[int, int] = {}
+        self._widest = 0  # a table never shrinks
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def add(self, partition: int) -> None:
+        """Adds one that is not there."""
+        self._hashes[partition] = partition_hash(self._topic_hash, partition)
+        self._widest = max(self._widest, len(self._hashes))
+
+    def remove(self, partition: int) -> None:
+        """Removes one that is there."""
+        del self._hashes[partition]
+
+    def first(self) -> int:
+        """The first in the order of the set."""
+        capacity = _capacity(self._widest)
+        return min(self._hashes, key=lambda p: _bucket(self._hashes[p], capacity))

@@ -1,0 +1,108 @@
+"""The cases of tests/data/assignments: what kafka-clients makes of a group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kohort.client.assignors import (
+    ASSIGNORS,
+    Assignment,
+    MemberSubscription,
+    PartitionInfo,
+    TopicPartition,
+    cooperative,
+    sticky,
+)
+from kohort.client.assignors.claims import settle
+
+DATA = Path(__file__).parents[2] / "data" / "assignments"
+REMEMBER = {
+    "sticky": sticky.remember,
+    "cooperative-sticky": cooperative.remember,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A group, and the assignment of the Java client; None where it has thrown."""
+
+    name: str
+    assignor: str
+    cluster: dict[str, list[PartitionInfo]]
+    subscriptions: dict[str, MemberSubscription]
+    java: Assignment | None
+
+    def assign(self) -> Assignment:
+        """What kohort makes of it."""
+        return ASSIGNORS[self.assignor].assign(self.cluster, self.subscriptions)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all members have the same topics."""
+        return len({frozenset(s.topics) for s in self.subscriptions.values()}) == 1
+
+    @property
+    def has_lost_interest(self) -> bool:
+        """Whether a member has missed a rebalance, and has other topics since.
+
+        The Java client gives partitions of its old topics back to it (or throws, if
+        that member is one it has put aside): the only difference there is.
+        """
+        if self.is_equal or self.assignor not in REMEMBER:
+            return False
+        existing = {
+            (t, p.partition) for t, infos in self.cluster.items() for p in infos
+        }
+        claims = settle(self.subscriptions, existing, REMEMBER[self.assignor])
+        return any(
+            partition[0] not in self.subscriptions[member].topics
+            for partition, member in claims.outdated.items()
+        )
+
+
+def partitions(text: str) -> list[TopicPartition]:
+    """The partitions in "t:0,1 u:3"."""
+    found: list[TopicPartition] = []
+    for run in text.split():
+        topic, _, numbers = run.rpartition(":")
+        found += [(topic, int(number)) for number in numbers.split(",")]
+    return found
+
+
+def _infos(value: int | str) -> list[PartitionInfo]:
+    if isinstance(value, int):
+        return [PartitionInfo(number) for number in range(value)]
+    racks = ([None if r == "-" else r for r in word] for word in value.split())
+    return [PartitionInfo(number, each) for number, each in enumerate(racks)]
+
+
+def _member(value: dict[str, Any]) -> MemberSubscription:
+    data = value.get("data")
+    return MemberSubscription(
+        value["topics"].split(),
+        None if data is None else bytes.fromhex(data),
+        partitions(value.get("owned", "")),
+        value.get("generation", -1),
+        value.get("instance"),
+        value.get("rack"),
+    )
+
+
+def read(lines: Iterable[str]) -> list[Case]:
+    """The cases that Assignments.java has printed."""
+    return [
+        Case(
+            raw["name"],
+            raw["assignor"],
+            {topic: _infos(value) for topic, value in raw["topics"].items()},
+            {member: _member(value) for member, value in raw["members"].items()},
+            None
+            if "error" in raw
+            else {member: partitions(given) for member, given in raw["given"].items()},
+        )
+        for raw in map(json.loads, lines)
+    ]
