@@ -39,14 +39,18 @@ def play(class_path: str, *arguments: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("file", "arguments"),
-    [("cases.jsonl", (4, 500, 7, 3, 8)), ("bytes.jsonl", ("bytes",))],
+    ("file", "runs"),
+    [
+        ("cases.jsonl", [(5, 400, 7, 3, 8), (10, 60, 16, 2, 16)]),
+        ("bytes.jsonl", [("bytes",)]),
+    ],
 )
 def test_the_recorded_groups_can_be_recorded_again(
-    class_path: str, file: str, arguments: tuple[object, ...]
+    class_path: str, file: str, runs: list[tuple[object, ...]]
 ) -> None:
     """The files are what the program prints, and nothing else."""
-    assert play(class_path, *arguments) == (DATA / file).read_text(encoding="utf-8")
+    printed = "".join(play(class_path, *arguments) for arguments in runs)
+    assert printed == (DATA / file).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("size", [(20, 8, 30), (6, 4, 12), (60, 5, 40)])

@@ -46,7 +46,7 @@ def test_the_recorded_groups_have_something_of_everything() -> None:
         cases = [case for case in CASES if case.assignor == assignor]
         for equal in (False, True):
             some = [case for case in cases if case.is_equal == equal]
-            assert len(some) > 10
+            assert len(some) >= 10
             members = [m for case in some for m in case.subscriptions.values()]
             assert any(member.rack for member in members)
             assert any(member.instance_id for member in members)
