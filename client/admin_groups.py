@@ -200,10 +200,16 @@ class GroupCalls:
         wanted: Mapping[str, dict[str, list[int]] | None],
         require_stable: bool,
     ) -> dict[str, Offsets | KohortError]:
-        connection = await self.cluster.connection(node_id)
         api = "OffsetFetch"
         # Version 1 can neither ask for all topics nor tell a group's error.
+        connection = await self.cluster.connection(node_id)
         version = connection.version(api, (2, _BY_NAME))
+
+        async def send(request: OffsetFetchRequest) -> Any:
+            return await self.cluster.call(
+                node_id, api, request, versions=(version, version)
+            )
+
         if version >= _SEVERAL_GROUPS:
             rows = [
                 OffsetFetchRequestGroup(
@@ -211,25 +217,22 @@ class GroupCalls:
                     topics=None
                     if topics is None
                     else [
-                        OffsetFetchRequestTopics(t, partition_indexes=p)
-                        for t, p in topics.items()
+                        OffsetFetchRequestTopics(topic, partition_indexes=numbers)
+                        for topic, numbers in topics.items()
                     ],
                 )
                 for group, topics in wanted.items()
             ]
-            request = OffsetFetchRequest(groups=rows, require_stable=require_stable)
-            response = await connection.send(api, version, request)
+            response = await send(OffsetFetchRequest("", (), rows, require_stable))
             answers = [(row.group_id, row) for row in response.groups]
         else:
             answers = []
             for group, topics in wanted.items():
-                named = (
-                    None
-                    if topics is None
-                    else [OffsetFetchRequestTopic(t, p) for t, p in topics.items()]
-                )
+                named = None
+                if topics is not None:
+                    named = [OffsetFetchRequestTopic(*each) for each in topics.items()]
                 request = OffsetFetchRequest(group, named, (), require_stable)
-                answers.append((group, await connection.send(api, version, request)))
+                answers.append((group, await send(request)))
         return {
             group: self._read_offsets(node_id, group, answer)
             for group, answer in answers

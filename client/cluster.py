@@ -193,7 +193,9 @@ class Cluster:
     ) -> Any:
         """Sends one request to a node, and returns its response.
 
-        Nothing is tried again, and errors in the response are the caller's.
+        Nothing is tried again, and errors in the response are the caller's. Groups
+        of a node that cannot be reached have their coordinator looked up the next
+        time.
 
         Args:
             node_id: who is asked; None for any node.
@@ -219,6 +221,7 @@ class Cluster:
         except (ConnectionFailedError, RequestTimedOutError) as error:
             error.api = error.api or api_name
             self.request_update()
+            self._coordinators.forget_node(node_id)
             raise
 
     async def call_coordinator(
@@ -233,9 +236,8 @@ class Cluster:
     ) -> tuple[Any, str]:
         """Sends one request to a group's coordinator, which is looked up if need be.
 
-        Nothing is tried again. If the coordinator cannot be reached it will be
-        looked up the next time; if it answers that it is not, that is for the
-        caller to tell, with `note`.
+        Nothing is tried again. That the coordinator answers that it is none is for
+        the caller to tell, with `note`.
 
         Returns:
             The response, and who gave it, as errors name brokers.
@@ -243,7 +245,6 @@ class Cluster:
         Raises:
             KohortError: as from `coordinator` and `call`; `group` is set.
         """
-        node_id = None
         try:
             node_id = await self.coordinator(group)
             response = await self.call(
@@ -256,8 +257,6 @@ class Cluster:
             )
         except KohortError as error:
             error.group = group
-            if isinstance(error, ConnectionFailedError | RequestTimedOutError):
-                self.forget_coordinator(group, node_id)
             raise
         return response, self.name_of(node_id)
 
@@ -466,6 +465,12 @@ class Cluster:
         if response.error_code:
             if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
                 self._rebootstrap()
+                raise ConnectionFailedError(
+                    "the broker is another cluster's",
+                    api="Metadata",
+                    broker=connection.name,
+                    code=ErrorCode.REBOOTSTRAP_REQUIRED,
+                )
             raise connection.error_of(response.error_code, "Metadata")
         if not response.brokers:
             # A broker that has just started knows nobody yet, not even itself.
@@ -477,6 +482,8 @@ class Cluster:
     def _take(self, response: Any) -> None:
         self.metadata = read(response, self.clock(), self.metadata)
         self._adopt_bootstrap()
+        if any(map(lacks_a_leader, self.metadata.topics.values())):
+            self.request_update()
         for listener in list(self.listeners):
             listener(self.metadata)
 
@@ -513,12 +520,8 @@ class Cluster:
                 await self.refresh()
             except KohortError:
                 failures += 1
-                continue
-            if any(map(lacks_a_leader, self.metadata.topics.values())):
-                failures += 1
-                self.request_update()
             else:
-                failures = 0
+                failures = failures + 1 if self._is_stale.is_set() else 0
 
     # -- coordinators and leaders
 

@@ -52,6 +52,11 @@ class Coordinators:
         if node_id is None or self._known.get(group) == node_id:
             self._known.pop(group, None)
 
+    def forget_node(self, node_id: int | None) -> None:
+        """Has the coordinator of this node's groups looked up the next time."""
+        for group in [g for g, known in self._known.items() if known == node_id]:
+            del self._known[group]
+
     def clear(self) -> None:
         """Forgets all."""
         self._known.clear()

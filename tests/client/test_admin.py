@@ -1,0 +1,576 @@
+"""Admin: each request at the node that can answer it, and a result for each item."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.client.cancelling import cancel_at_every_await
+from tests.client.fake_broker import Asked, FakeBroker
+
+from kohort.broker.server import Broker
+from kohort.client.admin import Admin
+from kohort.client.admin_values import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    MemberToRemove,
+    NewTopic,
+    ResourceType,
+)
+from kohort.client.config import AdminConfig
+from kohort.client.errors import (
+    ClosedError,
+    ConfigError,
+    GroupIdNotFoundError,
+    InvalidTopicError,
+    KohortError,
+    NonEmptyGroupError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    TopicExistsError,
+    UnknownMemberError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
+from kohort.client.offsets import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from kohort.protocol.apis.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.apis.k03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorResponse
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kohort.protocol.apis.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kohort.protocol.consumer import Assignment, Subscription, TopicPartitions, encode
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import Record, build_batch
+
+Fresh = Callable[[str], str]
+TP = TopicPartition
+GROUPS = 12
+"""So many groups that three nodes coordinate some each."""
+
+
+@pytest.fixture
+async def admin(servers: str) -> AsyncIterator[Admin]:
+    """An admin client of a cluster."""
+    async with Admin(bootstrap_servers=servers, retry_backoff_ms=20) as admin:
+        yield admin
+
+
+@contextlib.asynccontextmanager
+async def served(nodes: int = 3) -> AsyncIterator[tuple[Broker, Admin]]:
+    """Some nodes of kohort, and an admin client of theirs."""
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 0}, nodes=nodes) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20) as admin,
+    ):
+        yield broker, admin
+
+
+async def made(admin: Admin, topic: str, partitions: int = 3) -> str:
+    """A topic that all brokers know."""
+    (await admin.create_topics([NewTopic(topic, partitions)])).check()
+    ends = {TP(topic, number): LATEST for number in range(partitions)}
+    (await admin.list_offsets(ends)).check()
+    return topic
+
+
+async def join(
+    admin: Admin, group: str, topic: str, instance: str | None = None
+) -> str:
+    """A member that is in a Stable group alone: its id."""
+    metadata = encode(Subscription([topic]), 1)
+    protocols = [JoinGroupRequestProtocol("range", metadata)]
+    answer = None
+    member_id = ""
+    while answer is None or answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        request = JoinGroupRequest(
+            group, 10_000, 10_000, member_id, instance, "consumer", protocols
+        )
+        answer, _ = await admin.cluster.call_coordinator(group, "JoinGroup", request)
+        member_id = answer.member_id
+    assert answer.error_code == 0
+    owned = encode(Assignment([TopicPartitions(topic, [0, 1])]), 1)
+    sync = SyncGroupRequest(
+        group,
+        answer.generation_id,
+        member_id,
+        instance,
+        "consumer",
+        "range",
+        [SyncGroupRequestAssignment(member_id, owned)],
+    )
+    answer, _ = await admin.cluster.call_coordinator(group, "SyncGroup", sync)
+    assert answer.error_code == 0
+    return member_id
+
+
+def kinds(errors: dict[Any, KohortError]) -> dict[Any, type[KohortError]]:
+    """The class of each error."""
+    return {item: type(error) for item, error in errors.items()}
+
+
+# -- topics
+
+
+async def test_topics_are_created_described_listed_and_deleted(
+    admin: Admin, fresh: Fresh
+) -> None:
+    """Each with its own result, the topics that cannot be with an error."""
+    plain, placed, none = fresh("plain"), fresh("placed"), fresh("none")
+    created = await admin.create_topics(
+        [
+            NewTopic(plain, 3, 1),
+            NewTopic(placed, assignments={0: [1], 1: [1]}),
+            NewTopic("no such name!"),
+        ]
+    )
+    assert list(created) == [plain, placed, "no such name!"]
+    assert created[plain].num_partitions == 3
+    assert any(created[plain].topic_id)
+    assert kinds(created.errors) == {"no such name!": InvalidTopicError}
+    assert created.errors["no such name!"].api == "CreateTopics"
+    with pytest.raises(InvalidTopicError):
+        created.check()
+    again = await admin.create_topics([NewTopic(plain)])
+    assert kinds(again.errors) == {plain: TopicExistsError}
+
+    described = await admin.describe_topics([plain, placed, none])
+    assert [p.partition for p in described[plain].partitions] == [0, 1, 2]
+    assert [p.replicas for p in described[placed].partitions] == [[1], [1]]
+    assert kinds(described.errors) == {none: UnknownTopicError}
+    assert {plain, placed} <= set(await admin.list_topics())
+
+    deleted = await admin.delete_topics([plain, placed, none])
+    assert kinds(deleted.errors) == {none: UnknownTopicError}
+    assert deleted.values == {plain: None, placed: None}
+
+
+async def test_a_topic_that_is_only_tried_is_not_there(
+    admin: Admin, fresh: Fresh
+) -> None:
+    """validate_only says what would happen."""
+    topic = fresh("t")
+    (await admin.create_topics([NewTopic(topic)], validate_only=True)).check()
+    described = await admin.describe_topics([topic])
+    assert kinds(described.errors) == {topic: UnknownTopicError}
+
+
+async def test_partitions_are_added(admin: Admin, fresh: Fresh) -> None:
+    """To how many there shall be; fewer are an error with the broker's words."""
+    more, fewer = await made(admin, fresh("more"), 1), await made(admin, fresh("fewer"))
+    results = await admin.create_partitions(
+        {more: 3, fewer: 2}, assignments={more: [[1], [1]]}
+    )
+    assert results[more] is None
+    error = results.errors[fewer]
+    assert (error.code, error.topic) == (ErrorCode.INVALID_PARTITIONS, fewer)
+    ends = {TP(more, number): LATEST for number in range(3)}
+    assert {
+        end.offset for end in (await admin.list_offsets(ends)).check().values()
+    } == {0}
+    described = await admin.describe_topics([more])
+    assert [p.leader_id for p in described[more].partitions][1:] == [1, 1]
+
+
+# -- records
+
+
+async def produced(admin: Admin, topic: str, partition: int, time_ms: int) -> None:
+    """Appends a record to a partition."""
+    batch = build_batch([Record(0, time_ms, None, b"value", ())])
+    described = await admin.describe_topics([topic])
+    leader = described[topic].partitions[partition].leader_id
+    rows = [
+        TopicProduceData(topic, partition_data=[PartitionProduceData(partition, batch)])
+    ]
+    request = ProduceRequest(None, -1, 5_000, rows)
+    answer = await admin.cluster.call(leader, "Produce", request, versions=(3, 12))
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_offsets_are_listed_and_records_deleted(
+    admin: Admin, fresh: Fresh
+) -> None:
+    """By every leader for its own partitions, of which some do not exist."""
+    topic, none = await made(admin, fresh("t")), fresh("none")
+    now_ms = time.time_ns() // 1_000_000
+    for partition in range(3):
+        for time_ms in (now_ms, now_ms + 2, now_ms + 1):
+            await produced(admin, topic, partition, time_ms)
+    asked = {
+        TP(topic, 0): EARLIEST,
+        TP(topic, 1): LATEST,
+        TP(topic, 2): now_ms + 1,
+        TP(topic, 3): LATEST,
+        TP(none, 0): LATEST,
+    }
+    listed = await admin.list_offsets(asked)
+    assert list(listed) == list(asked)
+    assert listed[TP(topic, 0)].offset == 0
+    assert listed[TP(topic, 1)].offset == 3
+    found = listed[TP(topic, 2)]
+    assert (found.offset, found.timestamp) == (1, now_ms + 2)
+    unknown = {TP(topic, 3): UnknownTopicError, TP(none, 0): UnknownTopicError}
+    assert kinds(listed.errors) == unknown
+    assert listed.errors[TP(topic, 3)].partition == 3
+    largest = await admin.list_offsets({TP(topic, 0): MAX_TIMESTAMP})
+    assert largest[TP(topic, 0)][:2] == (1, now_ms + 2)
+
+    deleted = await admin.delete_records(
+        {TP(topic, 0): 2, TP(topic, 1): -1, TP(topic, 2): 4, TP(none, 0): 0}
+    )
+    assert deleted.values == {TP(topic, 0): 2, TP(topic, 1): 3}
+    assert kinds(deleted.errors) == {
+        TP(topic, 2): OffsetOutOfRangeError,
+        TP(none, 0): UnknownTopicError,
+    }
+    starts = await admin.list_offsets(dict.fromkeys(deleted.values, EARLIEST))
+    assert [start.offset for start in starts.check().values()] == [2, 3]
+
+
+# -- configurations
+
+
+async def test_configurations_are_described_and_altered(
+    admin: Admin, fresh: Fresh
+) -> None:
+    """Single keys are set, extended and taken back; the others stay."""
+    topic = await made(admin, fresh("t"))
+    mine = ConfigResource(ResourceType.TOPIC, topic)
+    none = ConfigResource(ResourceType.TOPIC, fresh("none"))
+    bad = ConfigResource(ResourceType.TOPIC, await made(admin, fresh("bad")))
+    altered = await admin.alter_configs(
+        {
+            mine: {
+                "retention.ms": "5000",
+                "cleanup.policy": ConfigChange(ConfigOperation.APPEND, "compact"),
+            },
+            none: {"retention.ms": "5000"},
+            bad: {"retention.ms": "long"},
+        }
+    )
+    assert altered.values == {mine: None}
+    assert kinds(altered.errors)[none] is UnknownTopicError
+    assert altered.errors[bad].code is ErrorCode.INVALID_CONFIG
+    broker = ConfigResource(ResourceType.BROKER, "1")
+    keys = ["retention.ms", "cleanup.policy", "group.max.size"]
+    described = await admin.describe_configs(
+        [mine, broker, none], keys=keys, include_synonyms=True
+    )
+    assert described[mine]["retention.ms"].value == "5000"
+    assert described[mine]["retention.ms"].synonyms[0][:2] == ("retention.ms", "5000")
+    assert described[mine]["cleanup.policy"].value == "delete,compact"
+    assert described[broker]["group.max.size"].is_read_only
+    assert list(described.errors) == [none]
+    (await admin.alter_configs({mine: {"retention.ms": None}})).check()
+    everything = (await admin.describe_configs([mine])).check()[mine]
+    assert everything["retention.ms"].value == "604800000"
+    assert len(everything) > 10
+
+
+async def test_a_brokers_configuration_is_its_own() -> None:
+    """Each broker is asked about itself."""
+    async with served() as (broker, admin):
+        brokers = [ConfigResource(ResourceType.BROKER, str(n)) for n in (1, 2, 3)]
+        described = await admin.describe_configs(brokers, keys=["group.max.size"])
+        assert list(described.check()) == brokers
+        assert {each.node.id for each in broker.connections} == {1, 2, 3}
+
+
+# -- groups
+
+
+async def test_groups_are_listed_described_and_deleted(
+    admin: Admin, fresh: Fresh
+) -> None:
+    """Those of all coordinators, in one call."""
+    topic = await made(admin, fresh("t"))
+    groups = [fresh(f"g{number}") for number in range(GROUPS)]
+    none = fresh("none")
+    for group in groups:
+        (await admin.alter_consumer_group_offsets(group, {TP(topic, 0): 5})).check()
+    member_id = await join(admin, groups[0], topic)
+
+    listed = await admin.list_consumer_groups()
+    assert set(groups) <= set(listed.groups)
+    assert not listed.errors
+    assert listed.groups[groups[0]].state == "Stable"
+    stable = await admin.list_consumer_groups(states=["Stable"], types=["classic"])
+    assert set(groups) & set(stable.groups) == {groups[0]}
+
+    described = await admin.describe_consumer_groups([*groups, none])
+    assert list(described) == [*groups, none]
+    assert kinds(described.errors) == {none: GroupIdNotFoundError}
+    full = described[groups[0]]
+    assert (full.state, full.protocol) == ("Stable", "range")
+    (member,) = full.members
+    assert member.member_id == member_id
+    assert member.subscription is not None
+    assert member.subscription.topics == [topic]
+    assert member.partitions == [TP(topic, 0), TP(topic, 1)]
+    assert described[groups[1]].state == "Empty"
+
+    deleted = await admin.delete_consumer_groups([*groups, none])
+    assert kinds(deleted.errors) == {
+        groups[0]: NonEmptyGroupError,
+        none: GroupIdNotFoundError,
+    }
+    assert deleted.errors[groups[0]].group == groups[0]
+    assert set(groups) & set((await admin.list_consumer_groups()).groups) == {groups[0]}
+    await admin.remove_members_from_consumer_group(groups[0])
+    (await admin.delete_consumer_groups([groups[0]])).check()
+
+
+async def test_offsets_of_groups_are_altered_listed_and_deleted(
+    admin: Admin, fresh: Fresh
+) -> None:
+    """For several groups at once, with metadata and epochs."""
+    topic, none = await made(admin, fresh("t")), fresh("none")
+    groups = [fresh(f"g{number}") for number in range(GROUPS)]
+    for number, group in enumerate(groups):
+        offsets: dict[TopicPartition, OffsetAndMetadata | int] = {
+            TP(topic, 0): number,
+            TP(topic, 1): OffsetAndMetadata(7, "note", 0),
+            TP(none, 0): 1,
+        }
+        altered = await admin.alter_consumer_group_offsets(group, offsets)
+        assert kinds(altered.errors) == {TP(none, 0): UnknownTopicError}
+        assert altered.errors[TP(none, 0)].group == group
+    wanted: dict[str, Any] = dict.fromkeys(groups)
+    wanted[groups[1]] = [TP(topic, 1), TP(topic, 2)]
+    wanted[none] = None
+    listed = (await admin.list_consumer_group_offsets(wanted)).check()
+    assert listed[none] == {}
+    assert listed[groups[1]] == {TP(topic, 1): (7, "note", 0)}
+    for number, group in enumerate(groups[2:], start=2):
+        assert listed[group][TP(topic, 0)].offset == number
+    deleted = await admin.delete_consumer_group_offsets(
+        groups[2], [TP(topic, 0), TP(topic, 2)]
+    )
+    assert deleted.values.keys() >= {TP(topic, 0)}
+    left = await admin.list_consumer_group_offsets({groups[2]: None})
+    assert set(left[groups[2]]) == {TP(topic, 1)}
+    with pytest.raises(GroupIdNotFoundError):
+        (await admin.delete_consumer_group_offsets(none, [TP(topic, 0)])).check()
+
+
+async def test_what_members_hold_is_not_altered_from_outside(
+    admin: Admin, fresh: Fresh
+) -> None:
+    """Offsets of a group with members are its members' business."""
+    topic, group = await made(admin, fresh("t")), fresh("g")
+    await join(admin, group, topic)
+    altered = await admin.alter_consumer_group_offsets(group, {TP(topic, 0): 5})
+    assert kinds(altered.errors) == {TP(topic, 0): UnknownMemberError}
+    (await admin.remove_members_from_consumer_group(group)).check()
+    (await admin.alter_consumer_group_offsets(group, {TP(topic, 0): 5})).check()
+
+
+async def test_members_are_removed(admin: Admin, fresh: Fresh) -> None:
+    """By instance id, or all; who is not there is an error of its own."""
+    topic, group = await made(admin, fresh("t")), fresh("g")
+    await join(admin, group, topic, instance="one")
+    static, nobody = MemberToRemove("", "one"), MemberToRemove("nobody")
+    removed = await admin.remove_members_from_consumer_group(group, [static, nobody])
+    assert removed.values == {static: None}
+    assert kinds(removed.errors) == {nobody: UnknownMemberError}
+    assert (await admin.describe_consumer_groups([group]))[group].members == []
+
+
+# -- the cluster, and what happens to it
+
+
+async def test_the_cluster_is_described(admin: Admin) -> None:
+    """Its nodes, by id."""
+    described = await admin.describe_cluster()
+    assert described.cluster_id
+    assert described.controller_id in described.nodes
+    assert described.nodes == dict(admin.cluster.metadata.nodes)
+
+
+async def test_groups_and_partitions_that_move_are_followed() -> None:
+    """Between two calls everything is led by another node."""
+    async with served() as (broker, admin):
+        await made(admin, "t")
+        ends = {TP("t", number): LATEST for number in range(3)}
+        groups = [f"g{number}" for number in range(GROUPS)]
+        for node_id in (1, 2, 3):
+            for number in range(3):
+                broker.move_partition("t", number, node_id)
+            for group in groups:
+                broker.move_coordinator(group, node_id)
+                altered = await admin.alter_consumer_group_offsets(
+                    group, {TP("t", 0): 5}
+                )
+                altered.check()
+            described = (await admin.describe_consumer_groups(groups)).check()
+            assert {each.coordinator_id for each in described.values()} == {node_id}
+            (await admin.list_offsets(ends)).check()
+
+
+async def test_a_node_that_stops_takes_nothing_along() -> None:
+    """Its groups and its role go to others, and so do the calls; it comes back."""
+    async with served() as (broker, admin):
+        await made(admin, "t")
+        groups = [f"g{number}" for number in range(GROUPS)]
+        for group in groups:
+            (await admin.alter_consumer_group_offsets(group, {TP("t", 0): 5})).check()
+        await broker.stop_node(1)
+        (await admin.describe_consumer_groups(groups)).check()
+        assert set(groups) <= set((await admin.list_consumer_groups()).groups)
+        (await admin.create_topics([NewTopic("u", 2)])).check()
+        assert set((await admin.describe_cluster()).nodes) == {2, 3}
+        await broker.start_node(1)
+        assert set((await admin.describe_cluster()).nodes) == {1, 2, 3}
+        (await admin.delete_topics(["t", "u"])).check()
+
+
+async def test_time_is_up_for_some_items_only() -> None:
+    """What has a result keeps it; the others tell why they have none."""
+
+    def metadata(asked: Asked) -> None:
+        nodes = [MetadataResponseBroker(1, "127.0.0.1", fake.port)]
+        topics = [
+            MetadataResponseTopic(
+                0, "t", partitions=[MetadataResponsePartition(0, 0, -1)]
+            )
+        ]
+        asked.reply(MetadataResponse(0, nodes, "fake", 1, topics))
+
+    async with FakeBroker({"Metadata": metadata}) as fake:
+        async with Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin:
+            asked = {TP("t", 0): LATEST, TP("none", 0): LATEST}
+            listed = await admin.list_offsets(asked, timeout_ms=300)
+            assert kinds(listed.errors) == {
+                TP("t", 0): RequestTimedOutError,
+                TP("none", 0): UnknownTopicError,
+            }
+            error = listed.errors[TP("t", 0)]
+            assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
+            assert (error.topic, error.partition) == ("t", 0)
+
+
+async def test_an_old_broker_is_asked_in_old_forms() -> None:
+    """One group at a time; what the broker cannot do is an error."""
+    versions = {
+        "ApiVersions": (0, 2),
+        "Metadata": (0, 4),
+        "FindCoordinator": (0, 1),
+        "OffsetFetch": (0, 3),
+        "OffsetCommit": (2, 3),
+        "ListGroups": (0, 2),
+        "LeaveGroup": (0, 1),
+    }
+
+    def metadata(asked: Asked) -> None:
+        nodes = [MetadataResponseBroker(1, "127.0.0.1", fake.port)]
+        asked.reply(MetadataResponse(0, nodes, "fake", 1))
+
+    def coordinator(asked: Asked) -> None:
+        asked.reply(FindCoordinatorResponse(0, 0, "", 1, "127.0.0.1", fake.port))
+
+    def offsets(asked: Asked) -> None:
+        rows = [OffsetFetchResponsePartition(0, len(asked.message.group_id), -1, None)]
+        asked.reply(OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", rows)]))
+
+    def commit(asked: Asked) -> None:
+        rows = [OffsetCommitResponsePartition(0)]
+        topics = [OffsetCommitResponseTopic("t", partitions=rows)]
+        asked.reply(OffsetCommitResponse(topics=topics))
+
+    script = {
+        "Metadata": metadata,
+        "FindCoordinator": coordinator,
+        "OffsetFetch": offsets,
+        "OffsetCommit": commit,
+    }
+    async with (
+        FakeBroker(script, versions=versions) as fake,
+        Admin(bootstrap_servers=fake.address) as admin,
+    ):
+        listed = await admin.list_consumer_group_offsets(
+            {"a": None, "bb": [TP("t", 0)]}
+        )
+        assert {g: found[TP("t", 0)].offset for g, found in listed.check().items()} == {
+            "a": 1,
+            "bb": 2,
+        }
+        (await admin.alter_consumer_group_offsets("a", {TP("t", 0): 5})).check()
+        with pytest.raises(UnsupportedVersionError):
+            await admin.list_consumer_groups(states=["Stable"])
+        removed = await admin.remove_members_from_consumer_group(
+            "a", [MemberToRemove("m")]
+        )
+        assert kinds(removed.errors) == {MemberToRemove("m"): UnsupportedVersionError}
+
+
+async def test_a_call_can_be_cancelled_anywhere() -> None:
+    """The next one works, whichever await it was."""
+    async with served() as (_, admin):
+        await made(admin, "t")
+        groups = [f"g{number}" for number in range(GROUPS)]
+
+        async def call() -> None:
+            for group in groups:
+                admin.cluster.forget_coordinator(group)
+            await admin.describe_consumer_groups(groups)
+            await admin.list_offsets({TP("t", number): LATEST for number in range(3)})
+
+        assert await cancel_at_every_await(call, call) >= 4
+
+
+async def test_an_admin_is_used_between_start_and_close() -> None:
+    """Before and after there is an error that says so."""
+    async with Broker() as broker:
+        admin = Admin(AdminConfig(bootstrap_servers=[broker.bootstrap_servers]))
+        with pytest.raises(ClosedError, match="not started"):
+            await admin.describe_cluster()
+        await admin.start()
+        await admin.describe_cluster()
+        await admin.close()
+        with pytest.raises(ClosedError):
+            await admin.describe_cluster()
+        with pytest.raises(ClosedError):
+            await admin.describe_topics(["t"])
+
+
+def test_settings_are_checked_at_once() -> None:
+    """A key that does not exist, or a configuration given twice."""
+    with pytest.raises(ConfigError, match="group_id"):
+        Admin(group_id="g")
+    with pytest.raises(ConfigError, match="client_id"):
+        Admin(AdminConfig(), client_id="x")

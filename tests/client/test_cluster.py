@@ -1,0 +1,606 @@
+"""Clusters: found, lost and found again; who is asked for what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from random import Random
+from typing import Any
+
+import pytest
+from tests.client.cancelling import cancel_at_every_await
+from tests.client.fake_broker import Asked, FakeBroker
+
+from kohort.broker.server import Broker
+from kohort.client.cluster import Cluster
+from kohort.client.config import CommonConfig
+from kohort.client.errors import (
+    ClosedError,
+    ConnectionFailedError,
+    CoordinatorNotAvailableError,
+    KohortError,
+    NotCoordinatorError,
+    NotLeaderError,
+    RequestTimedOutError,
+    SaslAuthenticationError,
+    UnknownMemberError,
+    UnsupportedVersionError,
+    error_of,
+)
+from kohort.client.link import Backoff
+from kohort.client.metadata import NOTHING, read
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.apis.k03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorResponse
+from kohort.protocol.apis.k11_join_group import JoinGroupRequest
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.errors import ErrorCode
+
+HEARTBEAT = HeartbeatRequest("g", 1, "m")
+FOREVER_MS = 600_000
+
+
+class Naps:
+    """Sleeps that are over at once, and what happens in them."""
+
+    def __init__(self, *happenings: Callable[[], Any]) -> None:
+        self.happenings = list(happenings)
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        """Sleeps."""
+        self.taken.append(seconds)
+        if self.happenings:
+            done = self.happenings.pop(0)()
+            if asyncio.iscoroutine(done):
+                await done
+        await asyncio.sleep(0)
+
+
+def config(servers: str, **settings: Any) -> CommonConfig:
+    """A configuration."""
+    return CommonConfig.of({"bootstrap_servers": servers, **settings})
+
+
+@contextlib.asynccontextmanager
+async def connected(servers: str, **settings: Any) -> AsyncIterator[Cluster]:
+    """A cluster that is found."""
+    async with Cluster(config(servers, **settings), random=Random(1)) as cluster:
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def served(nodes: int = 3) -> AsyncIterator[tuple[Broker, Cluster]]:
+    """Some nodes of kohort, and a client of theirs."""
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 0}, nodes=nodes) as broker,
+        connected(broker.bootstrap_servers) as cluster,
+    ):
+        yield broker, cluster
+
+
+async def heartbeat(cluster: Cluster, group: str = "g") -> None:
+    """Heartbeat of nobody, at the coordinator.
+
+    Raises:
+        UnknownMemberError: from the one that is right.
+    """
+    request = HeartbeatRequest(group, 1, "m")
+    answer, broker = await cluster.call_coordinator(group, "Heartbeat", request)
+    if answer.error_code:
+        raise error_of(answer.error_code, api="Heartbeat", broker=broker, group=group)
+
+
+async def heartbeat_arrives(cluster: Cluster, group: str = "g") -> str:
+    """Heartbeats until the right coordinator answers: its name."""
+    with pytest.raises(UnknownMemberError) as caught:
+        await cluster.retrying(
+            cluster.deadline(FOREVER_MS), lambda: heartbeat(cluster, group)
+        )
+    assert caught.value.broker is not None
+    return caught.value.broker
+
+
+def knows(fake: FakeBroker, *nodes: tuple[int, int]) -> Callable[[Asked], None]:
+    """Answers Metadata with these (node id, port), or the fake alone."""
+
+    def answer(asked: Asked) -> None:
+        rows = [
+            MetadataResponseBroker(node_id, "127.0.0.1", port)
+            for node_id, port in nodes or [(1, fake.port)]
+        ]
+        asked.reply(MetadataResponse(0, rows, "fake", 1))
+
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def alone(**options: Any) -> AsyncIterator[FakeBroker]:
+    """A fake that is a cluster of its own."""
+    async with FakeBroker(**options) as fake:
+        fake.answers["Metadata"] = knows(fake)
+        yield fake
+
+
+# -- finding the cluster
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+async def test_a_cluster_is_found(nodes: int) -> None:
+    """All nodes are known, and the bootstrap connection is that of its node."""
+    async with served(nodes) as (broker, cluster):
+        assert set(cluster.metadata.nodes) == set(broker.cluster.nodes)
+        assert cluster.metadata.controller_id == 1
+        assert len(broker.connections) == 1
+        for node_id in broker.cluster.nodes:
+            await cluster.call(node_id, "Heartbeat", HEARTBEAT)
+        assert len(broker.connections) == nodes
+        assert {c.node.id for c in broker.connections} == set(broker.cluster.nodes)
+
+
+async def test_any_bootstrap_server_will_do() -> None:
+    """One refuses, one is no broker, one breaks off; the fourth is one."""
+    async with FakeBroker() as gone:
+        pass
+    async with (
+        FakeBroker({"Metadata": lambda asked: asked.raw(b"SSH-2.0-x\r\n")}) as ssh,
+        FakeBroker({"Metadata": Asked.close}) as broken,
+        Broker() as broker,
+    ):
+        servers = [gone.address, ssh.address, broken.address, broker.bootstrap_servers]
+        for seed in range(5):
+            settings = config(",".join(servers))
+            async with Cluster(settings, random=Random(seed)) as cluster:
+                assert set(cluster.metadata.nodes) == {1}
+
+
+async def test_a_cluster_that_comes_later_is_found() -> None:
+    """No bootstrap server can be reached; then one can."""
+    async with FakeBroker() as gone:
+        pass
+    broker = Broker(port=gone.port)
+    naps = Naps(lambda: None, lambda: None, broker.start)
+    cluster = Cluster(config(f"127.0.0.1:{gone.port}"), sleep=naps)
+    await cluster.start(FOREVER_MS)
+    assert set(cluster.metadata.nodes) == {1}
+    assert len(naps.taken) >= 3
+    await cluster.close()
+    await broker.stop()
+
+
+async def test_a_cluster_that_does_not_come_is_given_up() -> None:
+    """Time is up: the error tells the last one, and nothing is left open."""
+    async with FakeBroker() as gone:
+        pass
+    cluster = Cluster(config(gone.address))
+    with pytest.raises(RequestTimedOutError, match="the last error was") as caught:
+        await cluster.start(timeout_ms=200)
+    assert caught.value.broker == gone.address
+    assert caught.value.api == "Metadata"
+    assert isinstance(caught.value.__cause__, ConnectionFailedError)
+    with pytest.raises(ClosedError):
+        await cluster.refresh()
+
+
+async def test_an_error_that_does_not_get_better_ends_the_start() -> None:
+    """Credentials that are refused are refused by the next node, too."""
+
+    async def refused(_: object) -> None:
+        raise SaslAuthenticationError("no")
+
+    async with alone() as fake:
+        settings = config(
+            fake.address, security_protocol="SASL_PLAINTEXT", authenticate=refused
+        )
+        with pytest.raises(SaslAuthenticationError):
+            await Cluster(settings).start(FOREVER_MS)
+        assert fake.opened == 1
+
+
+async def test_the_start_can_be_cancelled_anywhere() -> None:
+    """No connection is left, and no task."""
+    async with alone() as fake:
+        made: list[Cluster] = []
+
+        async def start() -> None:
+            made.append(Cluster(config(fake.address)))
+            await made[-1].start()
+
+        async def afterwards() -> None:
+            await made[-1].close()
+            await fake.is_left_alone()
+            assert not {
+                task
+                for task in asyncio.all_tasks()
+                if "cluster.py" in repr(task) or "link.py" in repr(task)
+            } - {asyncio.current_task()}
+
+        assert await cancel_at_every_await(start, afterwards) >= 1
+
+
+# -- versions
+
+
+async def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
+    """One that knows little more than ApiVersions: the oldest forms are used."""
+    versions = {
+        "ApiVersions": (0, 0),
+        "Metadata": (0, 1),
+        "FindCoordinator": (0, 0),
+        "Heartbeat": (0, 0),
+    }
+    async with alone(versions=versions) as fake:
+        fake.answers["FindCoordinator"] = lambda asked: asked.reply(
+            FindCoordinatorResponse(0, 0, "", 1, "127.0.0.1", fake.port)
+        )
+        fake.answers["Heartbeat"] = lambda asked: asked.reply(HeartbeatResponse())
+        async with connected(fake.address) as cluster:
+            assert await cluster.coordinators(["a", "b"]) == {"a": 1, "b": 1}
+            await heartbeat(cluster)
+            with pytest.raises(UnsupportedVersionError):
+                await cluster.call(1, "Heartbeat", HEARTBEAT, versions=(1, 4))
+            asked = [(each.api.name, each.version) for each in fake.asked]
+            assert set(asked) == {
+                ("Metadata", 1),
+                ("FindCoordinator", 0),
+                ("Heartbeat", 0),
+            }
+
+
+async def test_a_request_can_be_made_for_its_version() -> None:
+    """The factory is told the version that was negotiated."""
+    seen: list[int] = []
+
+    def request(version: int) -> object:
+        seen.append(version)
+        return HEARTBEAT
+
+    async with served(1) as (_, cluster):
+        await cluster.call(None, "Heartbeat", request)
+        await cluster.call(None, "Heartbeat", request, versions=(0, 2))
+    assert seen == [4, 2]
+
+
+# -- nodes that stop, coordinators and leaders that move
+
+
+async def test_a_coordinator_that_moves_is_found() -> None:
+    """NOT_COORDINATOR from the old one; the new one is looked up."""
+    async with served() as (broker, cluster):
+        for node_id in (1, 2, 3, 1):
+            broker.move_coordinator("g", node_id)
+            assert f"(node {node_id})" in await heartbeat_arrives(cluster)
+
+
+async def test_the_error_of_an_old_coordinator_names_it() -> None:
+    """Without another attempt the caller is told who is none any more."""
+    async with served() as (broker, cluster):
+        broker.move_coordinator("g", 1)
+        await heartbeat_arrives(cluster)
+        broker.move_coordinator("g", 2)
+        with pytest.raises(NotCoordinatorError) as caught:
+            await heartbeat(cluster)
+        assert caught.value.broker == str(cluster.metadata.nodes[1])
+        assert caught.value.group == "g"
+        assert await cluster.coordinator("g") == 1
+        cluster.note(caught.value)
+        assert await cluster.coordinator("g") == 2
+
+
+async def test_a_node_stops_and_starts_again() -> None:
+    """Its group is served by another node meanwhile; later it serves again."""
+    async with served() as (broker, cluster):
+        broker.move_coordinator("g", 2)
+        assert "(node 2)" in await heartbeat_arrives(cluster)
+        await broker.stop_node(2)
+        with pytest.raises(ConnectionFailedError) as caught:
+            await cluster.call(2, "Heartbeat", HEARTBEAT)
+        assert "(node 2)" in str(caught.value)
+        assert "(node 2)" not in await heartbeat_arrives(cluster)
+        await broker.start_node(2)
+        broker.move_coordinator("g", 2)
+        assert "(node 2)" in await heartbeat_arrives(cluster)
+
+
+async def test_a_node_stops_amid_a_request() -> None:
+    """A fetch that waits fails, and says at whom."""
+    async with served() as (broker, cluster):
+        request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+        await cluster.call(1, "CreateTopics", request)
+        broker.move_partition("t", 0, 3)
+        await cluster.watch(["t"])
+        assert cluster.leader("t", 0) == 3
+        rows = [FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1)])]
+        fetch = FetchRequest(None, max_wait_ms=60_000, min_bytes=1, topics=rows)
+        call = cluster.call(3, "Fetch", fetch, versions=(4, 12), lane="fetch")
+        waiting = asyncio.create_task(call)
+        connection = await cluster.connection(3, "fetch")
+        while not connection.in_flight:  # noqa: ASYNC110 - each is one turn of the loop
+            await asyncio.sleep(0)
+        await broker.stop_node(3)
+        with pytest.raises(ConnectionFailedError, match=r"Fetch at .* \(node 3\)"):
+            await waiting
+
+
+async def test_lanes_have_their_own_connections() -> None:
+    """A heartbeat does not wait behind a request that waits."""
+    async with alone() as fake:
+        fake.answers["Heartbeat"] = lambda asked: asked.reply(HeartbeatResponse())
+        async with connected(fake.address) as cluster:
+            waiting = asyncio.create_task(
+                cluster.call(1, "JoinGroup", JoinGroupRequest("g"), lane="join")
+            )
+            await fake.has_been_asked(2)
+            await cluster.call(1, "Heartbeat", HEARTBEAT, lane="group")
+            assert fake.opened == 3
+            assert not waiting.done()
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+
+
+async def test_no_coordinator_yet_is_tried_again() -> None:
+    """COORDINATOR_NOT_AVAILABLE while the broker starts, then there is one."""
+    async with alone() as fake:
+        answers = [
+            FindCoordinatorResponse(0, ErrorCode.COORDINATOR_NOT_AVAILABLE, None, -1),
+            FindCoordinatorResponse(0, 0, None, 1, "127.0.0.1", fake.port),
+        ]
+        fake.versions["FindCoordinator"] = (0, 2)
+        fake.answers["FindCoordinator"] = lambda asked: asked.reply(answers.pop(0))
+        async with connected(fake.address, retry_backoff_ms=1) as cluster:
+            with pytest.raises(CoordinatorNotAvailableError) as caught:
+                await cluster.coordinator("g")
+            assert caught.value.group == "g"
+            assert await cluster.coordinator("g") == 1
+
+
+async def test_a_leader_that_moves_is_found() -> None:
+    """NOT_LEADER_OR_FOLLOWER has the metadata fetched."""
+    async with served() as (broker, cluster):
+        request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+        await cluster.call(1, "CreateTopics", request)
+        await cluster.add_topics(["t"])
+        old = cluster.leader("t", 0)
+        assert old is not None
+        new = old % 3 + 1
+        broker.move_partition("t", 0, new)
+        told = asyncio.Event()
+        cluster.listeners.append(
+            lambda metadata: told.set() if metadata.leader("t", 0) == new else None
+        )
+        cluster.note(NotLeaderError("moved", code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        await told.wait()
+        assert cluster.leader("t", 0) == new
+
+
+async def test_a_topic_that_is_made_later_is_heard_of() -> None:
+    """A topic that is watched and unknown is asked for again and again."""
+    async with served(1) as (_, cluster):
+        await cluster.watch(["later"])
+        code = cluster.metadata.topics["later"].error_code
+        assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert cluster.leader("later", 0) is None
+        told = asyncio.Event()
+        cluster.listeners.append(
+            lambda metadata: told.set() if metadata.partitions("later") else None
+        )
+        request = CreateTopicsRequest([CreatableTopic("later", 2, 1)])
+        await cluster.call(None, "CreateTopics", request)
+        await told.wait()
+        assert cluster.leader("later", 1) == 1
+        await cluster.watch(None)
+        assert set(cluster.metadata.topics) == {"later"}
+
+
+def test_an_older_leader_does_not_replace_a_newer_one() -> None:
+    """Brokers that lag are not believed, unless the topic is another (KIP-320)."""
+
+    def told(leader_id: int, epoch: int, topic_id: bytes = b"1" * 16) -> Any:
+        partitions = [MetadataResponsePartition(0, 0, leader_id, epoch)]
+        topic = MetadataResponseTopic(0, "t", topic_id, partitions=partitions)
+        return MetadataResponse(topics=[topic])
+
+    metadata = read(told(1, 5), 0.0, NOTHING)
+    assert read(told(2, 4), 1.0, metadata).leader("t", 0) == 1
+    assert read(told(2, 6), 1.0, metadata).leader("t", 0) == 2
+    assert read(told(2, -1), 1.0, metadata).leader("t", 0) == 2
+    assert read(told(2, 0, b"2" * 16), 1.0, metadata).leader("t", 0) == 2
+
+
+async def test_many_who_ask_for_metadata_are_answered_together() -> None:
+    """One fetch is under way and one more is due, however many ask."""
+    async with alone() as fake, connected(fake.address) as cluster:
+        before = len(fake.asked)
+        await asyncio.gather(*(cluster.refresh() for _ in range(50)))
+        first = cluster.refresh()
+        await asyncio.gather(first, *(cluster.refresh() for _ in range(50)))
+        assert len(fake.asked) - before <= 4
+
+
+async def test_metadata_is_fetched_when_it_is_old() -> None:
+    """metadata.max.age.ms, without anybody asking."""
+    async with alone() as fake:
+        settings = {"metadata_max_age_ms": 1, "retry_backoff_ms": 1}
+        async with connected(fake.address, **settings):
+            await fake.has_been_asked(4)
+
+
+async def test_a_broker_of_another_cluster_sends_the_client_back() -> None:
+    """REBOOTSTRAP_REQUIRED: only bootstrap servers are believed (KIP-1102)."""
+    async with FakeBroker() as other, alone() as fake:
+        other.answers["Metadata"] = lambda asked: asked.reply(
+            MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        )
+        fake.answers["Metadata"] = knows(fake, (1, other.port))
+        async with connected(fake.address) as cluster:
+            before = fake.opened
+            await cluster.connection(1)
+            fake.answers["Metadata"] = knows(fake, (1, fake.port))
+            await cluster.retrying(cluster.deadline(FOREVER_MS), cluster.refresh)
+            assert cluster.metadata.nodes[1].port == fake.port
+            connection = await cluster.connection(1)
+            assert connection.port == fake.port
+            assert fake.opened >= before
+
+
+async def test_an_unknown_node_is_an_error_that_can_be_tried_again() -> None:
+    """It may not be known yet."""
+    async with served(1) as (_, cluster):
+        with pytest.raises(ConnectionFailedError, match="no such node") as caught:
+            await cluster.call(9, "Heartbeat", HEARTBEAT)
+        assert caught.value.retriable
+        assert caught.value.api == "Heartbeat"
+
+
+# -- trying again
+
+
+def test_waits_double_up_to_a_limit() -> None:
+    """With a fifth of jitter either way (KIP-580)."""
+    backoff = Backoff(100, 1_000, Random(1))
+    for failures, expected in enumerate([0.1, 0.2, 0.4, 0.8, 1.0, 1.0], start=1):
+        waits = [backoff.seconds(failures) for _ in range(200)]
+        assert 0.8 * expected <= min(waits) < 0.85 * expected
+        assert 1.15 * expected < max(waits) <= 1.2 * expected
+    assert backoff.seconds(10_000) <= 1.2
+
+
+async def test_only_what_can_help_is_tried_again() -> None:
+    """Errors that are retriable are, with waits between; others come out at once."""
+    naps = Naps()
+    async with alone() as fake:
+        cluster = Cluster(config(fake.address), sleep=naps, random=Random(1))
+        failures: list[KohortError] = [
+            ConnectionFailedError("1"),
+            error_of(14, group="g"),
+            UnknownMemberError("3", code=ErrorCode.UNKNOWN_MEMBER_ID),
+            ConnectionFailedError("4"),
+        ]
+
+        async def attempt() -> None:
+            raise failures.pop(0)
+
+        with pytest.raises(UnknownMemberError):
+            await cluster.retrying(cluster.deadline(FOREVER_MS), attempt)
+        assert len(failures) == 1
+        first, second = naps.taken
+        assert 0.08 <= first <= 0.12
+        assert 0.16 <= second <= 0.24
+        await cluster.close()
+
+
+async def test_a_broker_that_is_away_is_not_hammered() -> None:
+    """Attempts to connect wait for their time, longer each time."""
+    async with FakeBroker() as gone:
+        pass
+    naps = Naps()
+    cluster = Cluster(
+        config(gone.address), sleep=naps, random=Random(1), clock=lambda: 0.0
+    )
+    for _ in range(6):
+        with pytest.raises(ConnectionFailedError):
+            await cluster.refresh()
+    assert len(naps.taken) == 5
+    for taken, expected in zip(naps.taken, [0.05, 0.1, 0.2, 0.4, 0.8], strict=True):
+        assert 0.8 * expected <= taken <= 1.2 * expected
+    await cluster.close()
+
+
+async def test_a_call_can_be_cancelled_anywhere() -> None:
+    """Whatever it was about, the next call works."""
+    async with served() as (broker, cluster):
+        node_id = 1
+
+        async def call() -> None:
+            nonlocal node_id
+            node_id = node_id % 3 + 1
+            broker.move_coordinator("g", node_id)
+            cluster.forget_coordinator("g")
+            await cluster.refresh()
+            with contextlib.suppress(UnknownMemberError):
+                await cluster.retrying(
+                    cluster.deadline(FOREVER_MS), lambda: heartbeat(cluster)
+                )
+
+        async def afterwards() -> None:
+            assert "node" in await heartbeat_arrives(cluster)
+
+        assert await cancel_at_every_await(call, afterwards) >= 3
+
+
+async def test_whoever_shares_a_connection_attempt_may_leave() -> None:
+    """One of two who wait for it is cancelled; the other gets the connection."""
+    async with alone() as fake, connected(fake.address) as cluster:
+        first = asyncio.create_task(cluster.connection(1, "x"))
+        second = asyncio.create_task(cluster.connection(1, "x"))
+        await asyncio.sleep(0)  # both wait
+        first.cancel()
+        connection = await second
+        assert first.cancelled()
+        assert connection.is_open
+        assert fake.opened == 2
+
+
+# -- the end
+
+
+async def test_closing_ends_everything() -> None:
+    """What waits for answers, connections or metadata is told that it is over."""
+    async with alone() as fake:
+        cluster = Cluster(config(fake.address))
+        await cluster.start()
+        call = asyncio.create_task(cluster.call(1, "Heartbeat", HEARTBEAT))
+        await fake.has_been_asked(2)
+        fake.gate.clear()
+        waiting = [
+            call,
+            asyncio.create_task(cluster.connection(1, "another")),
+            asyncio.create_task(cluster.refresh()),
+        ]
+        await asyncio.sleep(0)  # they wait
+        await cluster.close()
+        for each in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(each, ClosedError), each
+        for attempt in (cluster.refresh(), cluster.call(1, "Heartbeat", HEARTBEAT)):
+            with pytest.raises(ClosedError):
+                await attempt
+
+
+async def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
+    """close() returns within its time, whatever is left to be sent."""
+    async with alone() as fake:
+        cluster = Cluster(config(fake.address))
+        await cluster.start()
+        fake.gate.clear()
+        connection = await cluster.connection(1)
+        big = HeartbeatRequest("x" * 30_000)
+        answers = [connection.post("Heartbeat", 4, big) for _ in range(500)]
+        await cluster.close(timeout_ms=1)
+        for answer in answers:
+            assert isinstance(answer.exception(), ClosedError)
+        await connection.wait_closed()
+
+
+async def test_closing_can_be_cancelled_anywhere() -> None:
+    """Whatever comes of it, no connection stays open."""
+    async with alone() as fake:
+        clusters: list[Cluster] = []
+
+        async def close() -> None:
+            clusters.append(Cluster(config(fake.address)))
+            await clusters[-1].start()
+            await clusters[-1].close()
+
+        async def afterwards() -> None:
+            await clusters[-1].close()
+            await fake.is_left_alone()
+
+        assert await cancel_at_every_await(close, afterwards) >= 2
