@@ -1,0 +1,181 @@
+"""Records as an application gets them, out of the bytes that Fetch returns."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kohort.client.errors import CorruptMessageError, SerializationError
+from kohort.client.offsets import TopicPartition
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.records import (
+    CRC_START,
+    BatchHeader,
+    Record,
+    crc_of,
+    read_headers,
+    read_records,
+)
+from kohort.protocol.slotted import slotted
+
+Deserializer = Callable[[bytes], Any]
+
+_ABORT = 0
+"""The type of the control record that ends a transaction in vain (KIP-98)."""
+_CONTROL_TYPE = struct.Struct(">hh").unpack_from
+
+
+@slotted
+class ConsumerRecord:
+    """A record of a partition.
+
+    Attributes:
+        timestamp: in milliseconds since the epoch; -1 for none.
+        timestamp_type: 0 for when it was created, 1 for when it was appended.
+        key: as the deserializer made it; None where it is null.
+        value: likewise.
+        headers: names and values, in order.
+        leader_epoch: of the leader that took it; -1 where that is not known.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: Sequence[tuple[str, bytes | None]]
+    leader_epoch: int
+
+
+class Chunk:
+    """What one Fetch brought of a partition; read as it is consumed.
+
+    Attributes:
+        end: the offset to go on from.
+        size: bytes.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_batches",
+        "_data",
+        "_is_checked",
+        "_records",
+        "end",
+        "size",
+    )
+
+    def __init__(
+        self,
+        data: Buffer,
+        start: int,
+        aborted: Sequence[tuple[int, int]],
+        *,
+        is_checked: bool,
+    ) -> None:
+        """Takes what was fetched.
+
+        Args:
+            data: batches, the last one perhaps cut off.
+            start: the offset that was asked for: earlier records are left out.
+            aborted: (first offset, producer id) of transactions that are to be
+                left out.
+            is_checked: whether checksums are checked.
+
+        Raises:
+            WireError: the data is nothing that can be read.
+        """
+        self._data = data
+        self._batches = [*read_headers(data)]
+        self._is_checked = is_checked
+        self._aborted = sorted(aborted)
+        self.size = len(data)
+        self.end = self._batches[-1][0].last_offset + 1 if self._batches else start
+        self._records = self._iterate(start)
+
+    def next(self) -> tuple[Record, BatchHeader] | None:
+        """The next record and its batch's header; None behind the last one.
+
+        Raises:
+            WireError: the bytes are damaged.
+        """
+        return next(self._records, None)
+
+    def _iterate(self, start: int) -> Iterator[tuple[Record, BatchHeader]]:
+        in_vain: set[int] = set()
+        pending = self._aborted
+        for header, position in self._batches:
+            if self._is_checked:
+                covered = memoryview(self._data)[
+                    position + CRC_START : position + header.size
+                ]
+                if crc_of(covered) != header.crc:
+                    raise WireError(f"the checksum at offset {header.base_offset}")
+            while pending and pending[0][0] <= header.last_offset:
+                in_vain.add(pending[0][1])
+                pending = pending[1:]
+            if header.is_control:
+                if self._ends_in_vain(position):
+                    in_vain.discard(header.producer_id)
+                continue
+            if header.is_transactional and header.producer_id in in_vain:
+                continue
+            for record in read_records(self._data, position):
+                if record.offset >= start:
+                    yield record, header
+
+    def _ends_in_vain(self, position: int) -> bool:
+        for record in read_records(self._data, position):
+            if record.key is not None and len(record.key) >= 4:
+                _, kind = _CONTROL_TYPE(record.key)
+                return bool(kind == _ABORT)
+        return False
+
+
+def consumed(
+    place: TopicPartition,
+    record: Record,
+    header: BatchHeader,
+    key: Deserializer | None,
+    value: Deserializer | None,
+) -> ConsumerRecord:
+    """A record for the application.
+
+    Raises:
+        SerializationError: a deserializer does not take it.
+    """
+    try:
+        return ConsumerRecord(
+            place[0],
+            place[1],
+            record.offset,
+            record.timestamp_ms,
+            int(header.is_log_append_time),
+            record.key if key is None or record.key is None else key(record.key),
+            record.value
+            if value is None or record.value is None
+            else value(record.value),
+            record.headers,
+            header.partition_leader_epoch,
+        )
+    except Exception as error:
+        raise SerializationError(
+            f"the record at offset {record.offset} is not taken: {error!r}",
+            topic=place[0],
+            partition=place[1],
+        ) from error
+
+
+def corrupt(place: TopicPartition, error: WireError) -> CorruptMessageError:
+    """The error for data that cannot be read; going on needs a `seek`."""
+    return CorruptMessageError(
+        f"what was fetched is damaged: {error}",
+        api="Fetch",
+        topic=place[0],
+        partition=place[1],
+        code=ErrorCode.CORRUPT_MESSAGE,
+    )

@@ -1,0 +1,668 @@
+"""The consumer: an application's view of a group and its records."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Self
+
+from kohort.client.cluster import Cluster
+from kohort.client.commit import Commits
+from kohort.client.config import ConsumerConfig
+from kohort.client.consumed import ConsumerRecord
+from kohort.client.coordination import Coordination
+from kohort.client.errors import (
+    ClosedError,
+    ConfigError,
+    KohortError,
+    RequestTimedOutError,
+)
+from kohort.client.fetcher import Fetcher, Partition
+from kohort.client.listener import ConsumerRebalanceListener
+from kohort.client.membership import (
+    Call,
+    CallKind,
+    Closed,
+    RebalanceEnforced,
+    Subscribed,
+    Unsubscribed,
+)
+from kohort.client.metadata import Metadata
+from kohort.client.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+
+log = logging.getLogger("kohort.client")
+
+CLOSE_MS = 30_000
+"""How long `close` may take, as in the Java client."""
+
+_LAST_MS = 500
+"""Of that, what is kept for the connections."""
+
+Committable = int | tuple[int, str] | OffsetAndMetadata
+
+
+class Consumer:
+    """Consumes records, alone or as a member of a group.
+
+        async with Consumer("orders", group_id="billing") as consumer:
+            async for record in consumer:
+                ...
+
+    As in the Java client a rebalance goes on while the application waits for
+    records: listeners are called then, and what it has been given is done with.
+    Heartbeats go on all the time. It has to come back within
+    ``max.poll.interval.ms``, else it leaves the group by itself.
+
+    Args:
+        topics: to subscribe to.
+        config: the settings; or else
+        settings: each of them, under Kafka's names with underscores.
+
+    Raises:
+        ConfigError: a setting is unknown or cannot be.
+    """
+
+    def __init__(
+        self, *topics: str, config: ConsumerConfig | None = None, **settings: Any
+    ) -> None:
+        if config is not None and settings:
+            raise ConfigError(f"{next(iter(settings))}: is given besides a config")
+        self.config = ConsumerConfig.of(settings) if config is None else config
+        self._topics = topics
+        self._changed = asyncio.Event()
+        self._listener: ConsumerRebalanceListener | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._is_closing = False
+        self._is_closed = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self._last_commit = 0.0
+        # From `start` on:
+        self._cluster: Cluster
+        self._fetcher: Fetcher
+        self._commits: Commits | None = None
+        self._member: Coordination | None = None
+        self._has_started = False
+
+    # -- the start and the end
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Connects, and joins the group if topics were named already.
+
+        Raises:
+            KohortError: no broker answers. The consumer is closed.
+        """
+        if self._has_started or self._is_closing:
+            raise ClosedError("a consumer is started once")
+        config = self.config
+        cluster = Cluster(
+            config, allow_auto_topic_creation=config.allow_auto_create_topics
+        )
+        if config.group_id is not None:
+            self._commits = Commits(cluster, config)
+            self._member = Coordination(cluster, config, self._on_call, self._wake)
+        self._cluster = cluster
+        self._fetcher = Fetcher(cluster, config, self._commits, self._wake)
+        self._has_started = True
+        try:
+            await cluster.start()
+            cluster.listeners.append(self._metadata_changed)
+            self._last_commit = cluster.clock()
+            if self._topics:
+                self.subscribe(self._topics)
+        except BaseException:
+            await self.close(0)
+            raise
+
+    async def close(
+        self, timeout_ms: int = CLOSE_MS, *, leaves: bool | None = None
+    ) -> None:
+        """Gives the partitions back, commits if that is automatic, and leaves.
+
+        Returns within the time, whatever brokers and listeners do.
+
+        Args:
+            timeout_ms: the time.
+            leaves: whether the group is told; None for: not of a static member.
+        """
+        if self._is_closing:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._is_closed.wait()
+            return
+        self._is_closing = True
+        self._wake()
+        if not self._has_started:
+            self._is_closed.set()
+            return
+        deadline = self._cluster.clock() + timeout_ms / 1000
+        try:
+            with contextlib.suppress(TimeoutError):
+                left_ms = max(timeout_ms - _LAST_MS, 0)
+                async with asyncio.timeout(left_ms / 1000):
+                    await self._say_goodbye(leaves)
+        finally:
+            self._stop()
+            left_ms = max(int((deadline - self._cluster.clock()) * 1000), 0)
+            try:
+                await self._cluster.close(min(left_ms, _LAST_MS))
+            finally:
+                self._is_closed.set()
+                self._wake()
+
+    async def _say_goodbye(self, leaves: bool | None) -> None:
+        member = self._member
+        if member is not None and member.session.subscription is not None:
+            with member.polling():
+                member.tell(Closed(leaves))
+                await member.ended()
+        elif self._commits is not None:
+            await self._commit_if_automatic(self._fetcher.partitions)
+        if self._commits is not None:
+            await self._commits.drained()
+
+    def _stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        self._fetcher.stop()
+        if self._member is not None:
+            self._member.stop()
+        if self._commits is not None:
+            self._commits.stop()
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    def _check(self) -> None:
+        if self._is_closing:
+            raise ClosedError("the consumer was closed")
+        if not self._has_started:
+            raise ClosedError("the consumer was not started")
+
+    # -- what is consumed
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Wants the records of some topics, shared with the group, from now on.
+
+        In place of what was subscribed to before. Nothing is waited for.
+
+        Args:
+            topics: their names.
+            pattern: a regular expression for names, in place of them: topics
+                that come later count as well.
+            listener: is told of partitions that come and go.
+
+        Raises:
+            ConfigError: there is no ``group_id``, or not one of topics and pattern.
+        """
+        self._check()
+        if isinstance(topics, str):
+            topics = [topics]
+        names = [*topics]
+        if self._member is None:
+            raise ConfigError("group_id: is needed to subscribe")
+        if bool(names) == (pattern is not None):
+            raise ConfigError("subscribe takes either topics or a pattern")
+        if self._fetcher.partitions and self._member.session.subscription is None:
+            raise ConfigError("partitions are assigned by hand: unsubscribe first")
+        self._listener = listener
+        assert self._commits is not None  # noqa: S101 - there is a group
+        self._commits.session = self._member.session
+        self._pattern = None if pattern is None else re.compile(pattern)
+        if self._pattern is None:
+            self._member.tell(Subscribed(names))
+            return
+        # The first topics come with the metadata, see `_metadata_changed`.
+        self._watching = asyncio.create_task(self._watch_all())
+
+    async def _watch_all(self) -> None:
+        cluster = self._cluster
+        try:
+            await cluster.retrying(cluster.deadline(), lambda: cluster.watch(None))
+        except KohortError as error:
+            self._fetcher.error = error
+            self._wake()
+
+    def _matching(self, metadata: Metadata) -> list[str]:
+        assert self._pattern is not None  # noqa: S101 - the caller has seen it
+        hides = self.config.exclude_internal_topics
+        return sorted(
+            name
+            for name, topic in metadata.topics.items()
+            if not topic.error_code
+            and not (hides and topic.is_internal)
+            and self._pattern.fullmatch(name)
+        )
+
+    def _metadata_changed(self, metadata: Metadata) -> None:
+        if self._pattern is not None and self._member is not None:
+            self._member.tell(Subscribed(self._matching(metadata)))
+
+    async def unsubscribe(self) -> None:
+        """Wants nothing any more: leaves the group, or drops what was assigned."""
+        self._check()
+        member = self._member
+        self._pattern = None
+        if member is not None and member.session.subscription is not None:
+            with member.polling():
+                member.tell(Unsubscribed())
+                while member.session.member_id and not self._is_closing:
+                    await self._next_change(None)
+        self._fetcher.remove([*self._fetcher.partitions])
+        if self._commits is not None:
+            self._commits.session = None
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Consumes some partitions, in no group, from now on.
+
+        Raises:
+            ConfigError: the consumer is subscribed to topics.
+        """
+        self._check()
+        if self.subscription:
+            raise ConfigError("topics are subscribed to: unsubscribe first")
+        wanted = [TopicPartition(*place) for place in partitions]
+        fetcher = self._fetcher
+        fetcher.remove([p for p in fetcher.partitions if p not in set(wanted)])
+        fetcher.add(wanted)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to."""
+        if self._member is None:
+            return frozenset()
+        return frozenset(self._member.session.subscription or ())
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are consumed."""
+        if not self._has_started:
+            return frozenset()
+        return frozenset(self._fetcher.partitions)
+
+    def enforce_rebalance(self, reason: str = "the application wants one") -> None:
+        """Has the group rebalance; the brokers hear the reason (KIP-568, KIP-800)."""
+        self._check()
+        if self._member is not None:
+            self._member.tell(RebalanceEnforced(reason))
+
+    # -- the listener
+
+    async def _on_call(self, call: Call) -> None:
+        places = frozenset(TopicPartition(*place) for place in call.partitions)
+        fetcher = self._fetcher
+        listener = self._listener or ConsumerRebalanceListener()
+        if call.kind is CallKind.ASSIGNED:
+            fetcher.add(places, is_held=True)
+            try:
+                await listener.on_partitions_assigned(places)
+            finally:
+                fetcher.release(places)
+            return
+        fetcher.hold(places)
+        try:
+            if call.kind is CallKind.LOST:
+                await listener.on_partitions_lost(places)
+            else:
+                await self._commit_if_automatic(places)
+                await listener.on_partitions_revoked(places)
+        finally:
+            fetcher.remove(places)
+
+    # -- records
+
+    async def getmany(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: int = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """The next records, by partition; waits for some if there are none.
+
+        Rebalances go on here, and listeners are called, whatever the timeout.
+
+        Args:
+            partitions: that are of interest; all that are consumed if none.
+            timeout_ms: how long to wait for records.
+            max_records: in all; None for ``max_poll_records``.
+
+        Raises:
+            KohortError: the consumer has failed, or a record cannot be read.
+        """
+        most = self.config.max_poll_records if max_records is None else max_records
+        if most < 1:
+            raise ConfigError(f"max_records: {most} is not at least 1")
+        self._check()
+        deadline = self._cluster.clock() + timeout_ms / 1000
+        return await self._poll(partitions, deadline, most)
+
+    async def poll(
+        self, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """As `getmany`, of all partitions."""
+        return await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """The next record; waits for it.
+
+        Raises:
+            KohortError: as from `getmany`.
+        """
+        self._check()
+        found = await self._poll(partitions, None, 1)
+        ((record,),) = found.values()
+        return record
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """All records, as they come; ends when the consumer is closed."""
+        while not self._is_closing:
+            try:
+                record = await self.getone()
+            except ClosedError:
+                if self._is_closing:
+                    return
+                raise
+            yield record
+
+    async def _poll(
+        self,
+        partitions: Sequence[TopicPartition],
+        deadline: float | None,
+        most: int,
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        member = self._member
+        self._commit_in_time()
+        with contextlib.nullcontext() if member is None else member.polling():
+            # Whoever never has to wait would keep everybody else from running.
+            await asyncio.sleep(0)
+            while True:
+                self._check()
+                self._changed.clear()
+                if member is None or not member.is_calling:
+                    self._raise()
+                    found = self._fetcher.take(partitions, most)
+                    if found:
+                        return found
+                    left = None
+                    if deadline is not None:
+                        left = deadline - self._cluster.clock()
+                        if left <= 0:
+                            return {}
+                else:
+                    left = None
+                await self._next_change(left)
+
+    async def _next_change(self, seconds: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()
+
+    def _raise(self) -> None:
+        """Raises what has gone wrong since the last poll."""
+        member = self._member
+        if member is not None:
+            if member.failure is not None:
+                raise member.failure
+            raised, member.raised = member.raised, None
+            if raised is not None:
+                raise raised
+        error, self._fetcher.error = self._fetcher.error, None
+        if error is not None:
+            raise error
+
+    # -- positions
+
+    def _of(self, place: TopicPartition) -> Partition:
+        self._check()
+        found = self._fetcher.partitions.get(place)
+        if found is None:
+            raise ConfigError(f"{place[0]}-{place[1]} is not consumed here")
+        return found
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Goes on from an offset.
+
+        Raises:
+            ConfigError: the partition is not consumed here, or it is no offset.
+        """
+        if offset < 0:
+            raise ConfigError(f"offset: {offset} is below 0")
+        self._of(partition).seek(offset)
+        self._fetcher.pump()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Goes on from the first record that there is; of all if none is named."""
+        self._seek_to(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Goes on behind the last record; of all if none is named."""
+        self._seek_to(partitions, LATEST)
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Goes on from the first record of a time, or the end if there is none.
+
+        Args:
+            timestamp_ms: since the epoch.
+            partitions: all if none is named.
+        """
+        self._seek_to(partitions, timestamp_ms)
+
+    def _seek_to(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        self._check()
+        for place in [*partitions] or [*self._fetcher.partitions]:
+            self._of(place).seek_to(timestamp)
+        self._fetcher.pump()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Gives out nothing of some partitions until `resume`."""
+        for place in partitions:
+            self._of(place).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Goes on with partitions that were paused."""
+        for place in partitions:
+            self._of(place).is_paused = False
+        self._fetcher.pump()
+        self._wake()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        held = self._fetcher.partitions.items() if self._has_started else ()
+        return frozenset(place for place, p in held if p.is_paused)
+
+    async def position(
+        self, partition: TopicPartition, timeout_ms: int | None = None
+    ) -> int:
+        """The offset of the next record of a partition.
+
+        Raises:
+            RequestTimedOutError: it could not be found out in time.
+            KohortError: there is none, as ``auto_offset_reset`` is none.
+        """
+        found = self._of(partition)
+        deadline = self._cluster.deadline(timeout_ms)
+        while found.position is None:
+            self._raise()
+            left = deadline - self._cluster.clock()
+            if left <= 0:
+                raise RequestTimedOutError(
+                    "its position is not known yet",
+                    topic=partition[0],
+                    partition=partition[1],
+                )
+            await self._next_change(left)
+            found = self._of(partition)
+        return found.position
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset behind the last record, as of the last fetch."""
+        return self._of(partition).high_watermark
+
+    # -- offsets of logs
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        found = await self._offsets_at(dict.fromkeys(partitions, EARLIEST), timeout_ms)
+        return {place: row.offset for place, row in found.items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition."""
+        found = await self._offsets_at(dict.fromkeys(partitions, LATEST), timeout_ms)
+        return {place: row.offset for place, row in found.items()}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time, per partition; None for none.
+
+        Args:
+            times: milliseconds since the epoch.
+            timeout_ms: None for ``default.api.timeout.ms``.
+        """
+        found = await self._offsets_at(times, timeout_ms)
+        return {p: row if row.offset >= 0 else None for p, row in found.items()}
+
+    async def _offsets_at(
+        self, times: Mapping[TopicPartition, int], timeout_ms: int | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self._check()
+        asked = {TopicPartition(*place): time for place, time in times.items()}
+
+        async def attempt() -> dict[TopicPartition, OffsetAndTimestamp]:
+            await self._cluster.add_topics({place.topic for place in asked})
+            return await self._fetcher.offsets_at(asked)
+
+        deadline = self._cluster.deadline(timeout_ms)
+        return await self._cluster.retrying(deadline, attempt)
+
+    # -- commits
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, Committable] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commits, and waits until that is done; after all that was committed before.
+
+        A caller that is cancelled does not take the commit back.
+
+        Args:
+            offsets: of the next records to consume; None for all positions.
+            timeout_ms: None for ``default.api.timeout.ms``.
+
+        Raises:
+            CommitFailedError: the group has moved on.
+            KohortError: it failed otherwise.
+        """
+        await asyncio.shield(self.commit_async(offsets, timeout_ms))
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, Committable] | None = None,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Task[None]:
+        """Commits, and does not wait: the task tells what became of it.
+
+        Raises:
+            ConfigError: there is no group, or an offset is none.
+        """
+        if not self._has_started or self._is_closed.is_set():
+            raise ClosedError("the consumer is not open")
+        if self._commits is None:
+            raise ConfigError("group_id: is needed to commit")
+        if offsets is None:
+            rows = self._positions(self._fetcher.partitions)
+        else:
+            rows = {TopicPartition(*p): _row(p, o) for p, o in offsets.items()}
+        return self._commits.post(rows, timeout_ms)
+
+    async def committed(
+        self, *partitions: TopicPartition, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed of some partitions; None where nothing."""
+        self._check()
+        commits = self._commits
+        if commits is None:
+            raise ConfigError("group_id: is needed to ask what is committed")
+        await commits.drained()
+        places = [TopicPartition(*place) for place in partitions]
+        deadline = self._cluster.deadline(timeout_ms)
+        return await self._cluster.retrying(deadline, lambda: commits.committed(places))
+
+    def _positions(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        found = {}
+        for place in places:
+            partition = self._fetcher.partitions.get(place)
+            if partition is not None and partition.position is not None:
+                row = OffsetAndMetadata(partition.position, "", partition.epoch)
+                found[place] = row
+        return found
+
+    def _commit_in_time(self) -> None:
+        """Commits what was given out before this poll, if it is time to."""
+        config = self.config
+        if not config.enable_auto_commit or self._commits is None:
+            return
+        now = self._cluster.clock()
+        if now - self._last_commit >= config.auto_commit_interval_ms / 1000:
+            self._last_commit = now
+            rows = self._positions(self._fetcher.partitions)
+            if rows:
+                self._commits.post(rows).add_done_callback(_log_failure)
+
+    async def _commit_if_automatic(
+        self, places: AbstractSet[TopicPartition] | Iterable[TopicPartition]
+    ) -> None:
+        """The last commit of partitions that go; that it fails stops nobody."""
+        if not self.config.enable_auto_commit or self._commits is None:
+            return
+        rows = self._positions(places)
+        if rows:
+            with contextlib.suppress(KohortError):
+                task = self._commits.post(rows)
+                task.add_done_callback(_log_failure)
+                await asyncio.shield(task)
+
+
+def _row(place: TopicPartition, offset: Committable) -> OffsetAndMetadata:
+    row = (
+        OffsetAndMetadata(offset)
+        if isinstance(offset, int)
+        else OffsetAndMetadata(*offset)
+    )
+    if row.offset < 0:
+        raise ConfigError(f"offset: {row.offset} of {place} is below 0")
+    return row
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.warning("offsets were not committed: %s", task.exception())

@@ -1,0 +1,150 @@
+"""Topics with records in them, and consumers of them, for scenes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from kohort.broker.server import Broker
+from kohort.client.admin import Admin
+from kohort.client.admin_values import NewTopic
+from kohort.client.consumer import Consumer
+from kohort.client.listener import ConsumerRebalanceListener
+from kohort.client.offsets import TopicPartition
+from kohort.protocol.apis.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.records import Record, build_batch
+
+QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
+"""Settings of consumers in scenes: they hear of everything soon."""
+
+PATIENCE = 60.0
+"""Seconds after which a scene is stuck; none takes as long."""
+
+
+async def fill(
+    broker: Broker,
+    topic: str = "t",
+    counts: Sequence[int] = (),
+    *,
+    batch: int = 50,
+    is_new: bool = True,
+    **options: Any,
+) -> None:
+    """Makes a topic with so many records in each partition; values are numbered."""
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        if is_new:
+            made = NewTopic(topic, num_partitions=len(counts))
+            (await admin.create_topics([made]))[topic]
+        cluster = admin.cluster
+        await cluster.add_topics([topic])
+        for number, count in enumerate(counts):
+            for first in range(0, count, batch):
+                rows = [
+                    Record(0, 1_000 + n, b"k", f"{number}:{n}".encode())
+                    for n in range(first, min(first + batch, count))
+                ]
+                data = PartitionProduceData(number, build_batch(rows, **options))
+                request = ProduceRequest(
+                    None, -1, 5_000, [TopicProduceData(topic, partition_data=[data])]
+                )
+
+                async def attempt(
+                    request: object = request, number: int = number
+                ) -> None:
+                    leader = cluster.leader(topic, number)
+                    assert leader is not None
+                    response = await cluster.call(
+                        leader, "Produce", request, versions=(3, 12)
+                    )
+                    row = response.responses[0].partition_responses[0]
+                    assert row.error_code == 0
+
+                await attempt()
+
+
+def consumer(broker: Broker, *topics: str, **settings: Any) -> Consumer:
+    """A consumer of a broker that begins at the start."""
+    defaults: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "auto_offset_reset": "earliest",
+        **QUICK,
+    }
+    return Consumer(*topics, **(defaults | settings))
+
+
+class Recorder(ConsumerRebalanceListener):
+    """Remembers what it was called with, and that nothing ran at the same time."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.is_called = False
+        self.inside: Callable[[str], Any] | None = None
+
+    async def _called(self, kind: str, places: AbstractSet[TopicPartition]) -> None:
+        assert not self.is_called, "callbacks are never concurrent"
+        self.is_called = True
+        self.calls.append((kind, frozenset(places)))
+        if self.inside is not None:
+            await self.inside(kind)
+        await asyncio.sleep(0)
+        self.is_called = False
+
+    async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
+        """As above."""
+        await self._called("revoked", revoked)
+
+    async def on_partitions_assigned(
+        self, assigned: AbstractSet[TopicPartition]
+    ) -> None:
+        """As above."""
+        await self._called("assigned", assigned)
+
+    async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
+        """As above."""
+        await self._called("lost", lost)
+
+    def kinds(self) -> list[str]:
+        """What it was called for, in order."""
+        return [kind for kind, _ in self.calls]
+
+
+async def take(reader: Consumer, count: int) -> list[str]:
+    """The values of so many records, as text."""
+    values: list[str] = []
+    async with asyncio.timeout(PATIENCE):
+        while len(values) < count:
+            found = await reader.getmany(timeout_ms=1_000)
+            values += [r.value.decode() for rows in found.values() for r in rows]
+    return values
+
+
+async def poll_until(condition: Callable[[], bool], *readers: Consumer) -> None:
+    """Polls with all of them until something is so; records are thrown away."""
+
+    async def poll(reader: Consumer) -> None:
+        while not condition():
+            await reader.getmany(timeout_ms=20)
+
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*map(poll, readers))
+
+
+def places(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
+    """Partitions of a topic."""
+    return frozenset(TopicPartition(topic, number) for number in numbers)
+
+
+async def until_members(broker: Broker, count: int, group: str = "g") -> None:
+    """Returns when a group has so many members, as the broker knows them."""
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                described = (await admin.describe_consumer_groups([group]))[group]
+                if len(described.members) == count:
+                    return
