@@ -471,17 +471,19 @@ async def test_time_is_up_for_some_items_only() -> None:
         ]
         asked.reply(MetadataResponse(0, nodes, "fake", 1, topics))
 
-    async with FakeBroker({"Metadata": metadata}) as fake:
-        async with Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin:
-            asked = {TP("t", 0): LATEST, TP("none", 0): LATEST}
-            listed = await admin.list_offsets(asked, timeout_ms=300)
-            assert kinds(listed.errors) == {
-                TP("t", 0): RequestTimedOutError,
-                TP("none", 0): UnknownTopicError,
-            }
-            error = listed.errors[TP("t", 0)]
-            assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
-            assert (error.topic, error.partition) == ("t", 0)
+    async with (
+        FakeBroker({"Metadata": metadata}) as fake,
+        Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin,
+    ):
+        asked = {TP("t", 0): LATEST, TP("none", 0): LATEST}
+        listed = await admin.list_offsets(asked, timeout_ms=300)
+        assert kinds(listed.errors) == {
+            TP("t", 0): RequestTimedOutError,
+            TP("none", 0): UnknownTopicError,
+        }
+        error = listed.errors[TP("t", 0)]
+        assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
+        assert (error.topic, error.partition) == ("t", 0)
 
 
 async def test_an_old_broker_is_asked_in_old_forms() -> None:

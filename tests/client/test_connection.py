@@ -326,12 +326,13 @@ async def test_a_late_response_ends_the_connection() -> None:
     """It is late by request.timeout.ms; those behind it can be tried again at once."""
     async with FakeBroker() as fake:
         connection = await opened(fake, request_timeout_ms=1)
-        answers: list[Any] = await asyncio.gather(
+        late: Any
+        behind: Any
+        late, behind = await asyncio.gather(
             heartbeat(connection),
             heartbeat(connection, timeout_ms=60_000),
             return_exceptions=True,
         )
-        late, behind = answers
         assert isinstance(late, RequestTimedOutError)
         assert isinstance(behind, ConnectionFailedError)
         assert late.retriable
