@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
-from typing import Any
 
 from kohort.client.assignors import (
     ASSIGNORS,
@@ -188,7 +187,7 @@ class Coordination:
 
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, Send):
-            self._start(effect.token, self._send(effect))
+            self._start(effect.token, lambda: self._send(effect))
         elif isinstance(effect, Arm):
             self._arm(effect)
         elif isinstance(effect, Cancel):
@@ -198,7 +197,7 @@ class Coordination:
         elif isinstance(effect, Call):
             self._call = asyncio.create_task(self._serve(effect))
         elif isinstance(effect, MakeAssignment):
-            self._start(effect.token, self._assign(effect))
+            self._start(effect.token, lambda: self._assign(effect))
         elif isinstance(effect, ForgetCoordinator):
             self._cluster.forget_coordinator(self._group)
         elif isinstance(effect, Fail):
@@ -209,9 +208,9 @@ class Coordination:
         else:
             self._notice(effect)
 
-    def _start(self, token: int, work: Coroutine[Any, Any, Event]) -> None:
+    def _start(self, token: int, work: Callable[[], Awaitable[Event]]) -> None:
         async def run() -> None:
-            event = await work
+            event = await work()
             if self._tasks.pop(token, None) is not None:
                 self.tell(event)
                 self._on_change()

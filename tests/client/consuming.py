@@ -11,6 +11,7 @@ from kohort.broker.server import Broker
 from kohort.client.admin import Admin
 from kohort.client.admin_values import NewTopic
 from kohort.client.consumer import Consumer
+from kohort.client.errors import error_of
 from kohort.client.listener import ConsumerRebalanceListener
 from kohort.client.offsets import TopicPartition
 from kohort.protocol.apis.k00_produce import (
@@ -18,6 +19,7 @@ from kohort.protocol.apis.k00_produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
 
 QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
@@ -54,18 +56,18 @@ async def fill(
                     None, -1, 5_000, [TopicProduceData(topic, partition_data=[data])]
                 )
 
-                async def attempt(
-                    request: object = request, number: int = number
-                ) -> None:
-                    leader = cluster.leader(topic, number)
-                    assert leader is not None
+                async def attempt(request: object = request, to: int = number) -> None:
+                    leader = cluster.leader(topic, to)
+                    if leader is None:
+                        raise error_of(ErrorCode.LEADER_NOT_AVAILABLE)
                     response = await cluster.call(
                         leader, "Produce", request, versions=(3, 12)
                     )
                     row = response.responses[0].partition_responses[0]
-                    assert row.error_code == 0
+                    if row.error_code:
+                        raise error_of(row.error_code)
 
-                await attempt()
+                await cluster.retrying(cluster.deadline(), attempt)
 
 
 def consumer(broker: Broker, *topics: str, **settings: Any) -> Consumer:

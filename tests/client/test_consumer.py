@@ -81,7 +81,7 @@ async def test_getmany_bounds_what_it_gives(broker: Broker) -> None:
     """max_records, max_poll_records, and partitions that are asked for."""
     await fill(broker, counts=[30, 30])
     async with consumer(broker, "t", group_id="g", max_poll_records=10) as reader:
-        seen = []
+        seen: list[int] = []
         async with asyncio.timeout(PATIENCE):
             while len(seen) < 3:
                 found = await reader.getmany(T1, timeout_ms=500, max_records=3)

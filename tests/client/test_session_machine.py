@@ -17,7 +17,7 @@ from tests.client.session_world import COOPERATIVE, EAGER, Client, World
 
 from kohort.client.membership import MetadataChanged, RebalanceEnforced, Unsubscribed
 
-MODES = {
+MODES: dict[str, list[tuple[str, ...]]] = {
     "eager": [(EAGER,)],
     "cooperative": [(COOPERATIVE,)],
     "first step": [(EAGER,), (COOPERATIVE, EAGER)],
@@ -32,8 +32,8 @@ FACTOR = 8
 CALM_MS = 420_000
 """By then whoever has crashed is forgotten, a new member's first join included."""
 
-TOPICS = [["t"], ["t", "u"], ["t"], ["u"], []]
-INSTANCES = [None, None, None, "i-0", "i-1"]
+TOPICS: list[list[str]] = [["t"], ["t", "u"], ["t"], ["u"], []]
+INSTANCES: list[str | None] = [None, None, None, "i-0", "i-1"]
 
 
 class Storm:
