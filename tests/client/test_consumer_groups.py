@@ -253,7 +253,8 @@ async def test_the_coordinator_moves() -> None:
 
 async def test_the_coordinators_node_stops() -> None:
     """Another one takes over; what was on the way is sent again."""
-    async with Broker(NO_DELAY, nodes=3) as cluster:
+    config = NO_DELAY | {"default.replication.factor": 3}
+    async with Broker(config, nodes=3) as cluster:
         await fill(cluster, counts=[4, 4])
         async with consumer(cluster, "t", group_id="g") as a:
             await take(a, 8)
