@@ -485,7 +485,12 @@ class Cluster:
         if any(map(lacks_a_leader, self.metadata.topics.values())):
             self.request_update()
         for listener in list(self.listeners):
-            listener(self.metadata)
+            try:
+                listener(self.metadata)
+            except Exception as error:  # noqa: BLE001 - what is known stays known
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a listener of metadata failed", "exception": error}
+                )
 
     def _adopt_bootstrap(self) -> None:
         """Uses the connection to a bootstrap server as that of the node it is."""

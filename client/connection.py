@@ -173,8 +173,7 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(limit_ms / 1000):
                 await self._connect()
                 await self._ask_versions()
-                if config.authenticate is not None:
-                    await config.authenticate(self)
+                await self._authenticate()
         except BaseException as error:
             self.abort()
             if isinstance(error, TimeoutError):
@@ -211,6 +210,17 @@ class Connection(asyncio.Protocol):
         self.api_versions = {
             a.api_key: (a.min_version, a.max_version) for a in response.api_keys
         }
+
+    async def _authenticate(self) -> None:
+        if self._config.authenticate is None:
+            return
+        try:
+            await self._config.authenticate(self)
+        except (KohortError, OSError):
+            raise
+        except Exception as error:
+            what = f"authenticate failed: {error!r}"
+            raise self._failed(what, retriable=False) from error
 
     # -- requests
 
@@ -409,10 +419,12 @@ class Connection(asyncio.Protocol):
         One timer does for all: heartbeats do not make one each.
         """
         idle_ms = self._config.connections_max_idle_ms
-        if self._pending:
-            self._arm(min(request.deadline for request in self._pending))
-        elif idle_ms >= 0:
-            self._arm(self.last_active + idle_ms / 1000)
+        times = [request.deadline for request in self._pending]
+        if idle_ms >= 0:
+            since = self._loop.time() if times else self.last_active
+            times.append(since + max(idle_ms, 1) / 1000)
+        if times:
+            self._arm(min(times))
 
     def _look_at_the_clock(self) -> None:
         self._timer = None

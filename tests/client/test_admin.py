@@ -36,6 +36,7 @@ from kohort.client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
+from kohort.client.fan_out import PATIENCE
 from kohort.client.offsets import (
     EARLIEST,
     LATEST,
@@ -47,6 +48,11 @@ from kohort.protocol.apis.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from kohort.protocol.apis.k02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 from kohort.protocol.apis.k03_metadata import (
     MetadataResponse,
@@ -459,31 +465,61 @@ async def test_a_node_that_stops_takes_nothing_along() -> None:
         (await admin.delete_topics(["t", "u"])).check()
 
 
+def told(fake: FakeBroker, *topics: MetadataResponseTopic) -> MetadataResponse:
+    """Metadata of a fake that is a cluster of its own."""
+    nodes = [MetadataResponseBroker(1, "127.0.0.1", fake.port)]
+    return MetadataResponse(0, nodes, "fake", 1, topics)
+
+
 async def test_time_is_up_for_some_items_only() -> None:
     """What has a result keeps it; the others tell why they have none."""
+    leaderless = MetadataResponseTopic(
+        0, "t", partitions=[MetadataResponsePartition(0, 0, -1)]
+    )
+    bad = MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, "bad")
 
     def metadata(asked: Asked) -> None:
-        nodes = [MetadataResponseBroker(1, "127.0.0.1", fake.port)]
-        topics = [
-            MetadataResponseTopic(
-                0, "t", partitions=[MetadataResponsePartition(0, 0, -1)]
-            )
-        ]
-        asked.reply(MetadataResponse(0, nodes, "fake", 1, topics))
+        asked.reply(told(fake, leaderless, bad))
 
     async with (
         FakeBroker({"Metadata": metadata}) as fake,
         Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin,
     ):
-        asked = {TP("t", 0): LATEST, TP("none", 0): LATEST}
-        listed = await admin.list_offsets(asked, timeout_ms=300)
+        asked = {TP("t", 0): LATEST, TP("bad", 0): LATEST}
+        listed = await admin.list_offsets(asked, timeout_ms=500)
         assert kinds(listed.errors) == {
             TP("t", 0): RequestTimedOutError,
-            TP("none", 0): UnknownTopicError,
+            TP("bad", 0): InvalidTopicError,
         }
         error = listed.errors[TP("t", 0)]
         assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
         assert (error.topic, error.partition) == ("t", 0)
+
+
+async def test_a_topic_that_is_new_is_asked_for_again() -> None:
+    """A broker that has not heard of it yet gets some attempts, not all the time."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    async with FakeBroker() as fake:
+        answers = [MetadataResponseTopic(unknown, "t")] * 2
+        led = [MetadataResponsePartition(0, 0, 1)]
+        answers.append(MetadataResponseTopic(0, "t", partitions=led))
+
+        def metadata(asked: Asked) -> None:
+            is_about_it = bool(asked.message.topics)
+            asked.reply(told(fake, *([answers.pop(0)] if is_about_it else [])))
+
+        def offsets(asked: Asked) -> None:
+            rows = [ListOffsetsPartitionResponse(0, 0, -1, 42)]
+            asked.reply(ListOffsetsResponse(0, [ListOffsetsTopicResponse("t", rows)]))
+
+        fake.answers |= {"Metadata": metadata, "ListOffsets": offsets}
+        async with Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin:
+            listed = await admin.list_offsets({TP("t", 0): LATEST})
+            assert listed[TP("t", 0)].offset == 42
+            answers += [MetadataResponseTopic(unknown, "t")] * PATIENCE
+            listed = await admin.list_offsets({TP("t", 0): LATEST})
+            assert kinds(listed.errors) == {TP("t", 0): UnknownTopicError}
+            assert not answers
 
 
 async def test_an_old_broker_is_asked_in_old_forms() -> None:

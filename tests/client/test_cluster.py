@@ -181,7 +181,7 @@ async def test_a_cluster_that_does_not_come_is_given_up() -> None:
         pass
     cluster = Cluster(config(gone.address))
     with pytest.raises(RequestTimedOutError, match="the last error was") as caught:
-        await cluster.start(timeout_ms=200)
+        await cluster.start(timeout_ms=500)
     assert caught.value.broker == gone.address
     assert caught.value.api == "Metadata"
     assert isinstance(caught.value.__cause__, ConnectionFailedError)
@@ -398,6 +398,24 @@ async def test_a_topic_that_is_made_later_is_heard_of() -> None:
         assert cluster.leader("later", 1) == 1
         await cluster.watch(None)
         assert set(cluster.metadata.topics) == {"later"}
+
+
+async def test_a_listener_that_fails_harms_nobody() -> None:
+    """The loop is told, and so are the other listeners."""
+    async with alone() as fake, connected(fake.address) as cluster:
+        reported: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: reported.append(context["exception"])
+        )
+        told: list[Any] = []
+
+        def fail(_: object) -> None:
+            raise ZeroDivisionError
+
+        cluster.listeners += [fail, told.append]
+        await cluster.refresh()
+        assert [type(error) for error in reported] == [ZeroDivisionError]
+        assert told == [cluster.metadata]
 
 
 def test_an_older_leader_does_not_replace_a_newer_one() -> None:

@@ -474,3 +474,17 @@ async def test_authentication_comes_before_everything_else() -> None:
         assert isinstance(caught.value, KohortError)
         assert not caught.value.retriable
         await fake.is_left_alone()
+
+
+async def test_a_hook_that_fails_is_an_error_of_the_connection() -> None:
+    """What is no error of ours is wrapped, and not tried again."""
+
+    async def authenticate(_: Connection) -> None:
+        raise KeyError("password")
+
+    async with FakeBroker() as fake:
+        with pytest.raises(ConnectionFailedError, match="'password'") as caught:
+            await opened(fake, authenticate=authenticate)
+        assert isinstance(caught.value.__cause__, KeyError)
+        assert not caught.value.retriable
+        await fake.is_left_alone()
