@@ -372,6 +372,19 @@ async def test_an_idle_connection_is_closed() -> None:
             await heartbeat(connection)
 
 
+async def test_a_connection_is_idle_again_after_a_long_request() -> None:
+    """The time that the request might have taken is not waited for."""
+
+    def later(asked: Asked) -> None:
+        asyncio.get_running_loop().call_later(0.1, asked.reply, HeartbeatResponse())
+
+    async with FakeBroker({"Heartbeat": later}) as fake:
+        connection = await opened(fake, connections_max_idle_ms=20)
+        await heartbeat(connection, timeout_ms=600_000)
+        async with asyncio.timeout(60):
+            await connection.wait_closed()
+
+
 async def test_a_connection_in_use_is_not_idle() -> None:
     """Whoever waits for an answer is not cut off."""
     async with FakeBroker() as fake:
