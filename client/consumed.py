@@ -62,6 +62,7 @@ class Chunk:
     __slots__ = (
         "_aborted",
         "_batches",
+        "_damage",
         "_data",
         "_is_checked",
         "_records",
@@ -96,6 +97,7 @@ class Chunk:
         self.size = len(data)
         self.end = self._batches[-1][0].last_offset + 1 if self._batches else start
         self._records = self._iterate(start)
+        self._damage: WireError | None = None
 
     def next(self) -> tuple[Record, BatchHeader] | None:
         """The next record and its batch's header; None behind the last one.
@@ -103,7 +105,14 @@ class Chunk:
         Raises:
             WireError: the bytes are damaged.
         """
-        return next(self._records, None)
+        if self._damage is not None:
+            raise self._damage
+        try:
+            return next(self._records, None)
+        except WireError as error:
+            # An iterator that has raised is at its end: nothing may be skipped.
+            self._damage = error
+            raise
 
     def _iterate(self, start: int) -> Iterator[tuple[Record, BatchHeader]]:
         in_vain: set[int] = set()
