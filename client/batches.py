@@ -1,0 +1,204 @@
+"""Record batches in the making: records go in one by one, sealed bytes come out.
+
+Pure. A record is encoded once, when it is appended, so that sizes are known and
+nothing of the application's is held; a batch is compressed once, when it is sent
+first, and gets a header whenever it is sent, as its number may have changed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from kohort.protocol import compression
+from kohort.protocol.records import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    crc_of,
+)
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+HEAD_SIZE = 21
+"""Bytes of a record in front of its tail, at most: its size, attributes, timestamp
+and offset."""
+OVERHEAD = HEADER_SIZE + HEAD_SIZE
+"""Bytes that a record may need besides its tail: a batch of its own, too."""
+
+_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+_NO_LEADER_EPOCH = -1
+_NO_HEADERS = b"\0"
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def varint(value: int) -> bytes:
+    """A number as records have it: zigzag, seven bits a byte."""
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_NULL = varint(-1)
+
+
+def encode_tail(key: bytes | None, value: bytes | None, headers: Headers = ()) -> bytes:
+    """What a record is behind its offset: key, value and headers."""
+    return b"".join(
+        (
+            _NULL if key is None else varint(len(key)) + key,
+            _NULL if value is None else varint(len(value)),
+            value or b"",
+            _encode_headers(headers) if headers else _NO_HEADERS,
+        )
+    )
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        parts += varint(len(encoded)), encoded
+        parts += (_NULL,) if value is None else (varint(len(value)), value)
+    return b"".join(parts)
+
+
+class Batch:
+    """Records of one partition that are sent together.
+
+    Args:
+        topic: of the partition.
+        partition: its number.
+        order: batches are made in this order.
+        created_at: in seconds.
+        deadline: when it is to be delivered, in seconds.
+
+    Attributes:
+        count: how many records it has.
+        size: bytes, before they are compressed, with the header.
+        deliveries: what the records' senders wait for, in order.
+        timestamps: of the records, in ms.
+        is_closed: whether it takes no more records.
+        is_done: whether its senders know what has become of it.
+        attempts: how often it was sent.
+        last_error: why it was not delivered at the last attempt.
+        producer_id: -1 while it has no number.
+        producer_epoch: likewise.
+        base_sequence: likewise.
+    """
+
+    __slots__ = (
+        "_packed",
+        "_parts",
+        "attempts",
+        "base_sequence",
+        "count",
+        "created_at",
+        "deadline",
+        "deliveries",
+        "is_closed",
+        "is_done",
+        "last_error",
+        "order",
+        "partition",
+        "producer_epoch",
+        "producer_id",
+        "size",
+        "timestamps",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        order: int,
+        created_at: float,
+        deadline: float,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.order = order
+        self.created_at = created_at
+        self.deadline = deadline
+        self.count = 0
+        self.size = HEADER_SIZE
+        self.deliveries: list[Any] = []
+        self.timestamps: list[int] = []
+        self.is_closed = False
+        self.is_done = False
+        self.attempts = 0
+        self.last_error: Exception | None = None
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self._parts: list[bytes] = []
+        self._packed: bytes | None = None
+
+    def __repr__(self) -> str:
+        number = "" if not self.is_numbered else f" #{self.base_sequence}"
+        return f"<Batch of {self.count} for {self.topic}-{self.partition}{number}>"
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it has a place in what a producer writes to the partition."""
+        return self.base_sequence != NO_SEQUENCE
+
+    def append(self, tail: bytes, timestamp_ms: int, delivery: Any) -> None:
+        """Takes a record, as `encode_tail` makes it."""
+        timestamps, count = self.timestamps, self.count
+        delta = timestamp_ms - timestamps[0] if count else 0
+        head = b"\0" + varint(delta) + varint(count)
+        length = len(head) + len(tail)
+        size = varint(length)
+        self._parts += size, head, tail
+        self.size += len(size) + length
+        self.count = count + 1
+        timestamps.append(timestamp_ms)
+        self.deliveries.append(delivery)
+
+    def number(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Gives it its place: the sequence of its first record."""
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self.base_sequence = sequence
+
+    def seal(self, codec: int) -> tuple[bytes, bytes]:
+        """The batch as Produce takes it: its header and its records.
+
+        Args:
+            codec: 0 to 4; the same one each time.
+        """
+        packed = self._packed
+        if packed is None:
+            packed = compression.compress(codec, b"".join(self._parts))
+            self._packed = packed
+            self._parts = []
+        timestamps = self.timestamps
+        fields = (
+            0,
+            _LENGTH + len(packed),
+            _NO_LEADER_EPOCH,
+            MAGIC,
+            0,
+            codec,
+            self.count - 1,
+            timestamps[0],
+            max(timestamps),
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        )
+        crc = crc_of(packed, crc_of(HEADER.pack(*fields)[CRC_START:]))
+        return HEADER.pack(*fields[:4], crc, *fields[5:]), packed

@@ -1,0 +1,514 @@
+"""The producer: records in, offsets out."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import operator
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple, Self
+
+from kohort.client.accumulator import NEVER, Accumulator
+from kohort.client.batches import OVERHEAD, Batch, Headers, encode_tail
+from kohort.client.cluster import Cluster
+from kohort.client.config import INT64_MAX, ProducerConfig
+from kohort.client.errors import (
+    ClosedError,
+    ConfigError,
+    KohortError,
+    MessageTooLargeError,
+    RequestTimedOutError,
+    SerializationError,
+    UnknownTopicError,
+    error_of,
+)
+from kohort.client.metadata import NOBODY, Metadata, PartitionInfo
+from kohort.client.partitioners import StickyPartitioner, partition_for_key
+from kohort.client.sender import API, Sender
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import NO_TIMESTAMP
+
+CLOSE_MS = 30_000
+"""How long `close` may take, unless told otherwise."""
+_LAST_MS = 500
+"""Of that, what is kept for the connections."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is.
+
+    Attributes:
+        topic: that it was sent to.
+        partition: of the topic.
+        offset: -1 where the broker does not tell: with acks=0, or if it knows no
+            more of a batch than that it has it.
+        timestamp: in milliseconds since the epoch: the record's own, or that of
+            the append where the topic has it so.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+Delivery = asyncio.Future[RecordMetadata]
+
+
+class _Choice(NamedTuple):
+    """The partitions of a topic."""
+
+    all: Sequence[int]
+    available: Sequence[int]
+    """Those that somebody leads."""
+
+
+class Producer:
+    """Sends records.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            where = await producer.send_and_wait("orders", b"...", key=b"k")
+
+    Records of a partition are sent in batches, and with ``enable.idempotence``,
+    which is the default, each of them is written once and in order, whatever
+    happens to connections and leaders meanwhile.
+
+    Args:
+        config: the configuration; or else
+        settings: its keys.
+
+    Raises:
+        ConfigError: a key does not exist, or a value cannot be.
+    """
+
+    def __init__(self, config: ProducerConfig | None = None, **settings: Any) -> None:
+        if config is not None and settings:
+            raise ConfigError(f"{next(iter(settings))}: is given besides a config")
+        self.config = ProducerConfig.of(settings) if config is None else config
+        random = Random()  # noqa: S311 - no secret
+        self._random = random
+        self._accumulator = Accumulator(self.config)
+        self._sticky = StickyPartitioner(
+            self.config.batch_size, self._accumulator.fits, random
+        )
+        self._choices: dict[str, _Choice] = {}
+        # Who waits for memory, and for how many bytes; in their order.
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+        self._gives_way = False
+        self._is_starting = False
+        self._is_closing = False
+        self._is_closed = asyncio.Event()
+        # From `start` on:
+        self._cluster: Cluster
+        self._sender: Sender
+        self._loop: asyncio.AbstractEventLoop
+        self._has_started = False
+
+    # -- the start and the end
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Finds the cluster.
+
+        Raises:
+            ClosedError: it was started before, or closed.
+            KohortError: no bootstrap server answers in ``default.api.timeout.ms``.
+        """
+        if self._is_starting or self._is_closing:
+            raise ClosedError("a producer is started once")
+        self._is_starting = True
+        cluster = Cluster(
+            self.config, random=self._random, allow_auto_topic_creation=True
+        )
+        await cluster.start()
+        if self._is_closing:
+            await cluster.close(0)
+            raise _closed()
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        cluster.listeners.append(self._metadata_changed)
+        self._sender = Sender(
+            cluster, self.config, self._accumulator, self, self._random
+        )
+        self._has_started = True
+
+    async def close(self, timeout_ms: int = CLOSE_MS) -> None:
+        """Sends what there is, and ends all connections.
+
+        Returns within the time; what is not delivered by then fails with
+        `ClosedError`, and may be in the log or not. Cancelled, it does that at once.
+        """
+        if not self._has_started:
+            self._is_closing = True
+            return
+        if self._is_closing:
+            await self._is_closed.wait()
+            return
+        self._is_closing = True
+        until = self._cluster.clock() + timeout_ms / 1000
+        self._refuse_waiters()
+        try:
+            await self._flush(max(0, timeout_ms - _LAST_MS))
+        except RequestTimedOutError:
+            pass  # what is left is told so
+        finally:
+            for batch in self._accumulator.abandon():
+                what = "the producer was closed before the record was delivered"
+                self.failed(batch, self._error(ClosedError, what, batch), {})
+            self.progressed()
+            left_ms = max(0, int((until - self._cluster.clock()) * 1000))
+            try:
+                await self._sender.stop()
+                await self._cluster.close(left_ms)
+            finally:
+                self._is_closed.set()
+
+    def _refuse_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, deque()
+        for _, waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(_closed())
+
+    # -- records
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> Delivery:
+        """Takes a record, to be sent with others.
+
+        It waits for the topic's metadata and for memory, and for nothing else.
+        Cancelled meanwhile, the record is not sent.
+
+        Args:
+            topic: where to.
+            value: bytes, or what ``value.serializer`` takes; None for null.
+            key: likewise.
+            partition: None for what the partitioner says.
+            timestamp_ms: since the epoch; None for now.
+            headers: names and values, in order.
+
+        Returns:
+            Where the record is, once the broker says so, or why it is not. Nobody
+            has to wait for it; to cancel it does not call the record back.
+
+        Raises:
+            RequestTimedOutError: no metadata or no memory in ``max.block.ms``.
+            MessageTooLargeError: ``max.request.size`` or ``buffer.memory`` is less.
+            SerializationError: key, value or headers cannot be bytes.
+            ClosedError: the producer is not started, or it was closed.
+            KohortError: there can be no such topic, or it may not be written to.
+        """
+        if self._is_closing or not self._has_started:
+            raise _closed()
+        key_bytes, tail = self._encode(topic, value, key, headers)
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= INT64_MAX:
+            what = f"timestamp_ms: {timestamp_ms!r} is no time since the epoch"
+            raise SerializationError(what, topic=topic)
+        if self._gives_way:
+            # Who sends without end still leaves answers their turn.
+            self._gives_way = False
+            await asyncio.sleep(0)
+        deadline = None
+        choice = self._choices.get(topic)
+        if choice is None or (partition is not None and partition >= len(choice.all)):
+            deadline = self._cluster.deadline(self.config.max_block_ms)
+            choice = await self._choice(topic, partition, deadline)
+        size = len(tail) + OVERHEAD
+        if self._waiters or not self._accumulator.has_room(size):
+            if deadline is None:
+                deadline = self._cluster.deadline(self.config.max_block_ms)
+            await self._wait_for_room(topic, size, deadline)
+        if self._is_closing:
+            raise _closed()
+        return self._append(topic, choice, partition, key_bytes, tail, timestamp_ms)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
+        """Sends a record, and waits until the broker has it.
+
+        Cancelled while it waits for the broker, the record may be written.
+
+        Raises:
+            KohortError: as `send`; or the record was not delivered.
+        """
+        delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
+        return await delivery
+
+    def _encode(
+        self, topic: str, value: Any, key: Any, headers: Headers | None
+    ) -> tuple[bytes | None, bytes]:
+        """The key, and the record as a batch takes it."""
+        config = self.config
+        key_bytes = _as_bytes(key, config.key_serializer, "key", topic)
+        value_bytes = _as_bytes(value, config.value_serializer, "value", topic)
+        try:
+            tail = encode_tail(key_bytes, value_bytes, headers or ())
+        except (TypeError, ValueError, AttributeError) as error:
+            what = f"headers: {error}"
+            raise SerializationError(what, topic=topic) from error
+        size = len(tail) + OVERHEAD
+        if size > config.max_request_size or size > config.buffer_memory:
+            raise self._too_large(topic, size)
+        return key_bytes, tail
+
+    def _append(
+        self,
+        topic: str,
+        choice: _Choice,
+        partition: int | None,
+        key: bytes | None,
+        tail: bytes,
+        timestamp_ms: int,
+    ) -> Delivery:
+        if partition is None:
+            partition = self._partition(topic, choice, key, len(tail))
+        elif not 0 <= partition < len(choice.all):
+            raise _no_partition(topic, partition)
+        delivery: Delivery = self._loop.create_future()
+        now = self._cluster.clock()
+        when = self._accumulator.append(
+            now, topic, partition, tail, timestamp_ms, delivery
+        )
+        if when <= now:
+            self._gives_way = True
+            self._sender.wake()
+        elif when < NEVER:
+            self._sender.wake_at(when)
+        return delivery
+
+    def _partition(
+        self, topic: str, choice: _Choice, key: bytes | None, size: int
+    ) -> int:
+        config = self.config
+        if config.partitioner is not None:
+            partition = operator.index(
+                config.partitioner(topic, key, choice.all, choice.available)
+            )
+            if not 0 <= partition < len(choice.all):
+                raise _no_partition(topic, partition)
+            return partition
+        if key is not None and not config.partitioner_ignore_keys:
+            return partition_for_key(key, len(choice.all))
+        return self._sticky.partition(topic, size, choice.all, choice.available)
+
+    def _too_large(self, topic: str, size: int) -> MessageTooLargeError:
+        config = self.config
+        limit, key = min(
+            (config.max_request_size, "max_request_size"),
+            (config.buffer_memory, "buffer_memory"),
+        )
+        return MessageTooLargeError(
+            f"a record of up to {size} bytes, {key} is {limit}",
+            topic=topic,
+            code=ErrorCode.MESSAGE_TOO_LARGE,
+        )
+
+    # -- what is waited for
+
+    async def partitions_for(self, topic: str) -> Sequence[PartitionInfo]:
+        """The partitions of a topic, and who leads them.
+
+        Raises:
+            RequestTimedOutError: no metadata in ``max.block.ms``.
+            ClosedError: the producer is not started, or it was closed.
+            KohortError: there can be no such topic.
+        """
+        if self._is_closing or not self._has_started:
+            raise _closed()
+        deadline = self._cluster.deadline(self.config.max_block_ms)
+        await self._choice(topic, None, deadline)
+        return self._cluster.metadata.partitions(topic)
+
+    async def _choice(
+        self, topic: str, partition: int | None, deadline: float
+    ) -> _Choice:
+        """Waits until a topic has partitions, or one partition."""
+        if partition is not None and partition < 0:
+            raise _no_partition(topic, partition)
+
+        async def attempt() -> None:
+            await self._cluster.add_topics([topic])
+            if not self._knows(topic, partition):
+                await self._cluster.refresh()
+            found = self._cluster.metadata.topics.get(topic)
+            if not self._knows(topic, partition):
+                code = found.error_code if found is not None else 0
+                raise error_of(
+                    code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    api="Metadata",
+                    topic=topic,
+                    partition=partition,
+                )
+
+        await self._cluster.retrying(deadline, attempt)
+        rows = self._cluster.metadata.partitions(topic)
+        available = [p.partition for p in rows if p.leader_id != NOBODY]
+        choice = self._choices[topic] = _Choice(range(len(rows)), available)
+        return choice
+
+    def _knows(self, topic: str, partition: int | None) -> bool:
+        return len(self._cluster.metadata.partitions(topic)) > (partition or 0)
+
+    def _metadata_changed(self, _: Metadata) -> None:
+        self._choices.clear()
+
+    async def _wait_for_room(self, topic: str, size: int, deadline: float) -> None:
+        """Waits until there is memory, behind those who came before."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        entry = (size, waiter)
+        self._waiters.append(entry)
+        self._accumulator.is_starved = True
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._cluster.clock())):
+                await waiter
+        except BaseException as error:
+            self._loop.call_soon(self.progressed)
+            if not isinstance(error, TimeoutError):
+                raise
+            raise RequestTimedOutError(
+                f"buffer_memory is full for {self.config.max_block_ms} ms",
+                api=API,
+                topic=topic,
+            ) from None
+        finally:
+            if entry in self._waiters:
+                self._waiters.remove(entry)
+            if waiter.done() and not waiter.cancelled() and not waiter.exception():
+                # It is the caller's, who takes it before anybody else runs.
+                self._accumulator.release(size)
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Sends all records that were taken so far, and waits until none is left.
+
+        Whether they were delivered is for those to know who sent them.
+
+        Args:
+            timeout_ms: None for as long as it takes; ``delivery.timeout.ms`` is
+                the limit for each of them.
+
+        Raises:
+            RequestTimedOutError: there are still some.
+            ClosedError: the producer is not started, or it was closed.
+        """
+        if self._is_closing or not self._has_started:
+            raise _closed()
+        await self._flush(timeout_ms)
+
+    async def _flush(self, timeout_ms: int | None) -> None:
+        order = self._accumulator.close_batches()
+        if self._accumulator.oldest >= order:
+            return
+        done: asyncio.Future[None] = self._loop.create_future()
+        entry = (order, done)
+        self._flushes.append(entry)
+        self._sender.wake()
+        seconds = None if timeout_ms is None else timeout_ms / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                await done
+        except TimeoutError:
+            raise RequestTimedOutError(f"not flushed in {timeout_ms} ms") from None
+        finally:
+            if entry in self._flushes:
+                self._flushes.remove(entry)
+
+    # -- what the sender tells
+
+    def delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
+        """A batch is in the log."""
+        topic, partition = batch.topic, batch.partition
+        step = 1 if base_offset >= 0 else 0
+        offset = base_offset
+        for delivery, timestamp in zip(batch.deliveries, batch.timestamps, strict=True):
+            if not delivery.done():
+                at = timestamp if append_time_ms == NO_TIMESTAMP else append_time_ms
+                delivery.set_result(RecordMetadata(topic, partition, offset, at))
+            offset += step
+
+    def failed(
+        self, batch: Batch, error: KohortError, messages: Mapping[int, str]
+    ) -> None:
+        """A batch is given up."""
+        for number, delivery in enumerate(batch.deliveries):
+            if delivery.done():
+                continue
+            each = copy.copy(error)  # a traceback for each who waits
+            each.__cause__ = error.__cause__
+            if messages.get(number):
+                each.message = messages[number]
+            delivery.set_exception(each)
+
+    def progressed(self) -> None:
+        """There is memory for those who wait, and flushes may be over."""
+        accumulator, waiters = self._accumulator, self._waiters
+        while waiters and accumulator.has_room(waiters[0][0]):
+            size, waiter = waiters.popleft()
+            if not waiter.done():
+                accumulator.reserve(size)
+                waiter.set_result(None)
+        accumulator.is_starved = bool(waiters)
+        oldest = accumulator.oldest
+        for order, done in self._flushes:
+            if order <= oldest and not done.done():
+                done.set_result(None)
+
+    def _error(
+        self, cls: Callable[..., KohortError], what: str, batch: Batch
+    ) -> KohortError:
+        return cls(what, api=API, topic=batch.topic, partition=batch.partition)
+
+
+def _as_bytes(
+    value: Any, serializer: Callable[[Any], bytes] | None, what: str, topic: str
+) -> bytes | None:
+    if serializer is not None:
+        try:
+            value = serializer(value)
+        except Exception as error:
+            message = f"{what}: the serializer failed: {error}"
+            raise SerializationError(message, topic=topic) from error
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    message = f"{what}: {type(value).__name__} is not bytes"
+    raise SerializationError(message, topic=topic)
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the producer is not started, or it was closed", api=API)
+
+
+def _no_partition(topic: str, partition: int) -> UnknownTopicError:
+    return UnknownTopicError(
+        "there can be no such partition",
+        topic=topic,
+        partition=partition,
+        retriable=False,
+    )
