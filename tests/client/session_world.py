@@ -8,6 +8,7 @@ what has to hold whatever happens: see `World.check`.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
@@ -68,6 +69,9 @@ EAGER = "range"
 
 MOST_EVENTS = 2_000_000
 """Of one scene: more is a loop."""
+
+LEAST_MS = 0.1
+"""What any message takes."""
 
 ROUNDING_MS = 0.001
 """Timers never fire early: what is lost in rounding is made good for."""
@@ -300,6 +304,7 @@ class World:
         self.is_down = False
         self.is_strict = True
         self.clients: list[Client] = []
+        self._under_way: dict[tuple[Client, int], None] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._owners: dict[TopicPartition, Client] = {}
@@ -373,7 +378,8 @@ class World:
     # -- the network
 
     def _delay(self) -> float:
-        return self.random.uniform(0, self.latency_ms)
+        # Never no time at all: a session would end at once at both ends of it.
+        return self.random.uniform(0, self.latency_ms) + LEAST_MS
 
     def carry(self, client: Client, send: Send) -> None:
         """Takes a request to the coordinator, and its answer back."""
@@ -381,13 +387,21 @@ class World:
         if self.random.random() < self.loss or is_away:
             self.after(self._delay(), lambda: client.fail(send.token))
             return
+        self._under_way[client, send.token] = None
         self.after(self._delay(), lambda: self._arrive(client, send))
-        # Nobody answers for a coordinator that has been started again.
         self.after(send.timeout_ms, lambda: client.fail(send.token))
+
+    def restart(self) -> None:
+        """The coordinator starts again on its log; all connections break."""
+        self.context.restart()
+        for client, token in self._under_way:
+            self.after(self._delay(), functools.partial(client.fail, token))
+        self._under_way.clear()
 
     def _arrive(self, client: Client, send: Send) -> None:
         def answered(result: Any) -> None:
             response = RESPONSES[send.api](result)
+            self._under_way.pop((client, send.token), None)
             if self.random.random() < self.loss or client.is_cut_off:
                 self.after(self._delay(), lambda: client.fail(send.token))
             else:
@@ -416,12 +430,17 @@ class World:
         for tp in owned - before:
             other = self._owners.get(tp)
             if other is not None and not other.is_dead and self.is_strict:
-                instance = client.session.settings.group_instance_id
-                replaced = other.session.settings.group_instance_id
-                # An instance id is one owner, whichever process it is.
-                assert instance is not None, f"{tp}: {client.name}, {other.name}"
-                assert instance == replaced
+                assert self._is_replaced(other), f"{tp}: {client.name}, {other.name}"
             self._owners[tp] = client
+
+    def _is_replaced(self, client: Client) -> bool:
+        """Whether its instance id may be another process's: it has yet to hear of it."""
+        instance = client.session.settings.group_instance_id
+        return instance is not None and any(
+            c.session.settings.group_instance_id == instance
+            for c in self.clients
+            if c is not client
+        )
 
     def check_settled(self) -> None:
         """All members agree, and own all partitions that anybody wants, once."""

@@ -131,7 +131,7 @@ class Storm:
     def coordinator(self, which: int, _: int) -> None:
         """It starts again on its log, or moves: then who waited is told."""
         if which % 2:
-            self.world.context.restart()
+            self.world.restart()
         else:
             self.world.context.move()
 
@@ -150,6 +150,12 @@ class Storm:
             # Whoever was not there to hear of a change does so now.
             client.tell(MetadataChanged(world.partitions))
         world.run(CALM_MS)
+        if any(c.session.settings.group_instance_id for c in world.clients):
+            # As in Kafka, what a static member that returns has subscribed to,
+            # or has missed as the leader, counts from the next rebalance on.
+            for client in self.living():
+                client.tell(RebalanceEnforced("for those who returned"))
+            world.run(30_000)
         assert not [c for c in self.living() if c.failure], "who fails ends"
         world.check_settled()
         for client in self.living():
