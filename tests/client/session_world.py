@@ -434,7 +434,7 @@ class World:
             self._owners[tp] = client
 
     def _is_replaced(self, client: Client) -> bool:
-        """Whether its instance id may be another process's: it has yet to hear of it."""
+        """Whether its instance id may be another one's, which it has yet to hear."""
         instance = client.session.settings.group_instance_id
         return instance is not None and any(
             c.session.settings.group_instance_id == instance
