@@ -187,6 +187,44 @@ def test_what_is_sent_again_goes_alone_and_in_its_place() -> None:
     assert [b.base_sequence for b in (first, second, third)] == [1, 2, 3]
 
 
+def test_nothing_is_sent_behind_what_is_sent_again() -> None:
+    """Not until that is answered."""
+    queues = idempotent()
+    (first,) = sent(queues, 1)
+    queues.put_back(first, 0.0)
+    put(queues, 0.0)
+    assert take(queues, 0.0) is first
+    assert not queues.look(1.0).ready
+    queues.delivered(first)
+    assert take(queues, 1.0) is not first
+
+
+@pytest.mark.parametrize("is_back_first", [True, False])
+def test_what_is_behind_a_refused_number_loses_its_own(is_back_first: bool) -> None:
+    """It was lost with its connection: the broker cannot have written it."""
+    queues = idempotent()
+    first, second = sent(queues, 2)
+    if is_back_first:
+        queues.put_back(second, 0.0)
+    queues.refused(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    queues.put_back(first, 0.0)
+    if not is_back_first:
+        queues.put_back(second, 0.0)
+    assert not first.is_numbered
+    assert not second.is_numbered
+
+
+def test_a_numbered_batch_that_expires_leaves_a_gap() -> None:
+    """Nobody knows whether it was written: what follows begins anew."""
+    queues = idempotent()
+    (first,) = sent(queues, 1)
+    queues.put_back(first, 0.0)
+    assert queues.look(121.0).expired == [first]
+    put(queues, 121.0)
+    (queue,) = queues.look(121.0).ready
+    assert queue.lacks_an_id
+
+
 def test_a_number_that_was_refused_because_of_one_before_it_stays() -> None:
     """The first one's outcome is not known; the second is out of order so far."""
     queues = idempotent()
