@@ -9,7 +9,7 @@ from kohort.client.config import AdminConfig, ConsumerConfig, ProducerConfig
 from kohort.client.consumed import ConsumerRecord
 from kohort.client.consumer import Consumer
 from kohort.client.errors import GroupMaxSizeReachedError, KohortError
-from kohort.client.listener import ConsumerRebalanceListener
+from kohort.client.listener import ConsumerGroupMetadata, ConsumerRebalanceListener
 from kohort.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kohort.client.producer import Producer, RecordMetadata
 
@@ -18,6 +18,7 @@ __all__ = [
     "AdminConfig",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "GroupMaxSizeReachedError",

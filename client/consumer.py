@@ -20,7 +20,7 @@ from kohort.client.errors import (
     KohortError,
 )
 from kohort.client.fetcher import Fetcher
-from kohort.client.listener import ConsumerRebalanceListener
+from kohort.client.listener import ConsumerGroupMetadata, ConsumerRebalanceListener
 from kohort.client.membership import (
     Call,
     CallKind,
@@ -284,6 +284,23 @@ class Consumer(Positions):
         if not self._has_started:
             return frozenset()
         return frozenset(self._fetcher.partitions)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The group, the generation and the member that this is at the moment.
+
+        Raises:
+            ConfigError: there is no ``group_id``.
+        """
+        self._check()
+        if self._member is None:
+            raise ConfigError("group_id: is needed to be in a group")
+        session = self._member.session
+        return ConsumerGroupMetadata(
+            session.settings.group_id,
+            session.generation_id,
+            session.member_id,
+            session.settings.group_instance_id,
+        )
 
     def enforce_rebalance(self, reason: str = "the application wants one") -> None:
         """Has the group rebalance; the brokers hear the reason (KIP-568, KIP-800)."""

@@ -65,8 +65,13 @@ class KohortError(Exception):
         partition: partition of the topic.
         code: what the broker answered, where it did.
         retriable: whether trying again can help; None for what is usual.
+
+    Attributes:
+        wire_code: the number that the broker sent. It is not that of `code` where
+            `code` has none of that number (KIP-389's 77); None where none came.
     """
 
+    wire_code: int | None = None
     is_retriable_by_default: ClassVar[bool] = False
 
     def __init__(
@@ -392,6 +397,7 @@ def error_of(
         partition: that was asked about.
         message: the broker's own words, where it has some.
     """
+    wire_code = int(code)
     if code == KIP_389_GROUP_MAX_SIZE_REACHED and api == "JoinGroup":
         code = ErrorCode.GROUP_MAX_SIZE_REACHED
     known = _CODES.get(code)
@@ -404,7 +410,7 @@ def error_of(
         message = GROUP_IS_FULL
     elif not message and cls is not BrokerError:
         message = (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
-    return cls(
+    error = cls(
         message or known.name,
         api=api,
         broker=broker,
@@ -413,3 +419,5 @@ def error_of(
         partition=partition,
         code=known,
     )
+    error.wire_code = wire_code
+    return error

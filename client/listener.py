@@ -1,10 +1,27 @@
-"""What an application is told about its partitions."""
+"""What an application is told about its partitions and its membership."""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from kohort.client.offsets import TopicPartition
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """A consumer as its group knows it.
+
+    Attributes:
+        group_id: of the group.
+        generation_id: the last that the consumer has joined; -1 without one.
+        member_id: that the broker has given it; "" without one.
+        group_instance_id: of a static member (KIP-345), else None.
+    """
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
 
 
 class ConsumerRebalanceListener:

@@ -95,6 +95,7 @@ def test_a_full_group_has_two_numbers(code: int) -> None:
     assert isinstance(error, GroupMaxSizeReachedError)
     assert not error.retriable
     assert "Consumer group is already at its full capacity." in str(error)
+    assert error.wire_code == code
 
 
 def test_77_is_kafkas_elsewhere() -> None:
@@ -125,3 +126,4 @@ def test_errors_are_copied_and_pickled_whole() -> None:
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert again.code is error.code
+        assert again.wire_code == 25
