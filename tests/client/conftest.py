@@ -1,29 +1,139 @@
-"""What the client's tests talk to: kohort in this process, or a Kafka that runs."""
+"""What the client's tests talk to: kohort in this process, or a Kafka that runs.
+
+A scene that asks for `servers`, `stage`, `small` or `broker_process` is played on
+kohort, and, marked `interop`, on Apache Kafka 4.3, which `tests.apache_kafka` starts;
+its asserts are the same for both. See `README.md` for a Kafka of one's own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from kohort.broker.server import Broker
+# Before they are imported: their asserts are to say as much as those of a test.
+pytest.register_assert_rewrite("tests.client.consuming", "tests.client.sent")
 
-RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP")
+from tests import apache_kafka, commands  # noqa: E402 - see above
+from tests.client.consuming import Stage  # noqa: E402
+from tests.client.sent import Sent  # noqa: E402
+
+from kohort.broker.server import Broker  # noqa: E402
+from kohort.client.admin import Admin  # noqa: E402
+from kohort.client.admin_values import ConfigResource, ResourceType  # noqa: E402
+
+RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP", "")
 """A Kafka that runs; scenes that need nothing of kohort's own are played there."""
 
+CONFIG = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
+"""Of all brokers: groups begin at once, and crashed members are soon gone."""
+SMALL = CONFIG | {"group.max.size": 2}
 
-@pytest.fixture(params=["kafka"] if RUNNING else ["kohort", "kohort, 3 nodes"])
-async def servers(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+KAFKA = "Apache Kafka 4.3"
+ON_KAFKA = pytest.param(KAFKA, marks=pytest.mark.interop)
+
+
+def on(*kohorts: str) -> list[Any]:
+    """The parameters of a scene that is played on these kohorts, and on Kafka."""
+    return [RUNNING] if RUNNING else [*kohorts, ON_KAFKA]
+
+
+StartKafka = Callable[[Mapping[str, object]], apache_kafka.Kafka]
+
+
+@pytest.fixture(scope="session")
+def start_kafka() -> Iterator[StartKafka]:
+    """Starts a node of Apache Kafka, one for each configuration."""
+    nodes: dict[str, apache_kafka.Kafka] = {}
+    with contextlib.ExitStack() as stack:
+
+        def start(config: Mapping[str, object]) -> apache_kafka.Kafka:
+            key = repr(sorted(config.items()))
+            if key not in nodes:
+                nodes[key] = stack.enter_context(apache_kafka.running(config))
+            return nodes[key]
+
+        yield start
+
+
+@pytest.fixture(params=on("kohort", "kohort, 3 nodes"))
+async def servers(
+    request: pytest.FixtureRequest, start_kafka: StartKafka
+) -> AsyncIterator[str]:
     """Bootstrap servers of a cluster without an initial rebalance delay."""
-    if RUNNING:
+    if request.param == RUNNING:
         yield RUNNING
+    elif request.param == KAFKA:
+        yield start_kafka(CONFIG).bootstrap_servers
+    else:
+        nodes = 3 if "3" in request.param else 1
+        async with Broker(CONFIG, nodes=nodes) as broker:
+            yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def stage(servers: str) -> Stage:
+    """Such a cluster, and a topic and a group on it that nobody has used."""
+    return Stage(servers, uuid.uuid4().hex[:12])
+
+
+@pytest.fixture(
+    params=on("kohort, numbers of kip-389", "kohort, numbers of apache", "kohort")
+)
+async def small(
+    request: pytest.FixtureRequest, start_kafka: StartKafka
+) -> AsyncIterator[Stage]:
+    """A cluster whose groups take two members, and no more.
+
+    kohort says so in KIP-389's number and in Apache Kafka's (`wire.error.numbering`).
+    """
+    suffix = uuid.uuid4().hex[:12]
+    if request.param == RUNNING:
+        await _needs_small_groups(RUNNING)
+        yield Stage(RUNNING, suffix)
+    elif request.param == KAFKA:
+        yield Stage(start_kafka(SMALL).bootstrap_servers, suffix)
+    else:
+        _, _, numbering = request.param.partition("numbers of ")
+        config = SMALL | {"wire.error.numbering": numbering or "auto"}
+        async with Broker(config) as broker:
+            yield Stage(broker.bootstrap_servers, suffix)
+
+
+async def _needs_small_groups(address: str) -> None:
+    async with Admin(bootstrap_servers=address) as admin:
+        node = min((await admin.describe_cluster()).nodes)
+        resource = ConfigResource(ResourceType.BROKER, str(node))
+        found = await admin.describe_configs([resource], keys=["group.max.size"])
+    if found[resource]["group.max.size"].value != "2":
+        pytest.skip("needs a broker with group.max.size=2")
+
+
+@pytest.fixture(params=on("kohort"))
+def broker_process(
+    request: pytest.FixtureRequest, start_kafka: StartKafka
+) -> Iterator[tuple[Stage, int]]:
+    """A broker in another process, which can be stopped by a signal: its id."""
+    suffix = uuid.uuid4().hex[:12]
+    if request.param == RUNNING:
+        pytest.skip("a Kafka of one's own is not stopped by a test")
+    if request.param == KAFKA:
+        node = start_kafka(CONFIG)
+        yield Stage(node.bootstrap_servers, suffix), node.pid
         return
-    nodes = 3 if "3" in request.param else 1
-    config = {"group.initial.rebalance.delay.ms": 0}
-    async with Broker(config, nodes=nodes) as broker:
-        yield broker.bootstrap_servers
+    settings = [f"--set={key}={value}" for key, value in CONFIG.items()]
+    with commands.serving(*settings) as served:
+        yield Stage(served.address, suffix), served.pid
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """What the clients of this process send from now on."""
+    return Sent.watching(monkeypatch)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from kohort.broker.server import Broker
 from kohort.client.admin import Admin
 from kohort.client.admin_values import NewTopic
 from kohort.client.consumer import Consumer
@@ -28,9 +28,77 @@ QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms
 PATIENCE = 60.0
 """Seconds after which a scene is stuck; none takes as long."""
 
+STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+
+
+class Servers(Protocol):
+    """What has an address: a broker in this process, or a `Stage`."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where to ask for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A cluster, and the names of one scene: other scenes use the cluster, too."""
+
+    bootstrap_servers: str
+    suffix: str
+
+    def name(self, name: str) -> str:
+        """A name of this scene's own."""
+        return f"{name}-{self.suffix}"
+
+    @property
+    def topic(self) -> str:
+        """The name of its topic; `fill` makes it."""
+        return self.name("t")
+
+    @property
+    def group(self) -> str:
+        """The id of its group."""
+        return self.name("g")
+
+    @property
+    def p0(self) -> TopicPartition:
+        """The first partition of the topic."""
+        return TopicPartition(self.topic, 0)
+
+    @property
+    def p1(self) -> TopicPartition:
+        """The second one."""
+        return TopicPartition(self.topic, 1)
+
+    def places(self, *numbers: int) -> frozenset[TopicPartition]:
+        """Partitions of the topic."""
+        return places(*numbers, topic=self.topic)
+
+    async def fill(
+        self, counts: Sequence[int], topic: str | None = None, **options: Any
+    ) -> None:
+        """Makes the topic, or another one; see `fill`."""
+        await fill(self, topic or self.topic, counts, **options)
+
+    def consumer(self, *topics: str, **settings: Any) -> Consumer:
+        """A consumer that begins at the start; of the group, if not told otherwise."""
+        return consumer(self, *topics, **({"group_id": self.group} | settings))
+
+    def member(self, **settings: Any) -> Consumer:
+        """A consumer of the topic in the group."""
+        return self.consumer(self.topic, **settings)
+
+    def admin(self) -> Admin:
+        """A client to look at the group, and to change things."""
+        return Admin(bootstrap_servers=self.bootstrap_servers)
+
+    async def until_members(self, count: int, group: str | None = None) -> None:
+        """Returns when the group has so many members, as the broker knows them."""
+        await until_members(self, count, group or self.group)
+
 
 async def fill(
-    broker: Broker,
+    broker: Servers,
     topic: str = "t",
     counts: Sequence[int] = (),
     *,
@@ -41,7 +109,9 @@ async def fill(
     """Makes a topic with so many records in each partition; values are numbered."""
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         if is_new:
-            made = NewTopic(topic, num_partitions=len(counts))
+            # The records are of 1970: Kafka would soon delete them for their age.
+            kept = {"retention.ms": "-1"}
+            made = NewTopic(topic, num_partitions=len(counts), configs=kept)
             (await admin.create_topics([made]))[topic]
         cluster = admin.cluster
         await cluster.add_topics([topic])
@@ -70,7 +140,7 @@ async def fill(
                 await cluster.retrying(cluster.deadline(), attempt)
 
 
-def consumer(broker: Broker, *topics: str, **settings: Any) -> Consumer:
+def consumer(broker: Servers, *topics: str, **settings: Any) -> Consumer:
     """A consumer of a broker that begins at the start."""
     defaults: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap_servers,
@@ -142,7 +212,7 @@ def places(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(topic, number) for number in numbers)
 
 
-async def until_members(broker: Broker, count: int, group: str = "g") -> None:
+async def until_members(broker: Servers, count: int, group: str = "g") -> None:
     """Returns when a group has so many members, as the broker knows them."""
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         async with asyncio.timeout(PATIENCE):
@@ -150,3 +220,33 @@ async def until_members(broker: Broker, count: int, group: str = "g") -> None:
                 described = (await admin.describe_consumer_groups([group]))[group]
                 if len(described.members) == count:
                     return
+
+
+# -- who has what
+
+
+def shares(*readers: Consumer) -> list[int]:
+    """How many partitions each of them has."""
+    return [len(reader.assignment()) for reader in readers]
+
+
+def is_shared(count: int, *readers: Consumer) -> bool:
+    """Whether each partition has exactly one of them."""
+    owned = [p for reader in readers for p in reader.assignment()]
+    return len(owned) == count == len(set(owned)) and all(shares(*readers))
+
+
+# -- how consumers end
+
+
+async def crash(reader: Consumer) -> None:
+    """Ends a consumer without a word to the group, as a killed process does."""
+    await reader.close(0)
+
+
+async def all_end(before: AbstractSet[asyncio.Task[Any]]) -> None:
+    """All tasks that have begun since then come to their end."""
+    left = asyncio.all_tasks() - before
+    if left:
+        _, running = await asyncio.wait(left, timeout=PATIENCE)
+        assert not running

@@ -1,0 +1,188 @@
+"""Apache Kafka 4.3, one KRaft node in a process of its own, from Maven's jars.
+
+The jars are fetched once, see `tests.interop.libraries`. A node takes 3 to 5 s to
+start and 350 MB, so tests share it: what a scene writes has names of its own. Keys
+of groups, such as `group.max.size`, cannot be altered while a node runs (it answers
+INVALID_REQUEST): whoever needs other ones starts another node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tests.interop.libraries import _built, _run, need
+
+from kohort.client.admin import Admin
+
+SOURCE = Path(__file__).parent / "java" / "kafka"
+START_S = 120.0
+ATTEMPTS = 5
+CLUSTER_ID = "a29ob3J0LXRlc3Qta2Fma2E"  # 16 bytes, as any other would do
+
+# One compiler and a small heap, for a short start on a small machine.
+JAVA = [
+    "java",
+    "-Xmx384m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xshare:auto",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+]
+STARTED = "Kafka Server started"
+
+ALONE = {
+    "node.id": 1,
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+}
+"""What makes a cluster of one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """A node that runs."""
+
+    bootstrap_servers: str
+    pid: int
+
+
+@contextlib.contextmanager
+def running(config: Mapping[str, object]) -> Iterator[Kafka]:
+    """Starts a node, and kills it in the end; what it has written goes with it.
+
+    Skips the test where Java or Maven is missing; fails it if ``CI=true``.
+
+    Args:
+        config: the broker's configuration, besides what makes it a cluster of one.
+    """
+    need("java", "mvn")
+    jars = _built(SOURCE, _fetch) / "target" / "dependency"
+    with contextlib.ExitStack() as stack:
+        for attempt in range(ATTEMPTS):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            node = _Node([*JAVA, "-cp", f"{jars}/*"], folder, config)
+            stack.callback(node.stop)
+            if node.start():
+                break
+            # Somebody else may have taken one of the ports meanwhile.
+            assert attempt < ATTEMPTS - 1, f"no start:\n{node.story()}"
+        with ThreadPoolExecutor(1) as pool:  # there may be a loop in this thread
+            pool.submit(asyncio.run, _has_coordinator(node.address)).result()
+        assert node.process is not None
+        yield Kafka(node.address, node.process.pid)
+
+
+def _fetch(folder: Path) -> None:
+    _run(["mvn", "-B", "-q", "dependency:copy-dependencies"], folder)
+
+
+async def _has_coordinator(address: str) -> None:
+    """The first question for a coordinator makes Kafka create its topic."""
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.describe_consumer_groups(["nobody"])
+
+
+class _Node:
+    """A process of Apache Kafka.
+
+    Args:
+        java: the command, up to the class.
+        folder: for its files.
+        config: the broker's configuration.
+    """
+
+    def __init__(
+        self, java: list[str], folder: Path, config: Mapping[str, object]
+    ) -> None:
+        port, controller_port = _free_ports()
+        self.address = f"127.0.0.1:{port}"
+        self.process: subprocess.Popen[str] | None = None
+        self._java = java
+        self._properties = folder / "server.properties"
+        self._said: list[str] = []
+        self._decided = threading.Event()
+        self._reader: threading.Thread
+        controller = f"127.0.0.1:{controller_port}"
+        all_of_it = {
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{controller}",
+            "controller.quorum.voters": f"1@{controller}",
+            "log.dirs": folder / "data",
+            **ALONE,
+            **config,
+        }
+        lines = [f"{key}={value}\n" for key, value in all_of_it.items()]
+        self._properties.write_text("".join(lines))
+
+    def start(self) -> bool:
+        """Starts it; whether it has."""
+        properties = str(self._properties)
+        _run(
+            [
+                *self._java,
+                "kafka.tools.StorageTool",
+                "format",
+                *("--cluster-id", CLUSTER_ID),
+                *("--config", properties),
+            ],
+            self._properties.parent,
+        )
+        process = subprocess.Popen(
+            [*self._java, "kafka.Kafka", properties],
+            cwd=self._properties.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        self._reader = threading.Thread(
+            target=self._read, args=(process.stdout,), daemon=True
+        )
+        self._reader.start()
+        self.process = process
+        self._decided.wait(START_S)
+        return any(STARTED in line for line in self._said)
+
+    def stop(self) -> None:
+        """Kills it: nobody will read its files."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self._reader.join()
+
+    def story(self) -> str:
+        """The last lines that it wrote."""
+        return "".join(self._said[-60:])
+
+    def _read(self, lines: IO[str]) -> None:
+        with lines:
+            for line in lines:
+                self._said.append(line)
+                if STARTED in line:
+                    self._decided.set()
+        self._decided.set()
+
+
+def _free_ports() -> list[int]:
+    """Two ports that the system picks: Kafka has to be told them before it starts."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
