@@ -127,6 +127,7 @@ def _node() -> list[str]:
     return ["node", str(_built(HERE / "node", _build_node) / "worker.js")]
 
 
+KOHORT = Library("kohort", _python("kohort"))
 CONFLUENT = Library("confluent", _python("confluent"))
 KAFKA_PYTHON = Library("kafka-python", _python("kafka_python"))
 AIOKAFKA = Library("aiokafka", _python("aiokafka"))

@@ -8,6 +8,7 @@ from confluent_kafka import ConsumerGroupState
 from tests.interop.scene import BRIEF_MS, PARTITIONS
 
 if TYPE_CHECKING:
+    from tests.interop.libraries import Library
     from tests.interop.scene import Scene
 
 
@@ -43,18 +44,25 @@ def group_that_changes(scene: Scene) -> None:
     assert scene.sent == 1200
     scene.until_committed()
     broker_agrees(scene)
+    owners_are_alone(scene)
     records_are_whole(scene)
 
     restart_resumes(scene)
 
 
-def restart_resumes(scene: Scene) -> None:
-    """All leave; whoever comes next gets what is new, nothing that was committed."""
+def restart_resumes(scene: Scene, *libraries: Library) -> None:
+    """All leave; whoever comes next gets what is new, nothing that was committed.
+
+    One of each library comes, or two of the scene's.
+    """
     scene.close(*scene.members)
     scene.until_state(ConsumerGroupState.EMPTY)
     old = scene.sent
     scene.produce(60)
-    again = [scene.start(f"again-{number}") for number in range(2)]
+    again = [
+        scene.start(f"again-{number}", library)
+        for number, library in enumerate(libraries or [None, None])
+    ]
     scene.until_settled()
     scene.until_consumed()
     scene.until_committed()
@@ -165,6 +173,21 @@ def broker_agrees(scene: Scene) -> None:
     assert owned == list(range(PARTITIONS)), (
         "after the last rebalance each partition has exactly one owner"
     )
+
+
+def owners_are_alone(scene: Scene) -> None:
+    """In no generation was a partition assigned to two members."""
+    generations = {number for each in scene.everybody for number in each.assigned}
+    for number in generations:
+        shares = {
+            each.name: each.assigned[number]
+            for each in scene.everybody
+            if number in each.assigned
+        }
+        together = frozenset().union(*shares.values())
+        assert sum(map(len, shares.values())) == len(together), (
+            f"generation {number}: {shares}"
+        )
 
 
 def records_are_whole(scene: Scene) -> None:

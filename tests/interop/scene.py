@@ -63,6 +63,9 @@ class Member:
         self.produced = 0
         # Every assignment that it ever reported, with the reason.
         self.changes: list[tuple[str, frozenset[int]]] = []
+        # By generation: what it was assigned there, and where it has led.
+        self.assigned: dict[int, frozenset[int]] = {}
+        self.led: set[int] = set()
         self.history: list[str] = []
         self._changed = changed
         self._began = time.monotonic()
@@ -159,12 +162,9 @@ class Member:
         if kind == "ready":
             self.ready = True
         elif kind == "owns":
-            self.partitions = frozenset(event["partitions"])
-            self.generation = event["generation"]
-            if event["why"] == "told":
-                self.told += 1
-            else:
-                self.changes.append((event["why"], self.partitions))
+            self._own(event)
+        elif kind == "leads":
+            self.led.add(int(event["generation"]))
         elif kind == "produced":
             self.produced += int(event["count"])
         elif kind == "closed":
@@ -173,9 +173,23 @@ class Member:
         elif kind == "error":
             self.error = event["text"]
 
+    def _own(self, event: dict[str, Any]) -> None:
+        self.partitions = frozenset(event["partitions"])
+        self.generation = event["generation"]
+        if event["why"] == "told":
+            self.told += 1
+            return
+        self.changes.append((event["why"], self.partitions))
+        if event["why"] == "assigned" and self.generation is not None:
+            self.assigned[self.generation] = self.partitions
+
 
 class Scene:
-    """One topic, one group, and members of one library with one assignor."""
+    """One topic, one group, and members with one assignor.
+
+    They are of one library where nothing else is said; `start` and `prepare` take
+    any.
+    """
 
     def __init__(
         self, library: Library, assignor: str, bootstrap: str, folder: Path
@@ -188,7 +202,7 @@ class Scene:
         self.sent = 0
         self._folder = folder
         self._changed = threading.Condition()
-        self._argv = library.command()
+        self._commands = {library.name: library.command()}
         unique = uuid.uuid4().hex[:8]
         self.topic = f"interop-{unique}"
         self.group = f"interop-{library.name}-{assignor}-{unique}"
@@ -200,12 +214,12 @@ class Scene:
 
     # Members
 
-    def prepare(self, name: str) -> Member:
+    def prepare(self, name: str, library: Library | None = None) -> Member:
         """Start a worker that does not join yet, and wait until it could.
 
         On a busy machine a process takes longer to load than some timeouts last.
         """
-        member = self._launch(name)
+        member = self._launch(name, library)
         self.until(f"{name} is loaded", lambda: member.ready)
         return member
 
@@ -237,10 +251,16 @@ class Scene:
         return member
 
     def start(
-        self, name: str, *, session_ms: int = LASTING_MS, instance: str | None = None
+        self,
+        name: str,
+        library: Library | None = None,
+        *,
+        session_ms: int = LASTING_MS,
+        instance: str | None = None,
     ) -> Member:
         """Start a worker and let it join, without waiting for either."""
-        return self.join(self._launch(name), session_ms=session_ms, instance=instance)
+        member = self._launch(name, library)
+        return self.join(member, session_ms=session_ms, instance=instance)
 
     def close(self, *members: Member) -> None:
         """Close them properly, one after the other, and wait for each."""
@@ -372,6 +392,19 @@ class Scene:
         assert generation is not None, "a member of a group has no generation"
         return generation
 
+    def leader(self) -> Member:
+        """Who leads the generation that all members are in, as its library says."""
+
+        def leaders() -> list[Member]:
+            self.ask_everybody()
+            generations = {each.generation for each in self.members}
+            return [each for each in self.members if generations <= each.led]
+
+        (leader,) = self.until_broker(
+            "one member leads the one generation", leaders, lambda got: len(got) == 1
+        )
+        return leader
+
     # What the broker says
 
     def describe(self) -> ConsumerGroupDescription:
@@ -408,10 +441,14 @@ class Scene:
             member.stop()
         del self.admin  # librdkafka has no other way to close one
 
-    def _launch(self, name: str) -> Member:
+    def _launch(self, name: str, library: Library | None = None) -> Member:
         assert all(each.name != name for each in self.everybody), (
             f"two workers called {name}"
         )
-        member = Member(name, self._argv, self._folder, self._changed)
+        wanted = library or self.library
+        if wanted.name not in self._commands:
+            self._commands[wanted.name] = wanted.command()
+        argv = self._commands[wanted.name]
+        member = Member(name, argv, self._folder, self._changed)
         self.everybody.append(member)
         return member

@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -17,6 +18,8 @@ import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -24,6 +27,8 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.Cluster;
+import org.apache.kafka.common.Configurable;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.RetriableException;
@@ -68,6 +73,60 @@ public final class Worker {
         say("note", "\"text\": " + quoted(text));
     }
 
+    /** Any assignor, and word of it where its assignment was made: in the leader alone. */
+    public static final class Announced implements ConsumerPartitionAssignor, Configurable {
+        private ConsumerPartitionAssignor assignor;
+        private boolean hasAssigned;
+
+        @Override
+        public void configure(Map<String, ?> settings) {
+            try {
+                Class<?> type = Class.forName(ASSIGNORS + ASSIGNOR.get(settings.get("worker.assignor")));
+                assignor = (ConsumerPartitionAssignor) type.getConstructor().newInstance();
+            } catch (ReflectiveOperationException error) {
+                throw new IllegalArgumentException(error);
+            }
+            if (assignor instanceof Configurable configurable) {
+                configurable.configure(settings);
+            }
+        }
+
+        @Override
+        public ByteBuffer subscriptionUserData(Set<String> topics) {
+            hasAssigned = false; // it joins again
+            return assignor.subscriptionUserData(topics);
+        }
+
+        @Override
+        public GroupAssignment assign(Cluster cluster, GroupSubscription subscriptions) {
+            hasAssigned = true;
+            return assignor.assign(cluster, subscriptions);
+        }
+
+        @Override
+        public void onAssignment(Assignment assignment, ConsumerGroupMetadata group) {
+            assignor.onAssignment(assignment, group);
+            if (hasAssigned) {
+                say("leads", "\"generation\": " + group.generationId());
+            }
+        }
+
+        @Override
+        public List<RebalanceProtocol> supportedProtocols() {
+            return assignor.supportedProtocols();
+        }
+
+        @Override
+        public short version() {
+            return assignor.version();
+        }
+
+        @Override
+        public String name() {
+            return assignor.name();
+        }
+    }
+
     /** One consumer; its callbacks run inside poll and close, on the main thread. */
     private static final class Member implements ConsumerRebalanceListener {
         private final String topic;
@@ -87,7 +146,8 @@ public final class Worker {
             settings.put("max.poll.records", "50");
             settings.put("session.timeout.ms", words.get("session"));
             settings.put("heartbeat.interval.ms", words.get("heartbeat"));
-            settings.put("partition.assignment.strategy", ASSIGNORS + ASSIGNOR.get(words.get("assignor")));
+            settings.put("partition.assignment.strategy", Announced.class.getName());
+            settings.put("worker.assignor", words.get("assignor"));
             if (words.containsKey("instance")) {
                 settings.put("group.instance.id", words.get("instance"));
             }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import struct
 
 from confluent_kafka import (
@@ -20,10 +22,31 @@ from tests.interop.workers.lines import (
     Produce,
     Record,
     say,
+    say_leads,
     say_owns,
     serve,
 )
 from tests.librdkafka import begin
+
+_LEADS = re.compile(r"JoinGroup response: GenerationId (\d+), .*, LeaderId \S+ \(me\)")
+
+
+class Elections(logging.Handler):
+    """Reads in librdkafka's log who leads: nothing else of it tells."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line of the log; inside `consume`, as the callbacks."""
+        found = _LEADS.search(record.getMessage())
+        if found is not None:
+            say_leads(int(found[1]))
+
+
+def _elections() -> logging.Logger:
+    logger = logging.getLogger("librdkafka")
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    logger.addHandler(Elections())
+    return logger
 
 
 class ConfluentMember:
@@ -39,6 +62,8 @@ class ConfluentMember:
             "partition.assignment.strategy": wanted.assignor,
             "session.timeout.ms": wanted.session_ms,
             "heartbeat.interval.ms": wanted.heartbeat_ms,
+            "debug": "cgrp",
+            "logger": _elections(),
         }
         if wanted.instance is not None:
             settings["group.instance.id"] = wanted.instance

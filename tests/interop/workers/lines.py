@@ -21,6 +21,9 @@ Events:
         the library is loaded, commands are read
     {"event": "owns", "why": WHY, "partitions": [...], "generation": n | null}
         the whole present assignment; WHY is assigned, revoked, lost or told
+    {"event": "leads", "generation": n}
+        the member leads that generation: it has made the assignment, or the answer to
+        its JoinGroup says so (kohort, confluent-kafka and kafka-clients only)
     {"event": "consumed", "records": [[partition, offset, key, value], ...]}
     {"event": "committed", "offsets": [[partition, offset], ...]}
     {"event": "produced", "count": n}
@@ -71,6 +74,11 @@ def say_owns(why: str, partitions: Iterable[int], generation: int | None) -> Non
     for gone in set(_pending).difference(owned):
         del _pending[gone]
     say("owns", why=why, partitions=owned, generation=generation)
+
+
+def say_leads(generation: int) -> None:
+    """Report that this member leads a generation."""
+    say("leads", generation=generation)
 
 
 @dataclass(frozen=True, slots=True)

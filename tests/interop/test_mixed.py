@@ -1,0 +1,55 @@
+"""Groups of several client libraries, kohort's among them; each of them leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.interop.libraries import CONFLUENT, JAVA, KOHORT
+from tests.interop.mixture import group_of_several
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.interop.libraries import Library
+
+
+def _names(libraries: tuple[Library, ...]) -> str:
+    return "+".join(each.name for each in libraries)
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "libraries", [(KOHORT, CONFLUENT), (CONFLUENT, KOHORT)], ids=_names
+)
+def test_confluent_kafka(
+    play: Callable[..., None], libraries: tuple[Library, ...], assignor: str
+) -> None:
+    """Subscriptions and assignments are read by either, whoever leads."""
+    play(libraries[0], assignor, lambda scene: group_of_several(scene, *libraries))
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize(
+    "assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"]
+)
+@pytest.mark.parametrize("libraries", [(KOHORT, JAVA), (JAVA, KOHORT)], ids=_names)
+def test_java(
+    play: Callable[..., None], libraries: tuple[Library, ...], assignor: str
+) -> None:
+    """The same with kafka-clients, and its user data (KIP-54, KIP-429)."""
+    play(libraries[0], assignor, lambda scene: group_of_several(scene, *libraries))
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "libraries",
+    [(KOHORT, CONFLUENT, JAVA), (CONFLUENT, JAVA, KOHORT), (JAVA, KOHORT, CONFLUENT)],
+    ids=_names,
+)
+def test_all_three(
+    play: Callable[..., None], libraries: tuple[Library, ...], assignor: str
+) -> None:
+    """Each of them in one group, and each of them leading it."""
+    play(libraries[0], assignor, lambda scene: group_of_several(scene, *libraries))

@@ -1,0 +1,134 @@
+"""A worker over kohort's own client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.interop.workers.lines import (
+    BATCH,
+    POLL_S,
+    PRODUCE_S,
+    Join,
+    Produce,
+    Record,
+    say_leads,
+    say_owns,
+    serve,
+)
+
+from kohort.client import (
+    Consumer,
+    ConsumerRebalanceListener,
+    KohortError,
+    Producer,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from kohort.client.session import Session
+
+
+class KohortMember(ConsumerRebalanceListener):
+    """One consumer, on an event loop that runs while a call of ours does."""
+
+    def __init__(self, wanted: Join) -> None:
+        self.topic = wanted.topic
+        self.held: set[int] = set()
+        self.runner = asyncio.Runner()
+        self.runner.run(self._start(wanted))
+
+    async def _start(self, wanted: Join) -> None:
+        self.consumer = Consumer(
+            bootstrap_servers=wanted.bootstrap,
+            group_id=wanted.group,
+            client_id=wanted.client,
+            group_instance_id=wanted.instance,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=wanted.session_ms,
+            heartbeat_interval_ms=wanted.heartbeat_ms,
+            partition_assignment_strategy=[wanted.assignor],
+        )
+        await self.consumer.start()
+        self.consumer.subscribe([wanted.topic], listener=self)
+
+    async def on_partitions_assigned(
+        self, assigned: AbstractSet[TopicPartition]
+    ) -> None:
+        """What is new: a cooperative member has kept the rest."""
+        session = self._session()
+        if session.is_leader:
+            say_leads(session.generation_id)
+        self.held |= {each.partition for each in assigned}
+        say_owns("assigned", self.held, self.generation())
+
+    async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
+        """As the client calls it."""
+        self.held -= {each.partition for each in revoked}
+        say_owns("revoked", self.held, self.generation())
+
+    async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
+        """As the client calls it."""
+        self.held -= {each.partition for each in lost}
+        say_owns("lost", self.held, self.generation())
+
+    def poll(self) -> list[Record]:
+        """One `getmany`."""
+        wanted = self.consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
+        return [
+            (each.partition, each.offset, each.key.decode(), each.value.decode())
+            for records in self.runner.run(wanted).values()
+            for each in records
+        ]
+
+    def commit(self, offsets: dict[int, int]) -> str | None:
+        """A commit, waited for."""
+        wanted = {
+            TopicPartition(self.topic, partition): offset
+            for partition, offset in offsets.items()
+        }
+        try:
+            self.runner.run(self.consumer.commit(wanted))
+        except KohortError as error:
+            return str(error)
+        return None
+
+    def owns(self) -> list[int]:
+        """As `assignment()` says."""
+        return [each.partition for each in self.consumer.assignment()]
+
+    def generation(self) -> int | None:
+        """The session's: applications have no use for it."""
+        generation = self._session().generation_id
+        return generation if generation >= 0 else None
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self.runner.run(self.consumer.close())
+        self.runner.close()
+
+    def _session(self) -> Session:
+        member = self.consumer._member  # noqa: SLF001 - nothing public tells of the group
+        assert member is not None
+        return member.session
+
+
+async def _produce(wanted: Produce) -> None:
+    async with Producer(bootstrap_servers=wanted.bootstrap) as producer:
+        sent = [
+            await producer.send(wanted.topic, value, key)
+            for key, value in wanted.records()
+        ]
+        await asyncio.wait_for(asyncio.gather(*sent), PRODUCE_S)
+
+
+def produce(wanted: Produce) -> None:
+    """Send them idempotently, and wait for every acknowledgement."""
+    asyncio.run(_produce(wanted))
+
+
+if __name__ == "__main__":
+    serve(KohortMember, produce)
