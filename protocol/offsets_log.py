@@ -35,7 +35,7 @@ from kohort.protocol.messages import (
     codec,
     slotted,
 )
-from kohort.protocol.records import varint_at
+from kohort.protocol.record_rows import bytes_at, varint_at
 
 LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1
@@ -508,12 +508,12 @@ class Reader(Generic[Made]):
             raise WireError(f"a record of {size} bytes, where {end - at} are left")
         _, at = varint_at(data, at + 1)
         _, at = varint_at(data, at)
-        key, at = _bytes_at(data, at, stop)
-        value, at = _bytes_at(data, at, stop)
+        key, at = bytes_at(data, at, stop)
+        value, at = bytes_at(data, at, stop)
         count, at = varint_at(data, at)
         for _ in range(count):
-            _, at = _bytes_at(data, at, stop)
-            _, at = _bytes_at(data, at, stop)
+            _, at = bytes_at(data, at, stop)
+            _, at = bytes_at(data, at, stop)
         if at != stop:
             raise WireError(f"it ends at {at}, not at {stop}")
         found = self._make(key, value)
@@ -598,12 +598,3 @@ class Reader(Generic[Made]):
             if record.key is not None and record.value is not None:
                 for pending in self._pending.values():
                     pending.pop(record.key, None)
-
-
-def _bytes_at(data: bytes, at: int, stop: int) -> tuple[bytes | None, int]:
-    size, at = varint_at(data, at)
-    if size < 0:
-        return None, at
-    if at + size > stop:
-        raise WireError(f"{size} bytes, where {stop - at} are left")
-    return data[at : at + size], at + size

@@ -19,6 +19,7 @@ from typing import Final
 from kohort.protocol import compression
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import Buffer, WireError, slotted
+from kohort.protocol.record_rows import RecordRow, bytes_at, rows_of, varint_at
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
@@ -327,30 +328,6 @@ def with_timestamp_type(
     return bytes(made)
 
 
-def varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it.
-
-    Raises:
-        WireError: it is longer than 64 bits need.
-        IndexError: the data end in it.
-    """
-    value = data[position]
-    position += 1
-    if value >= 0x80:
-        value &= 0x7F
-        shift = 7
-        while True:
-            byte = data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 63:
-                raise WireError("a varint of more than 10 bytes")
-    return (value >> 1) ^ -(value & 1), position
-
-
 def _put_varint(out: bytearray, value: int) -> None:
     value = (value << 1) ^ (value >> 63)
     while value >= 0x80:
@@ -359,19 +336,18 @@ def _put_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _bytes_at(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = varint_at(data, position)
-    if size < 0:
-        return None, position
-    if position + size > end:
-        raise WireError(f"{size} bytes, where {end - position} are left")
-    return data[position : position + size], position + size
-
-
 def read_records(
     data: Buffer, position: int = 0, *, limit: int = compression.LIMIT
 ) -> Iterator[Record]:
-    """The records of the batch at `position`.
+    """The records of the batch at `position`; see `read_rows`."""
+    rows = read_rows(data, position, limit=limit)
+    return (Record(*row) for some in rows for row in some)
+
+
+def read_rows(
+    data: Buffer, position: int = 0, *, limit: int = compression.LIMIT
+) -> Iterator[list[RecordRow]]:
+    """The records of the batch at `position`, some at a time, never none.
 
     Args:
         data: a buffer with the whole batch in it.
@@ -387,51 +363,14 @@ def read_records(
         raise WireError(f"no whole batch of {header.size} bytes at {position}")
     packed = memoryview(data)[position + HEADER_SIZE : end]
     records = compression.decompress(header.codec, packed, limit=limit)
-    return _iterate(header, records)
-
-
-def _iterate(header: BatchHeader, data: bytes) -> Iterator[Record]:
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
-    position, end = 0, len(data)
-    try:
-        for _ in range(header.record_count):
-            size, position = varint_at(data, position)
-            stop = position + size
-            if size < 0 or stop > end:
-                raise WireError(f"a record of {size} bytes")
-            # One byte of attributes, which no version uses.
-            delta, position = varint_at(data, position + 1)
-            timestamp = base_timestamp + delta if append_time is None else append_time
-            delta, position = varint_at(data, position)
-            key, position = _bytes_at(data, position, stop)
-            value, position = _bytes_at(data, position, stop)
-            headers, position = _headers_at(data, position, stop)
-            if position != stop:
-                raise WireError(f"a record ends at {position}, not {stop}")
-            yield Record(base_offset + delta, timestamp, key, value, headers)
-    except (IndexError, UnicodeDecodeError) as error:
-        raise WireError(str(error)) from None
-    if position != end:
-        raise WireError(f"{end - position} bytes behind the last record")
-
-
-def _headers_at(
-    data: bytes, position: int, end: int
-) -> tuple[Sequence[tuple[str, bytes | None]], int]:
-    count, position = varint_at(data, position)
-    if count == 0:
-        return (), position
-    if count < 0:
-        raise WireError(f"{count} headers")
-    headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        name, position = _bytes_at(data, position, end)
-        if name is None:
-            raise WireError("a header without a key")
-        value, position = _bytes_at(data, position, end)
-        headers.append((name.decode(), value))
-    return headers, position
+    return rows_of(
+        records,
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        append_time,
+    )
 
 
 RecordSpan = tuple[int, bytes | None, bool, int, int]
@@ -478,7 +417,7 @@ def scan_records(
                 position += 1
             size = data[position]
             if size & 0x81:
-                key, position = _bytes_at(data, position, stop)
+                key, position = bytes_at(data, position, stop)
             else:
                 position += 1
                 key = data[position : position + (size >> 1)]
