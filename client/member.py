@@ -36,7 +36,6 @@ REMOVED = {
 
 LONGEST_REASON = 255
 """Characters, as the Java client cuts them (KIP-800)."""
-"""Characters, as the Java client cuts them (KIP-800)."""
 
 
 class Member:
@@ -80,6 +79,7 @@ class Member:
         "_session_armed",
         "_session_deadline",
         "_snapshot",
+        "_stood_still",
         "_sync_token",
         "_target",
         "_unsubscribed",
@@ -128,6 +128,7 @@ class Member:
         self._snapshot: dict[str, int] | None = None
         self._session_deadline = 0.0
         self._session_armed: float | None = None
+        self._stood_still = False
         self._is_polling = False
         self._poll_deadline = 0.0
         self._poll_armed = False
@@ -161,6 +162,8 @@ class Member:
     ) -> None:
         self._call = Call(self._token(), kind, sorted(partitions))
         self._effects.append(self._call)
+        if self._is_polling:
+            self._count_poll()
 
     def _notice(self, kind: str, **fields: object) -> None:
         fields |= {"member_id": self.member_id, "generation_id": self.generation_id}
@@ -197,6 +200,7 @@ class Member:
         if self.generation_id < 0:
             return
         self._session_deadline = since + self.settings.session_timeout_ms / 1000
+        self._stood_still = False
         self._watch_session()
 
     def _watch_session(self) -> None:
@@ -204,13 +208,21 @@ class Member:
 
         A timer that fires early does no harm; most never get to replace one.
         """
-        deadline = self._session_deadline
-        if self._session_armed is None or deadline < self._session_armed:
-            self._session_armed = deadline
-            self._effects.append(Arm("session", deadline))
+        at = max(self._session_deadline, self._now)
+        if self._session_armed is None or at < self._session_armed:
+            self._session_armed = at
+            self._effects.append(Arm("session", at))
 
     def _arm_heartbeat(self, ms: float) -> None:
         self._effects.append(Arm("heartbeat", self._now + ms / 1000))
+
+    def _count_poll(self) -> None:
+        """Gives the application, or its listener, its time (KIP-62)."""
+        interval = self.settings.max_poll_interval_ms / 1000
+        self._poll_deadline = self._now + interval
+        if not self._poll_armed:
+            self._poll_armed = True
+            self._effects.append(Arm("poll", self._poll_deadline))
 
     # -- the end of a membership
 

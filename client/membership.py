@@ -176,6 +176,8 @@ class Failed:
     token: int
     error: Exception
     is_retriable: bool = True
+    was_waiting: bool = False
+    """Whether the connection broke when the request had been sent on it."""
 
 
 @slotted

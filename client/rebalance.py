@@ -45,11 +45,9 @@ COORDINATOR_AWAY = {
     ErrorCode.NOT_COORDINATOR,
 }
 """Look for the coordinator again, and keep the membership."""
-"""Look for the coordinator again, and keep the membership."""
 
 
 _JOIN_LAPSE_MS = 5_000
-"""How much longer than a rebalance may take an answer is waited for."""
 """How much longer than a rebalance may take an answer is waited for."""
 
 
@@ -171,10 +169,13 @@ class Rebalancing(Member):
         else:
             self._sync([])
 
-    def _failed_to_join(self, api: str) -> None:
+    def _failed_to_join(self, api: str, *, was_waiting: bool) -> None:
         self._transition(UNJOINED)
         self._rejoin_for(self._reason)
-        if api == "JoinGroup":
+        if api == "JoinGroup" and was_waiting:
+            # Parked at the broker it was a sign of life, until the connection broke.
+            self._alive(self._now)
+        elif api == "JoinGroup":
             # Nobody knows whether it arrived: the last sign of life counts.
             self._watch_session()
         self._retry(forget=True)

@@ -54,8 +54,10 @@ from kohort.protocol.errors import ErrorCode
 _ID_GRACE = 1.0
 """How long, in seconds, a member that leaves waits for the id it is being given
 (KIP-394), so that it can hand it back: else rebalances would wait for that id."""
-"""How long, in seconds, a member that leaves waits for the id it is being given
-(KIP-394), so that it can hand it back: else rebalances would wait for that id."""
+
+_STANDSTILL = 0.1
+"""How late, in seconds, a timer is if the whole process stood still: it could not
+send heartbeats, nor read the answers that had come."""
 
 
 class Session(Rebalancing):
@@ -90,6 +92,11 @@ class Session(Rebalancing):
             or self._target is not None
         )
 
+    @property
+    def is_unsubscribing(self) -> bool:
+        """Whether it has yet to give up what it had when it unsubscribed."""
+        return self._unsubscribed and self.state is not ENDED
+
     # -- what comes next
 
     def _go_on(self) -> None:
@@ -123,6 +130,9 @@ class Session(Rebalancing):
             self._call = None
             if call.kind is CallKind.REVOKED:
                 self.owned -= set(call.partitions)
+            if self._is_polling:
+                # The call may have been what was too slow; the poll goes on.
+                self._awaits_poll = False
 
     # -- signs of life
 
@@ -136,7 +146,9 @@ class Session(Rebalancing):
             self.settings.group_instance_id,
         )
         self._heartbeat_sent = self._now
-        timeout_ms = self.settings.session_timeout_ms
+        # An answer that is lost must leave the time for another attempt.
+        timeout_ms = self.settings.session_timeout_ms // 2
+        timeout_ms = min(self.settings.request_timeout_ms, timeout_ms)
         self._heartbeat_token = self._send("Heartbeat", request, timeout_ms)
 
     def _heartbeat_answered(self, response: HeartbeatResponse) -> None:
@@ -161,13 +173,25 @@ class Session(Rebalancing):
     def _session_expired(self) -> None:
         """Other members may own the partitions by now; the broker knows best.
 
-        A join that waits is a sign of life, however long it takes.
+        A join that waits is a sign of life, however long it takes. Where the
+        process itself stood still it asks first whether it has been missed.
         """
-        self._session_armed = None
+        armed, self._session_armed = self._session_armed, None
         if self.generation_id < 0 or self.state in (PREPARING_REBALANCE, LEAVING):
             return
         if self._now < self._session_deadline:
             self._watch_session()
+            return
+        if (
+            armed is not None
+            and self._now - armed >= _STANDSTILL
+            and not self._stood_still
+        ):
+            self._stood_still = True
+            interval = self.settings.heartbeat_interval_ms / 1000
+            self._session_deadline = self._now + interval
+            self._watch_session()
+            self._heartbeat()
             return
         self._effects.append(ForgetCoordinator())
         self._lose("the session timed out without an answer", keeps_id=True)
@@ -177,33 +201,30 @@ class Session(Rebalancing):
     def _poll_began(self, _: PollBegan) -> None:
         self._is_polling = True
         self._awaits_poll = False
+        if self._call is not None:
+            self._count_poll()
 
     def _poll_ended(self, _: PollEnded) -> None:
         self._is_polling = False
         self._count_poll()
 
-    def _count_poll(self) -> None:
-        interval = self.settings.max_poll_interval_ms / 1000
-        self._poll_deadline = self._now + interval
-        if not self._poll_armed:
-            self._poll_armed = True
-            self._effects.append(Arm("poll", self._poll_deadline))
-
     def _poll_expired(self) -> None:
-        """Leaves by itself where the application is stuck.
+        """Leaves by itself where the application is stuck, or its listener.
 
         Static members only fall silent, and keep their place until their
         sessions end (KIP-345).
         """
         self._poll_armed = False
-        if self._is_polling or self.subscription is None or self._is_leaving():
+        waits = self._is_polling and self._call is None
+        if waits or self.subscription is None or self._is_leaving():
             return
         if self._now < self._poll_deadline:
             self._poll_armed = True
             self._effects.append(Arm("poll", self._poll_deadline))
             return
         interval_ms = self.settings.max_poll_interval_ms
-        reason = f"no poll within max.poll.interval.ms ({interval_ms} ms)"
+        what = "the listener took longer than" if self._is_polling else "no poll within"
+        reason = f"{what} max.poll.interval.ms ({interval_ms} ms)"
         if self.member_id and self.settings.group_instance_id is None:
             self._send_leave(reason)
         self._awaits_poll = True
@@ -328,7 +349,7 @@ class Session(Rebalancing):
             api = "JoinGroup" if token == self._join_token else "SyncGroup"
             self._join_token = self._sync_token = 0
             if event.is_retriable:
-                self._failed_to_join(api)
+                self._failed_to_join(api, was_waiting=event.was_waiting)
         if api and not event.is_retriable:
             self._fail(api, 0, event.error)
 
