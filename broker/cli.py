@@ -35,7 +35,8 @@ from opening is a `NoStart`."""
 
 MAX_NODES = 100
 """More than any cluster that a test plays; each has a socket and timers."""
-OWN_VARIABLES = frozenset({"KOHORT_HTTP", "KOHORT_HTTP_TOKEN"})
+BOOTSTRAP_VARIABLE = "KOHORT_BOOTSTRAP_SERVERS"
+OWN_VARIABLES = frozenset({"KOHORT_HTTP", "KOHORT_HTTP_TOKEN", BOOTSTRAP_VARIABLE})
 """Variables of the environment that options have, and no configuration keys."""
 
 CONFIG_OPTIONS = (

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 it did not work, 2 the command or the configuration is wro
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,34 @@ def main() -> None:
     cli(prog_name="kohort")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+LATER = {
+    "consume": "kohort.control.commands.consume",
+    "demo": "kohort.control.demo.command",
+    "groups": "kohort.control.commands.groups",
+    "produce": "kohort.control.commands.produce",
+    "topics": "kohort.control.commands.topics",
+}
+"""Commands whose modules are loaded once they are called for: serving starts sooner.
+
+Each is in its module under its own name.
+"""
+
+
+class _Commands(click.Group):
+    """The commands, those of `LATER` too."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *LATER])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in LATER:
+            return super().get_command(ctx, name)
+        found = getattr(importlib.import_module(LATER[name]), name)
+        assert isinstance(found, click.Command)  # noqa: S101 - see LATER
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kohort", message="%(prog)s %(version)s")
 def cli() -> None:
     """A Kafka broker for testing consumer groups."""

@@ -15,14 +15,19 @@ PIPE_WIDTH = 1000
 """Columns of what is no terminal: programs read lines, and nobody sees them wrap."""
 
 
-def show_cluster(status: dict[str, Any]) -> None:
-    """Prints what ``GET /v1/cluster`` gives."""
-    console = Console(
+def terminal() -> Console:
+    """Where tables are printed: what is in them is text, and nothing else."""
+    return Console(
         width=None if sys.stdout.isatty() else PIPE_WIDTH,
         markup=False,
         emoji=False,
         highlight=False,
     )
+
+
+def show_cluster(status: dict[str, Any]) -> None:
+    """Prints what ``GET /v1/cluster`` gives."""
+    console = terminal()
     console.print(f"cluster {status['cluster_id']}\n")
     console.print(_nodes(status["nodes"]))
     partitions = [
@@ -41,40 +46,41 @@ def show_cluster(status: dict[str, Any]) -> None:
         console.print(_coordinators(busy))
 
 
-def _table(*columns: str, numbers: Collection[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+def table(*columns: str, numbers: Collection[str] = ()) -> Table:
+    """An empty table; columns of numbers are aligned on the right."""
+    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(
+        found.add_column(
             column.upper(),
             justify="right" if column in numbers else "left",
             overflow="fold",
         )
-    return table
+    return found
 
 
 def _nodes(nodes: Iterable[dict[str, Any]]) -> Table:
     numbers = ("node", "leads", "groups")
-    table = _table("node", "address", "state", "leads", "groups", numbers=numbers)
+    rows = table("node", "address", "state", "leads", "groups", numbers=numbers)
     for node in nodes:
         host = f"[{node['host']}]" if ":" in node["host"] else node["host"]
-        table.add_row(
+        rows.add_row(
             str(node["id"]),
             f"{host}:{node['port']}",
             "running" if node["running"] else "stopped",
             str(node["partitions_led"]),
             str(node["groups"]),
         )
-    return table
+    return rows
 
 
 def _partitions(partitions: Iterable[tuple[str, dict[str, Any]]]) -> Table:
     numbers = ("partition", "leader", "epoch", "start", "end")
-    table = _table(
+    rows = table(
         "topic", "partition", "leader", "replicas", *numbers[2:], numbers=numbers
     )
     for topic, partition in partitions:
         leader = partition["leader"]
-        table.add_row(
+        rows.add_row(
             topic,
             str(partition["partition"]),
             "none" if leader == NOBODY else str(leader),
@@ -83,18 +89,18 @@ def _partitions(partitions: Iterable[tuple[str, dict[str, Any]]]) -> Table:
             str(partition["log_start_offset"]),
             str(partition["log_end_offset"]),
         )
-    return table
+    return rows
 
 
 def _coordinators(coordinators: Iterable[dict[str, Any]]) -> Table:
     numbers = ("node", "groups")
-    table = _table("coordinator", "node", "state", "groups", numbers=numbers)
+    rows = table("coordinator", "node", "state", "groups", numbers=numbers)
     for shard in coordinators:
         node = shard["node"]
-        table.add_row(
+        rows.add_row(
             f"{OFFSETS_TOPIC}-{shard['partition']}",
             "none" if node == NOBODY else str(node),
             shard["state"],
             str(shard["groups"]),
         )
-    return table
+    return rows

@@ -1,0 +1,159 @@
+"""``kohort consume``: its options; what it does stands in `consuming`."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from kohort.broker.cli import fail
+from kohort.control.commands.options import Access, client_options, run
+
+
+@click.command()
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@client_options
+@click.option("-g", "--group", help="Joins this group; without it, none.")
+@click.option(
+    "--pattern", metavar="REGEX", help="Of names, in place of TOPIC; needs --group."
+)
+@click.option(
+    "--from-beginning",
+    is_flag=True,
+    help="From the first record on; in a group where nothing is committed.",
+)
+@click.option(
+    "--offset",
+    metavar="OFFSET",
+    help="Where to start: earliest, latest, N, or -N for the last N records.",
+)
+@click.option(
+    "--from-time",
+    metavar="TIME",
+    help="Starts at 2026-01-31T12:00:00 (UTC), at milliseconds, or 15m ago.",
+)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="This partition only; can be given again.",
+)
+@click.option(
+    "-n",
+    "--max-messages",
+    "most",
+    type=click.IntRange(min=1),
+    help="Ends after so many records.",
+)
+@click.option(
+    "-e",
+    "--until-end",
+    is_flag=True,
+    help="Ends at what are the ends now; from the beginning unless told otherwise.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "text",
+    help=r"As in '%t-%p@%o %k: %s\n'. There are %t topic, %p partition, %o offset, "
+    "%k key, %s value, %h headers, %T timestamp, %D date, %K and %S sizes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A JSON object to a line.")
+@click.option(
+    "--raw", is_flag=True, help="Bytes as they are, also if they are no text."
+)
+@click.option(
+    "--null", default="null", show_default=True, help="What is printed for null."
+)
+@click.option("--group-instance-id", metavar="ID", help="A static member (KIP-345).")
+@click.option(
+    "--assignor",
+    metavar="NAME[,...]",
+    help="range, roundrobin, sticky, cooperative-sticky; the first is preferred.",
+)
+@click.option(
+    "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"])
+)
+@click.option("-q", "--quiet", is_flag=True, help="Says nothing on stderr.")
+def consume(
+    access: Access,
+    /,
+    *,
+    topics: tuple[str, ...],
+    group: str | None,
+    pattern: str | None,
+    from_beginning: bool,
+    offset: str | None,
+    from_time: str | None,
+    partitions: tuple[int, ...],
+    most: int | None,
+    until_end: bool,
+    text: str | None,
+    as_json: bool,
+    raw: bool,
+    null: str,
+    group_instance_id: str | None,
+    assignor: str | None,
+    isolation_level: str | None,
+    quiet: bool,
+) -> None:
+    """Prints records, until SIGINT or what --max-messages and --until-end say.
+
+    Without a group it reads all partitions, from now on. In a group it shares
+    them with the other members, and commits what it has printed.
+    """
+    _check_topics(topics, pattern, group)
+    starts = {"--offset": offset, "--from-time": from_time}
+    if group is None:
+        if group_instance_id is not None or assignor is not None:
+            fail("--group-instance-id and --assignor: need --group", 2)
+        starts["--from-beginning"] = "earliest" if from_beginning else None
+        if sum(start is not None for start in starts.values()) > 1:
+            fail(f"{', '.join(starts)}: only one of them", 2)
+    else:
+        for name, value in (*starts.items(), ("--partition", partitions or None)):
+            if value is not None:
+                fail(f"{name}: not in a group; see kohort groups reset-offsets", 2)
+    if as_json and (text is not None or raw):
+        fail("--json: not with --format or --raw", 2)
+
+    from kohort.control.commands import consuming  # noqa: PLC0415 - loads the client
+
+    begins = from_beginning or until_end
+    config = consuming.config_of(
+        access,
+        reset="earliest" if begins else None,
+        group_id=group,
+        group_instance_id=group_instance_id,
+        partition_assignment_strategy=assignor,
+        isolation_level=isolation_level,
+    )
+    start = consuming.start_of(offset, from_time)
+    wanted = consuming.Wanted(
+        topics,
+        pattern,
+        frozenset(partitions),
+        start,
+        most,
+        until_end,
+        consuming.renderer(text, as_json=as_json, raw=raw, null=null),
+        quiet,
+    )
+    run(consuming.consume(config, wanted))
+
+
+def _check_topics(
+    topics: tuple[str, ...], pattern: str | None, group: str | None
+) -> None:
+    if bool(topics) == (pattern is not None):
+        fail("TOPIC: name one at least, or give --pattern with --group", 2)
+    if pattern is None:
+        return
+    if group is None:
+        fail("--pattern: needs --group", 2)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        fail(f"--pattern {pattern!r}: {error}", 2)

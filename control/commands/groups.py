@@ -1,0 +1,166 @@
+"""``kohort groups``: options; what it does stands in `group_calls` and `resetting`."""
+
+from __future__ import annotations
+
+import click
+
+from kohort.broker.cli import fail
+from kohort.control.commands.options import Access, client_options, json_option, run
+
+_names = click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+_topics_option = click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:N,...]",
+    multiple=True,
+    help="All its partitions, or these; can be given again.",
+)
+
+
+@click.group()
+def groups() -> None:
+    """Shows and changes the consumer groups of a cluster."""
+
+
+@groups.command("list")
+@client_options
+@click.option(
+    "--state",
+    "states",
+    metavar="STATE",
+    multiple=True,
+    help="As in Stable or Empty; can be given again.",
+)
+@json_option
+def list_(access: Access, *, states: tuple[str, ...], as_json: bool) -> None:
+    """Lists groups, and their states."""
+    from kohort.control.commands import group_calls  # noqa: PLC0415 - loads the client
+
+    run(group_calls.list_groups(access, states, as_json=as_json))
+
+
+@groups.command()
+@click.argument("names", metavar="[GROUP]...", nargs=-1)
+@client_options
+@click.option("--all", "everything", is_flag=True, help="All groups that there are.")
+@json_option
+def describe(
+    access: Access, *, names: tuple[str, ...], everything: bool, as_json: bool
+) -> None:
+    """Shows groups, their members, and how far they have come."""
+    if bool(names) == everything:
+        fail("GROUP: name one at least, or say --all", 2)
+    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+
+    run(group_calls.describe(access, names, as_json=as_json))
+
+
+@groups.command()
+@_names
+@client_options
+def delete(access: Access, *, names: tuple[str, ...]) -> None:
+    """Deletes groups without members, and their offsets."""
+    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+
+    run(group_calls.delete(access, names))
+
+
+@groups.command()
+@click.argument("name", metavar="GROUP")
+@_topics_option
+@client_options
+def delete_offsets(access: Access, *, name: str, topics: tuple[str, ...]) -> None:
+    """Deletes what is committed of topics that no member is subscribed to."""
+    if not topics:
+        fail("--topic: name one at least", 2)
+    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+
+    run(group_calls.delete_offsets(access, name, topics))
+
+
+@groups.command()
+@click.argument("name", metavar="GROUP")
+@click.option("--member", "members", metavar="ID", multiple=True, help="A member id.")
+@click.option(
+    "--instance", "instances", metavar="ID", multiple=True, help="A static member."
+)
+@click.option("--all", "everything", is_flag=True, help="All members.")
+@client_options
+def remove_members(
+    access: Access,
+    *,
+    name: str,
+    members: tuple[str, ...],
+    instances: tuple[str, ...],
+    everything: bool,
+) -> None:
+    """Removes members from a group; most will join it again."""
+    if bool(members or instances) == everything:
+        fail("--member, --instance: name one at least, or say --all", 2)
+    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+
+    run(group_calls.remove_members(access, name, members, instances))
+
+
+@groups.command()
+@_names
+@_topics_option
+@click.option("--all-topics", is_flag=True, help="All of which something is committed.")
+@click.option("--to-earliest", is_flag=True, help="To the first records there are.")
+@click.option("--to-latest", is_flag=True, help="Behind the last ones.")
+@click.option("--to-current", is_flag=True, help="To where it is; else the end.")
+@click.option("--to-offset", metavar="N", type=click.IntRange(min=0))
+@click.option("--shift-by", metavar="[-]N", type=int, help="From where it is.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="2026-01-31T12:00:00 (UTC), or milliseconds."
+)
+@click.option("--by-duration", metavar="TIME", help="That long ago: 15m, 2d or P1DT2H.")
+@click.option(
+    "--from-file",
+    metavar="CSV",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="[GROUP,]TOPIC,PARTITION,OFFSET, as --export prints it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only shows it; this is the default.")
+@click.option("--execute", is_flag=True, help="Does it.")
+@click.option("--export", is_flag=True, help="Prints CSV.")
+@client_options
+@json_option
+def reset_offsets(
+    access: Access,
+    *,
+    names: tuple[str, ...],
+    topics: tuple[str, ...],
+    all_topics: bool,
+    dry_run: bool,
+    execute: bool,
+    export: bool,
+    as_json: bool,
+    **ways: object,
+) -> None:
+    """Sets the committed offsets of groups without members.
+
+    Offsets before the first record, or behind the last, become these.
+    """
+    said = {
+        f"--{name.replace('_', '-')}": value
+        for name, value in ways.items()
+        if value is not None and value is not False
+    }
+    if len(said) != 1:
+        every = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
+        fail(f"say one of {every}", 2)
+    if dry_run and execute:
+        fail("--dry-run: not with --execute", 2)
+    if export and as_json:
+        fail("--export: not with --json", 2)
+    ((option, value),) = said.items()
+    if option != "--from-file" and bool(topics) == all_topics:
+        fail("--topic: name one at least, or say --all-topics", 2)
+    if option == "--from-file" and (topics or all_topics):
+        fail("--from-file: names the topics itself", 2)
+    from kohort.control.commands import resetting  # noqa: PLC0415 - as above
+
+    reset = resetting.reset_of(option, value, names)
+    shape: resetting.Shape = "json" if as_json else "csv" if export else "table"
+    run(resetting.reset_offsets(access, names, topics, reset, shape, executes=execute))

@@ -1,0 +1,98 @@
+"""``kohort produce``: its options; what it does stands in `producing`."""
+
+from __future__ import annotations
+
+import click
+
+from kohort.broker.cli import fail
+from kohort.control.commands.options import Access, client_options, run
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("values", metavar="[VALUE]...", nargs=-1)
+@client_options
+@click.option(
+    "--file",
+    "files",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    multiple=True,
+    help="Takes its lines; can be given again. - is stdin.",
+)
+@click.option("-k", "--key", help="Of all records.")
+@click.option(
+    "-K", "--key-separator", metavar="TEXT", help="The key goes before it in a line."
+)
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Of all records; can be given again.",
+)
+@click.option("-p", "--partition", type=click.IntRange(min=0))
+@click.option(
+    "--timestamp", metavar="TIME", help="2026-01-31T12:00:00 (UTC), or milliseconds."
+)
+@click.option("--null", metavar="TEXT", help="Keys and values that stand for null.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Lines are JSON, as kohort consume --json prints it.",
+)
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+)
+@click.option("--acks", type=click.Choice(["0", "1", "all"]))
+@click.option("-q", "--quiet", is_flag=True, help="Says nothing but what went wrong.")
+def produce(
+    access: Access,
+    /,
+    *,
+    topic: str,
+    values: tuple[str, ...],
+    files: tuple[str, ...],
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    timestamp: str | None,
+    null: str | None,
+    as_json: bool,
+    compression: str | None,
+    acks: str | None,
+    quiet: bool,
+) -> None:
+    """Sends records: a VALUE each, or else a line of stdin or of files each.
+
+    A record that is not delivered ends it, with exit code 1.
+    """
+    if values and files:
+        fail("--file: not with VALUE", 2)
+    if key is not None and key_separator is not None:
+        fail("--key: not with --key-separator", 2)
+    if key_separator == "":
+        fail("--key-separator: is empty", 2)
+    if as_json and any(
+        each is not None for each in (key, key_separator, null, timestamp, partition)
+    ):
+        fail("--json: not with what is in the lines themselves", 2)
+
+    from kohort.control.commands import producing  # noqa: PLC0415 - loads the client
+
+    template = producing.template_of(
+        key=key,
+        separator=key_separator,
+        headers=headers,
+        partition=partition,
+        timestamp=timestamp,
+        null=null,
+        as_json=as_json,
+    )
+    config = producing.config_of(access, compression_type=compression, acks=acks)
+    run(producing.produce(config, topic, values, files, template, is_quiet=quiet))

@@ -1,0 +1,137 @@
+"""``kohort topics``: options; what it does stands in `topic_calls`."""
+
+from __future__ import annotations
+
+import click
+
+from kohort.broker.cli import fail
+from kohort.control.commands.options import (
+    Access,
+    client_options,
+    json_option,
+    parse_pairs,
+    run,
+)
+
+_configs_option = click.option(
+    "--config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Sets a key of the topic's configuration; can be given again.",
+)
+_names = click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+
+
+@click.group()
+def topics() -> None:
+    """Shows and changes the topics of a cluster."""
+
+
+@topics.command("list")
+@client_options
+@click.option("--internal", is_flag=True, help="Kafka's own topics, too.")
+@json_option
+def list_(access: Access, *, internal: bool, as_json: bool) -> None:
+    """Lists topics."""
+    from kohort.control.commands import topic_calls  # noqa: PLC0415 - loads the client
+
+    run(topic_calls.list_topics(access, internal=internal, as_json=as_json))
+
+
+@topics.command()
+@_names
+@client_options
+@click.option("--all-configs", is_flag=True, help="Keys with default values, too.")
+@json_option
+def describe(
+    access: Access, *, names: tuple[str, ...], all_configs: bool, as_json: bool
+) -> None:
+    """Shows topics, their partitions, offsets and configuration."""
+    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+
+    run(topic_calls.describe(access, names, all_configs=all_configs, as_json=as_json))
+
+
+@topics.command()
+@_names
+@client_options
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="How many; the broker's default if this is not said.",
+)
+@click.option("--replication-factor", type=click.IntRange(min=1), help="Likewise.")
+@_configs_option
+@click.option("--if-not-exists", is_flag=True, help="One that exists is no error.")
+@click.option("--dry-run", is_flag=True, help="Only asks whether it would be done.")
+def create(
+    access: Access,
+    *,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    dry_run: bool,
+) -> None:
+    """Creates topics."""
+    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+
+    run(
+        topic_calls.create(
+            access,
+            names,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=parse_pairs("--config", configs),
+            if_not_exists=if_not_exists,
+            dry_run=dry_run,
+        )
+    )
+
+
+@topics.command()
+@_names
+@client_options
+@click.option("--if-exists", is_flag=True, help="One that there is not is no error.")
+def delete(access: Access, *, names: tuple[str, ...], if_exists: bool) -> None:
+    """Deletes topics, and all that is in them."""
+    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+
+    run(topic_calls.delete(access, names, if_exists=if_exists))
+
+
+@topics.command()
+@_names
+@client_options
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="How many there are to be."
+)
+@_configs_option
+@click.option(
+    "--delete-config",
+    "deleted",
+    metavar="KEY",
+    multiple=True,
+    help="Has a key at its default again; can be given again.",
+)
+def alter(
+    access: Access,
+    *,
+    names: tuple[str, ...],
+    partitions: int | None,
+    configs: tuple[str, ...],
+    deleted: tuple[str, ...],
+) -> None:
+    """Adds partitions to topics, and changes their configuration."""
+    if partitions is None and not configs and not deleted:
+        fail("say --partitions, --config or --delete-config", 2)
+    changes: dict[str, str | None] = {**parse_pairs("--config", configs)}
+    for key in deleted:
+        if key in changes:
+            fail(f"--delete-config {key}: --config sets it", 2)
+        changes[key] = None
+    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+
+    run(topic_calls.alter(access, names, partitions=partitions, changes=changes))
