@@ -1,0 +1,231 @@
+"""A consumer that is made to run for months, to be copied; `process` is yours.
+
+    python resilient_consumer.py --bootstrap localhost:9092 --topic orders \
+        --group billing --instance-id billing-1
+
+It is a static member (KIP-345): restarted within 15 seconds under its instance id
+it gets its partitions back, and the others notice nothing. Rebalances are
+cooperative (KIP-429): only partitions that move stop for a moment.
+
+Every record is processed at least once. Only what `process` has returned from is
+committed: every 100 records, and before partitions go to somebody else. After a
+crash up to 100 records are processed again, so `process` should not mind.
+
+Ends with 0 after SIGTERM or SIGINT; with 75 if the group is full (EX_TEMPFAIL: do
+not start again before there is room); with 1 for other errors that do not pass.
+
+`resilient_consumer_confluent.py` is the same over confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from kohort.client import (
+    Consumer,
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    GroupMaxSizeReachedError,
+    KohortError,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from kohort.client.errors import CommitFailedError, RebalanceInProgressError
+
+SETTINGS: Mapping[str, Any] = {
+    "partition.assignment.strategy": "cooperative-sticky",
+    "session.timeout.ms": 15_000,
+    "heartbeat.interval.ms": 3_000,
+    "max.poll.interval.ms": 300_000,
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+}
+COMMIT_EVERY = 100
+"""Records."""
+PAUSE_S = 1.0
+"""Before going on after an error that passes."""
+STOPPED = 0
+FAILED = 1
+GROUP_IS_FULL = 75
+
+log = logging.getLogger("consumer")
+
+
+async def process(record: ConsumerRecord) -> None:
+    """Yours: returns when the record is dealt with, within max.poll.interval.ms.
+
+    What it raises ends the program; the record is then the next one's. It may be
+    cancelled where it awaits, and the record counts as not processed.
+    """
+    print(f"{record.topic}-{record.partition}@{record.offset}", flush=True)
+
+
+class ResilientConsumer(ConsumerRebalanceListener):
+    """Reads a topic as a member of a group, until it is cancelled or fails.
+
+    Args:
+        topic: to read.
+        settings: the consumer's, besides `SETTINGS` or in place of them.
+        process: what is done with each record.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        settings: Mapping[str, Any],
+        process: Callable[[ConsumerRecord], Awaitable[None]] = process,
+    ) -> None:
+        self.consumer = Consumer(**{**SETTINGS, **settings})
+        self._topic = topic
+        self._process = process
+        # What is processed and not committed: the offsets to go on from.
+        self._done: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._count = 0
+
+    async def run(self) -> None:
+        """Consumes. Cancelled, or failed, it commits, gives back and closes.
+
+        Raises:
+            GroupMaxSizeReachedError: the group is full; nothing is tried again.
+            KohortError: something else that trying again does not help.
+        """
+        async with self.consumer:
+            self.consumer.subscribe([self._topic], listener=self)
+            while True:
+                try:
+                    record = await self.consumer.getone()
+                except KohortError as error:
+                    await self.on_error(error)
+                    continue
+                await self._process(record)
+                await self._processed(record)
+
+    async def _processed(self, record: ConsumerRecord) -> None:
+        place = TopicPartition(record.topic, record.partition)
+        self._done[place] = OffsetAndMetadata(
+            record.offset + 1, leader_epoch=record.leader_epoch
+        )
+        self._count += 1
+        if self._count >= COMMIT_EVERY:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        self._count = 0
+        try:
+            await self.consumer.commit(self._done)
+        except (CommitFailedError, RebalanceInProgressError) as error:
+            # The group has moved on. The next polls say what became of the
+            # partitions; whoever has them begins at the last commit.
+            log.warning("not committed, the group has moved on: %s", error)
+        except KohortError as error:
+            if not error.retriable:
+                raise
+            log.warning("not committed, to be tried with the next: %s", error)
+        else:
+            self._done.clear()
+
+    # -- handlers; all of them are called while `getone` or `close` is awaited
+
+    async def on_error(self, error: KohortError) -> None:
+        """Goes on after what may pass; the client itself has tried again before.
+
+        Raises:
+            KohortError: what does not pass.
+        """
+        if not error.retriable:
+            raise error
+        log.warning("going on in %s s: %s", PAUSE_S, error)
+        await asyncio.sleep(PAUSE_S)
+
+    async def on_partitions_assigned(
+        self, assigned: AbstractSet[TopicPartition]
+    ) -> None:
+        """Logs what has come: cooperative members keep what they had."""
+        log.info("partitions assigned: %s", _names(assigned))
+
+    async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
+        """Commits what is processed of them: the next owner begins there."""
+        log.info("partitions revoked: %s", _names(revoked))
+        done = {p: self._done.pop(p) for p in revoked if p in self._done}
+        if not done:
+            return
+        try:
+            await self.consumer.commit(done)
+        except KohortError as error:
+            # Raised it would stop the consumer; like this some records are
+            # processed again.
+            log.error("not committed at the revocation: %s", error)  # noqa: TRY400 - it says where; a traceback says no more
+
+    async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
+        """Forgets them: others may own them, and have committed."""
+        log.warning("partitions lost: %s", _names(lost))
+        for place in lost:
+            self._done.pop(place, None)
+
+
+def _names(places: Iterable[TopicPartition]) -> str:
+    names = (f"{topic}-{partition}" for topic, partition in sorted(places))
+    return ", ".join(names) or "none"
+
+
+async def run(topic: str, settings: Mapping[str, Any]) -> int:
+    """The program: ends by SIGTERM, SIGINT, or an error. Returns the exit code."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(ResilientConsumer(topic, settings).run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        log.info("stopped by a signal")
+        return STOPPED
+    except GroupMaxSizeReachedError as error:
+        log.critical("%s", error)
+        return GROUP_IS_FULL
+    except KohortError as error:
+        log.critical("%s", error)
+    return FAILED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Reads the command line, and runs."""
+    description, _, epilog = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--group", required=True)
+    parser.add_argument("--instance-id", required=True, help="its own, and stable")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        type=lambda text: tuple(text.split("=", 1)),
+        help="a setting of the consumer, by Kafka's name",
+    )
+    given = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    settings = {
+        "bootstrap.servers": given.bootstrap,
+        "group.id": given.group,
+        "group.instance.id": given.instance_id,
+        **dict(given.set),
+    }
+    return asyncio.run(run(given.topic, settings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

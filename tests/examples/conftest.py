@@ -1,0 +1,8 @@
+"""The programs of examples/ are found, as modules."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2]))
