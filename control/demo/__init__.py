@@ -1,0 +1,1 @@
+"""`kohort demo`: a consumer group's life in one terminal."""

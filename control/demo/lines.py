@@ -1,0 +1,71 @@
+"""The demo as lines of text: for pipes, logs, and who asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kohort.control.demo.state import Kind, Seen
+
+
+def heading(seen: Seen) -> Iterator[str]:
+    """What is going to be played."""
+    setup = seen.setup
+    yield (
+        f"kohort demo: a broker, topic {setup.topic!r} with {setup.partitions} "
+        f"partitions, and consumers of group {setup.group!r} ({setup.assignor}), "
+        f"{setup.members} at most."
+    )
+
+
+async def print_lines(seen: Seen, echo: Callable[[str], object]) -> None:
+    """Prints scenes and events as they come, until cancelled."""
+    printed = 0
+    try:
+        while True:
+            printed = _print_events(seen, printed, echo)
+            await seen.change()
+    finally:
+        _print_events(seen, printed, echo)
+
+
+def _print_events(seen: Seen, printed: int, echo: Callable[[str], object]) -> int:
+    fresh = seen.event_count - printed
+    for event in list(seen.events)[max(0, len(seen.events) - fresh) :]:
+        if event.kind is Kind.SCENE:
+            echo(f"\n{event.text}. {event.detail}")
+        else:
+            echo(f"{event.at:6.1f} s  {event.text}{event.detail}")
+    return seen.event_count
+
+
+def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
+    """What has happened, in numbers, and what to do next."""
+    counts = seen.counts
+    produced, read = sum(counts.produced.values()), sum(counts.read.values())
+    yield ""
+    if not is_whole:
+        yield "Stopped."
+    text = f"{seen.now():.0f} s, {_count(max(0, seen.generation), 'generation')}"
+    if counts.crash_noticed_s is not None:
+        text += f", a crash that was noticed after {counts.crash_noticed_s:.1f} s"
+    if counts.refused:
+        text += f", {_count(counts.refused, 'member')} refused"
+    yield f"{text}."
+    if not seen.has_guests:
+        text = f"{produced} records produced, {min(read, produced)} consumed"
+        if counts.twice:
+            text += (
+                f", {counts.twice} of them twice: got, but not committed yet, when "
+                f"their partition went to somebody else"
+            )
+        yield f"{text}."
+    yield ""
+    yield "Next:"
+    yield "  kohort serve                    a broker for your own clients"
+    yield "  kohort demo --assignor range    the same with eager rebalances"
+    yield "  kohort demo --stay --port 9092  join in with a client of your own"
+    yield "docs/demo.md says more about what you saw."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,79 @@
+"""Runs the demo: on a screen of its own, or as lines of text."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+
+import click
+from rich.console import Console
+
+from kohort.broker import loop
+from kohort.control.demo.lines import heading, print_lines, summary
+from kohort.control.demo.screen import Frame, show_frames
+from kohort.control.demo.script import perform
+from kohort.control.demo.state import Seen, Setup
+
+
+def run(setup: Setup, *, is_plain: bool) -> None:
+    """Plays it, and ends with a summary; SIGINT and SIGTERM end it early.
+
+    Raises:
+        DemoError: it cannot go on.
+    """
+    # What the client logs is told on the screen, in other words.
+    logging.getLogger("kohort.client").addHandler(logging.NullHandler())
+    console = Console(highlight=False, markup=False, emoji=False)
+    is_plain = is_plain or console.is_dumb_terminal
+    loop.run(_run(setup, None if is_plain else console))
+
+
+async def _run(setup: Setup, console: Console | None) -> None:
+    clock = asyncio.get_running_loop().time
+    seen = Seen(setup, clock)
+    if console is None:
+        click.echo("\n".join(heading(seen)))
+
+    async def show(seen: Seen) -> None:
+        if console is None:
+            await print_lines(seen, click.echo)
+        else:
+            await show_frames(seen, console)
+
+    is_whole = await _until_told(lambda: perform(seen, show))
+    text = "\n".join(summary(seen, is_whole=is_whole))
+    if console is None:
+        click.echo(text)
+    else:
+        # The screen is gone; its last picture stays.
+        console.print(Frame(seen))
+        console.print(text)
+
+
+async def _until_told(work: Callable[[], Awaitable[None]]) -> bool:
+    """Whether the work has come to its end before a signal did."""
+    task = asyncio.ensure_future(work())
+    running = asyncio.get_running_loop()
+    # A second one changes nothing: the end takes no time.
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        running.add_signal_handler(number, _cancel_once(task))
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+        return True
+    return False
+
+
+def _cancel_once(task: asyncio.Future[None]) -> Callable[[], None]:
+    is_told = False
+
+    def cancel() -> None:
+        nonlocal is_told
+        if not is_told:
+            is_told = True
+            task.cancel()
+
+    return cancel

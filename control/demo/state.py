@@ -1,0 +1,400 @@
+"""What is seen of the group: by what the broker answers, and by what members say.
+
+Nothing here is made up for the picture. The group's state and who owns what for the
+broker come from DescribeGroups; generations, partitions and records from the
+consumers themselves; what was produced from the broker's acknowledgements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
+"""Of a group, under Kafka's names and in their order."""
+EMPTY, _, _, STABLE = STATES
+EVENTS_KEPT = 1000
+"""More than any terminal has lines; a demo may be left running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What is played, by the command's options."""
+
+    members: int
+    partitions: int
+    assignor: str
+    pace: float
+    port: int
+    stays: bool
+    group: str = "demo"
+    topic: str = "orders"
+    initial_delay_ms: int = 1_000
+    session_timeout_ms: int = 3_000
+    heartbeat_interval_ms: int = 700
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether members keep partitions while they rebalance (KIP-429)."""
+        return self.assignor == "cooperative-sticky"
+
+
+class Standing(StrEnum):
+    """How a member is doing."""
+
+    JOINING = "joining"
+    CONSUMING = "consuming"
+    CRASHED = "crashed"
+    REFUSED = "refused"
+    LEFT = "left"
+    FAILED = "failed"
+    GUEST = "guest"
+
+
+LIVE = {Standing.JOINING, Standing.CONSUMING}
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of the group, or somebody who wants to be one or was."""
+
+    name: str
+    number: int
+    """In the order of their coming."""
+    standing: Standing = Standing.JOINING
+    partitions: frozenset[int] = frozenset()
+    """That the member says it has; of a guest, that the broker says it has."""
+    generation: int = -1
+    """The last that it joined, by its own words."""
+    records: int = 0
+    in_group: bool = False
+    """Whether the broker counts it as a member."""
+    note: str = ""
+    gone_at: float = 0.0
+    """When it crashed."""
+
+
+class Described(NamedTuple):
+    """A member as DescribeGroups has it."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+class Kind(StrEnum):
+    """What an event is about."""
+
+    SCENE = "scene"
+    GROUP = "group"
+    JOIN = "join"
+    MOVE = "move"
+    CRASH = "crash"
+    REFUSAL = "refusal"
+    LEAVE = "leave"
+
+
+class Event(NamedTuple):
+    """Something that happened, in plain words."""
+
+    at: float
+    """Seconds since the start."""
+    kind: Kind
+    text: str
+    detail: str = ""
+    """What a picture shows and lines do not."""
+
+
+class Scene(NamedTuple):
+    """What is played at the moment."""
+
+    where: str
+    """Its number and how many there are, with a space behind."""
+    title: str
+    text: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """For the summary."""
+
+    refused: int = 0
+    produced: dict[int, int] = field(default_factory=dict)
+    """By partition, the offset behind the last record that the broker has taken."""
+    read: dict[int, int] = field(default_factory=dict)
+    """Likewise, behind the last record that any member has got."""
+    twice: int = 0
+    crash_noticed_s: float | None = None
+    """Seconds from the crash until the broker counted the member out."""
+
+
+class Seen:
+    """All that is known, and word of every change.
+
+    Args:
+        setup: what is played.
+        clock: the time in seconds.
+
+    Attributes:
+        address: the broker's.
+        members: by name, in the order of their coming; guests by member id.
+        state: the group's, as the broker says.
+        seconds_in: how long the group was in each state since the last rebalance
+            began.
+        generation: the newest that a member has said it is in.
+        owners: by partition, who owned it when the broker last said so. It does
+            while the group is Stable.
+        settled: the owners of the last generation in which all was given out.
+    """
+
+    def __init__(self, setup: Setup, clock: Callable[[], float]) -> None:
+        self.setup = setup
+        self.address = ""
+        self.members: dict[str, Member] = {}
+        self.state = ""
+        self.generation = -1
+        self.seconds_in: dict[str, float] = {}
+        self.owners: dict[int, str] = {}
+        self.settled: dict[int, str] = {}
+        self.scene: Scene | None = None
+        self.scenes = 0
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.event_count = 0
+        self.counts = Counts()
+        self._clock = clock
+        self._began = clock()
+        self._state_since = self._began
+        self._rebalancing_since: float | None = None
+        self._settled_in = 0
+        self.last_rebalance_s: float | None = None
+        self._changed = asyncio.Event()
+
+    # -- time and change
+
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._began
+
+    def changed(self) -> None:
+        """Wakes up whoever waits for something."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def change(self) -> None:
+        """Returns when something has changed."""
+        await self._changed.wait()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns when something is so."""
+        while not condition():
+            await self.change()
+
+    def tell(self, kind: Kind, text: str, detail: str = "") -> None:
+        """Something has happened."""
+        self.events.append(Event(self.now(), kind, text, detail))
+        self.event_count += 1
+        self.changed()
+
+    def begin(self, number: int, title: str, text: str) -> None:
+        """A scene begins; 0 is none of those that are counted."""
+        where = f"{number}/{self.scenes}  " if number else ""
+        self.scene = Scene(where, title, text)
+        self.tell(Kind.SCENE, f"{where}{title}", text)
+
+    # -- what members say
+
+    def add(self, name: str) -> Member:
+        """Somebody new."""
+        member = self.members[name] = Member(name, len(self.members))
+        self.changed()
+        return member
+
+    def assigned(self, member: Member, partitions: frozenset[int]) -> None:
+        """A member has been given partitions; perhaps none."""
+        member.partitions |= partitions
+        member.standing = Standing.CONSUMING
+        if partitions:
+            self.tell(Kind.MOVE, f"{member.name} takes {ranges(partitions)}")
+        self._look()
+
+    def revoked(
+        self, member: Member, partitions: frozenset[int], *, lost: bool
+    ) -> None:
+        """A member has given partitions up, or lost them."""
+        member.partitions -= partitions
+        if not member.partitions and member.standing in LIVE:
+            member.standing = Standing.JOINING
+        if partitions:
+            verb = "loses" if lost else "gives up"
+            self.tell(Kind.MOVE, f"{member.name} {verb} {ranges(partitions)}")
+
+    def got(self, member: Member, partition: int, offset: int) -> None:
+        """A member has got a record."""
+        member.records += 1
+        read = self.counts.read
+        if offset < read.get(partition, 0):
+            self.counts.twice += 1
+        else:
+            read[partition] = offset + 1
+
+    # -- what the broker says
+
+    def described(
+        self, state: str, generation: int, members: Mapping[str, Described]
+    ) -> None:
+        """The broker's answer to DescribeGroups.
+
+        Args:
+            state: the group's.
+            generation: the newest that a member says it is in.
+            members: by member id.
+        """
+        self._in_state(state)
+        present = self._meet(members)
+        for member in self.members.values():
+            if member.in_group and member.name not in present:
+                self._gone(member)
+            member.in_group = member.name in present
+        if state == STABLE:
+            self.owners = {
+                partition: name
+                for name, each in present.items()
+                for partition in each.partitions
+            }
+        elif state == EMPTY:
+            self.owners = {}
+        self.generation = max(generation, self.generation)
+        self._look()
+        self.changed()
+
+    def _in_state(self, state: str) -> None:
+        now = self.now()
+        passed = now - self._state_since
+        before, self.state, self._state_since = self.state, state, now
+        if before:
+            self.seconds_in[before] = self.seconds_in.get(before, 0) + passed
+        is_still = state in (STABLE, EMPTY)
+        if not is_still and self._rebalancing_since is None:
+            self._rebalancing_since = now
+            self.seconds_in = {}
+            if before:
+                self.tell(Kind.GROUP, f"a rebalance begins: {before} -> {state}")
+
+    def _meet(self, members: Mapping[str, Described]) -> dict[str, Described]:
+        """Members by name; guests are those that nobody here has started."""
+        present = {}
+        for member_id, each in members.items():
+            name = each.name
+            own = self.members.get(name)
+            if own is None or own.standing is Standing.GUEST:
+                name = member_id
+                if name not in self.members:
+                    guest = self.add(name)
+                    guest.standing, guest.note = Standing.GUEST, each.name
+                    self.tell(Kind.JOIN, f"a guest joins: {each.name}")
+                if self.state == STABLE:
+                    self.members[name].partitions = each.partitions
+            present[name] = each
+        return present
+
+    def _gone(self, member: Member) -> None:
+        if member.standing is Standing.GUEST:
+            del self.members[member.name]
+            self.tell(Kind.LEAVE, f"a guest is gone: {member.note}")
+        elif member.standing is Standing.CRASHED:
+            after = self.now() - member.gone_at
+            self.counts.crash_noticed_s = after
+            member.partitions = frozenset()
+            timeout_s = self.setup.session_timeout_ms / 1000
+            self.tell(
+                Kind.CRASH,
+                f"the broker gives {member.name} up {after:.1f} s after the "
+                f"crash, {timeout_s:g} s after its last heartbeat",
+            )
+
+    def _look(self) -> None:
+        """Says so when a rebalance has come to its end."""
+        if not self.is_settled or self.generation == self._settled_in:
+            return
+        began, self._rebalancing_since = self._rebalancing_since, None
+        text = "the group is Stable"
+        if began is not None:
+            self.last_rebalance_s = self.now() - began
+            text += f" after {self.last_rebalance_s:.2f} s"
+        before, self.settled = self.settled, dict(self.owners)
+        moved = [p for p, name in self.owners.items() if before.get(p) != name]
+        what = f"{len(moved)} of {len(self.owners)} partitions moved"
+        if not before:
+            what = f"{len(self.owners)} partitions given out"
+        detail = "; ".join(
+            f"{name} {ranges(owned)}" for name, owned in self.shares().items()
+        )
+        steps = f"generation {self.generation}"
+        if self.setup.is_cooperative and self.generation == self._settled_in + 2:
+            steps += f" ({self.generation - 1} to give up, {self.generation} to take)"
+        self._settled_in = self.generation
+        self.tell(Kind.GROUP, f"{text}: {steps}, {what}", f": {detail}")
+
+    # -- what follows
+
+    @property
+    def live(self) -> list[Member]:
+        """Members of this program that are at work or want to be."""
+        return [m for m in self.members.values() if m.standing in LIVE]
+
+    @property
+    def size(self) -> int:
+        """How many members the broker counts."""
+        return sum(m.in_group for m in self.members.values())
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether others have joined the group."""
+        return any(m.standing is Standing.GUEST for m in self.members.values())
+
+    def shares(self) -> dict[str, list[int]]:
+        """By the name that is shown, who owns what, as the broker last said."""
+        found: dict[str, list[int]] = {}
+        for partition, name in sorted(self.owners.items()):
+            member = self.members.get(name)
+            shown = (
+                member.note if member and member.standing is Standing.GUEST else name
+            )
+            found.setdefault(shown, []).append(partition)
+        return dict(sorted(found.items()))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all partitions are given out, and members and broker agree."""
+        if self.state != STABLE or len(self.owners) != self.setup.partitions:
+            return False
+        return all(
+            member.in_group
+            and member.standing is Standing.CONSUMING
+            and member.partitions
+            == {p for p, name in self.owners.items() if name == member.name}
+            for member in self.live
+        )
+
+    @property
+    def waiting(self) -> int | None:
+        """Records that nobody has got yet; None while guests take some."""
+        if self.has_guests:
+            return None
+        read = self.counts.read
+        produced = self.counts.produced
+        return sum(max(0, end - read.get(p, 0)) for p, end in produced.items())
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in few words: "0-3, 7"."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in found) or "none"
