@@ -16,7 +16,7 @@ import pytest
 # Before they are imported: their asserts are to say as much as those of a test.
 pytest.register_assert_rewrite("tests.interop.plays", "tests.interop.scene")
 
-from tests.interop.scene import Scene  # noqa: E402 - see above
+from tests.interop.scene import LOG, Scene  # noqa: E402 - see above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -40,10 +40,11 @@ def _read_lines(stdout: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
 def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A broker in its own process, or the one that KOHORT_INTEROP_BOOTSTRAP names.
 
-    With KOHORT_INTEROP_NODES it has so many nodes, and a data directory. Its initial
-    rebalance delay is the fixture's parameter, in ms; 0 without one.
+    With KOHORT_INTEROP_NODES it has so many nodes, and a data directory. The fixture's
+    parameter is what its configuration has besides; a broker that runs has its own.
     """
     running = os.environ.get("KOHORT_INTEROP_BOOTSTRAP")
+    settings = {"group.initial.rebalance.delay.ms": 0, **getattr(request, "param", {})}
     if running:
         yield running
         return
@@ -54,13 +55,12 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         "serve",
         "--port",
         "0",
-        "--set",
-        f"group.initial.rebalance.delay.ms={getattr(request, 'param', 0)}",
+        *(word for key in settings for word in ("--set", f"{key}={settings[key]}")),
     ]
     nodes = os.environ.get("KOHORT_INTEROP_NODES")
     if nodes:
         argv += ["--nodes", nodes, "--data-dir", str(tmp_path / "data")]
-    errors = tmp_path / "broker.stderr"
+    errors = tmp_path / LOG
     # The broker would take the variables of these tests for keys.
     names = [name for name in os.environ if not name.startswith("KOHORT_INTEROP_")]
     with errors.open("wb") as stderr:

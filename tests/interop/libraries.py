@@ -108,18 +108,21 @@ def _go(program: str) -> Callable[[], list[str]]:
     return command
 
 
-def _java() -> list[str]:
-    need("java", "mvn")
-    target = _built(HERE / "java", _build_java) / "target"
-    # One compiler and a small heap: six of these run at once on a small machine.
-    small = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-    return [
-        "java",
-        *small,
-        "-cp",
-        f"{target / 'classes'}:{target / 'dependency' / '*'}",
-        "Worker",
-    ]
+def _java(folder: str, program: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        need("java", "mvn")
+        target = _built(HERE / folder, _build_java) / "target"
+        return [
+            "java",
+            # One compiler and a small heap: six run at once on a small machine.
+            *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            "-Xshare:auto",
+            "-cp",
+            f"{target / 'classes'}:{target / 'dependency' / '*'}",
+            program,
+        ]
+
+    return command
 
 
 def _node() -> list[str]:
@@ -131,7 +134,9 @@ KOHORT = Library("kohort", _python("kohort"))
 CONFLUENT = Library("confluent", _python("confluent"))
 KAFKA_PYTHON = Library("kafka-python", _python("kafka_python"))
 AIOKAFKA = Library("aiokafka", _python("aiokafka"))
-JAVA = Library("java", _java)
+JAVA = Library("java", _java("java", "Worker"))
+# The last release that knows no GROUP_MAX_SIZE_REACHED (KIP-389).
+OLD_JAVA = Library("java-2.1", _java("java-old", "OldWorker"))
 FRANZ_GO = Library("franz-go", _go("franz"))
 KAFKA_GO = Library("kafka-go", _go("kafkago"))
 KAFKAJS = Library("kafkajs", _node, (("roundrobin", "RoundRobinAssigner"),))

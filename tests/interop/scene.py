@@ -44,6 +44,7 @@ LASTING_MS = 120_000
 BRIEF_MS = 6_000  # group.min.session.timeout.ms: for members that are to be found dead
 HEARTBEAT_MS = 300
 ASK_S = 30.0  # for one admin request
+LOG = "broker.stderr"  # the broker's, in the scene's folder
 
 
 class Member:
@@ -115,6 +116,15 @@ class Member:
             self.partitions = frozenset()  # the reader may have read one more
         with contextlib.suppress(OSError):
             self._stdin.close()
+
+    def failed(self) -> str:
+        """Wait until it has ended with an error; what it said of that."""
+        self.process.wait(LIMIT_S)
+        self._reader.join()
+        with self._changed:
+            error, self.error = self.error, None
+        assert error is not None, "it has ended as it was asked to"
+        return f"{self._stderr_path.read_text(errors='replace')}{error}"
 
     def story(self) -> str:
         """Its history and its stderr, for a failed scene."""
@@ -277,6 +287,11 @@ class Scene:
         self.members.remove(member)
         member.stop()
 
+    def failure(self, member: Member) -> str:
+        """Wait until a member has failed, for good; what its library said."""
+        self.members.remove(member)
+        return member.failed()
+
     # Waits
 
     def until(
@@ -412,6 +427,13 @@ class Scene:
         asked = self.admin.describe_consumer_groups([self.group])
         described: ConsumerGroupDescription = asked[self.group].result(ASK_S)
         return described
+
+    def refusals(self) -> int:
+        """How many JoinGroup requests the broker has refused, by its log."""
+        log = (self._folder / LOG).read_text().splitlines()
+        rows = [json.loads(line) for line in log if "member_refused" in line]
+        error = "GROUP_MAX_SIZE_REACHED"
+        return sum((row["group"], row["error"]) == (self.group, error) for row in rows)
 
     def _ends(self) -> dict[int, int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]

@@ -18,7 +18,9 @@ def test_group_that_changes(play: Callable[..., None], assignor: str) -> None:
     play(AIOKAFKA, assignor, plays.group_that_changes)
 
 
-@pytest.mark.parametrize("bootstrap", [3_000], indirect=True)
+@pytest.mark.parametrize(
+    "bootstrap", [{"group.initial.rebalance.delay.ms": 3_000}], indirect=True
+)
 def test_default_delay(play: Callable[..., None]) -> None:
     """The same with Kafka's default delay of 3 s before a first rebalance (KIP-134)."""
     play(AIOKAFKA, "range", plays.group_that_changes)
