@@ -74,7 +74,12 @@ class Listener:
         """Accepts no more."""
         self.node.is_open = False
         if self._server is not None:
-            self._server.close()
+            loop = asyncio.get_running_loop()
+            for listening in self._server.sockets:
+                loop.remove_reader(listening.fileno())
+            # What was accepted this moment still becomes a connection, which sees
+            # that the node is not open; a closed server would leave it to nobody.
+            loop.call_soon(self._server.close)
 
     async def drain(self) -> None:
         """Lets answers under way out, and closes all connections."""
