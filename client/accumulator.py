@@ -70,7 +70,9 @@ class Queue:
         if not in_flight:
             return True
         head = self.waiting[0]
-        if head.attempts or in_flight[0].attempts > 1:
+        if head.attempts or head.is_part:
+            return False
+        if in_flight[0].attempts > 1 or in_flight[0].is_part:
             return False
         return numbers is None or (numbers.is_known and not numbers.must_begin)
 
@@ -78,14 +80,14 @@ class Queue:
         """Puts a batch back where it was."""
         waiting = self.waiting
         position = 0
-        while position < len(waiting) and waiting[position].order < batch.order:
+        while position < len(waiting) and waiting[position].place < batch.place:
             position += 1
         waiting.insert(position, batch)
 
     def is_first(self, batch: Batch) -> bool:
         """Whether no batch before this one may still be written under its number."""
         earlier = [*self.in_flight, *self.waiting]
-        return not any(b.is_numbered and b.order < batch.order for b in earlier)
+        return not any(b.is_numbered and b.place < batch.place for b in earlier)
 
 
 @slotted
@@ -126,7 +128,8 @@ class Accumulator:
         self._queues: dict[tuple[str, int], Queue] = {}
         # Those that are not empty; who was served goes to the end.
         self._active: dict[tuple[str, int], Queue] = {}
-        self._incomplete: dict[int, Batch] = {}
+        # By their order; of a batch that was too large the parts that are left.
+        self._incomplete: dict[int, list[Batch]] = {}
         self._order = 0
 
     # -- records
@@ -185,7 +188,7 @@ class Accumulator:
         self._left -= batch.size
         queue.waiting.append(batch)
         self._active[key] = queue
-        self._incomplete[batch.order] = batch
+        self._incomplete[batch.order] = [batch]
         return now if is_behind else self._ready_at(queue)
 
     # -- what there is to do
@@ -305,6 +308,28 @@ class Accumulator:
         queue.insert(batch)
         queue.retry_at = max(queue.retry_at, retry_at)
 
+    def split(self, batch: Batch, codec: int) -> None:
+        """Has a batch that was in flight sent again in two; it was not written.
+
+        They take its place and its numbers: the broker has seen none of these, so
+        what is behind them is refused until it has.
+
+        Args:
+            batch: that is not done, and has two records or more.
+            codec: that it was sealed with.
+        """
+        queue = self._queue_of(batch)
+        queue.in_flight.remove(batch)
+        halves = batch.halves(codec)
+        parts = self._incomplete[batch.order]
+        position = parts.index(batch)
+        parts[position : position + 1] = halves
+        self._left += batch.size - sum(half.size for half in halves)
+        for half in halves:
+            if queue.sequences is not None and queue.sequences.is_refused:
+                queue.sequences.void(half)
+            queue.insert(half)
+
     def give_up(self, batch: Batch) -> bool:
         """Forgets a batch that was in flight. False if its senders know already."""
         queue = self._queue_of(batch)
@@ -325,7 +350,10 @@ class Accumulator:
             return False
         batch.is_done = True
         self._left += batch.size
-        del self._incomplete[batch.order]
+        parts = self._incomplete[batch.order]
+        parts.remove(batch)
+        if not parts:
+            del self._incomplete[batch.order]
         return True
 
     # -- all of it
@@ -356,4 +384,5 @@ class Accumulator:
 
     def abandon(self) -> list[Batch]:
         """Gives up everything, what is in flight included."""
-        return [b for b in list(self._incomplete.values()) if self._finish(b)]
+        left = [batch for parts in self._incomplete.values() for batch in parts]
+        return [batch for batch in left if self._finish(batch)]

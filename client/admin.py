@@ -36,6 +36,8 @@ class Admin(TopicCalls, GroupCalls):
             raise ConfigError(f"{next(iter(settings))}: is given besides a config")
         self.config = AdminConfig.of(settings) if config is None else config
         self._cluster: Cluster | None = None
+        self._is_starting = False
+        self._is_closed = False
 
     @property
     def cluster(self) -> Cluster:  # type: ignore[override]
@@ -59,14 +61,22 @@ class Admin(TopicCalls, GroupCalls):
         """Finds the cluster.
 
         Raises:
+            ClosedError: it was started before, or closed.
             KohortError: no bootstrap server answers in ``default.api.timeout.ms``.
         """
+        if self._is_starting or self._is_closed:
+            raise ClosedError("an admin client is started once")
+        self._is_starting = True
         cluster = Cluster(self.config)
         await cluster.start()
+        if self._is_closed:
+            await cluster.close(0)
+            raise ClosedError("the client was closed")
         self._cluster = cluster
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
         """Ends all connections, within the time; calls under way fail."""
+        self._is_closed = True
         if self._cluster is not None:
             await self._cluster.close(timeout_ms)
 

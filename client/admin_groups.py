@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from kohort.client.admin_topics import by_topic
 from kohort.client.admin_values import (
@@ -17,7 +17,7 @@ from kohort.client.admin_values import (
 )
 from kohort.client.cluster import Cluster
 from kohort.client.errors import KohortError, error_of
-from kohort.client.fan_out import fan_out
+from kohort.client.fan_out import Ask, Where, fan_out, of_groups, of_partitions
 from kohort.client.offsets import OffsetAndMetadata, TopicPartition
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
@@ -41,6 +41,8 @@ from kohort.protocol.apis.k47_offset_delete import (
 )
 from kohort.protocol.errors import ErrorCode
 
+K = TypeVar("K")
+V = TypeVar("V")
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 _BY_NAME = 9
@@ -140,7 +142,7 @@ class GroupCalls:
                 )
             return found
 
-        return await fan_out(self.cluster, deadline, groups, self._to_coordinators, ask)
+        return await self._of_groups(api, deadline, groups, ask)
 
     async def delete_consumer_groups(
         self, groups: Iterable[str], timeout_ms: int | None = None
@@ -163,7 +165,7 @@ class GroupCalls:
                 for row in response.results
             }
 
-        return await fan_out(self.cluster, deadline, groups, self._to_coordinators, ask)
+        return await self._of_groups(api, deadline, groups, ask)
 
     async def list_consumer_group_offsets(
         self,
@@ -192,7 +194,7 @@ class GroupCalls:
                 node_id, {group: wanted[group] for group in some}, require_stable
             )
 
-        return await fan_out(self.cluster, deadline, wanted, self._to_coordinators, ask)
+        return await self._of_groups("OffsetFetch", deadline, wanted, ask)
 
     async def _fetch_offsets(
         self,
@@ -296,7 +298,8 @@ class GroupCalls:
             )
             return self._by_partition(api, node_id, group, response)
 
-        return await self._of_one_group(group, deadline, wanted, ask)
+        where = of_partitions(api, group)
+        return await self._of_one_group(group, deadline, wanted, ask, where)
 
     async def delete_consumer_group_offsets(
         self,
@@ -323,7 +326,8 @@ class GroupCalls:
                 raise self._group_error(api, node_id, group, response.error_code)
             return self._by_partition(api, node_id, group, response)
 
-        return await self._of_one_group(group, deadline, partitions, ask)
+        where = of_partitions(api, group)
+        return await self._of_one_group(group, deadline, partitions, ask, where)
 
     async def remove_members_from_consumer_group(
         self,
@@ -367,10 +371,13 @@ class GroupCalls:
                 member: self._group_error(api, node_id, group, row.error_code)
                 if row.error_code
                 else None
-                for member, row in zip(some, response.members, strict=True)
+                for member, row in zip(some, response.members, strict=False)
             }
 
-        return await self._of_one_group(group, deadline, members, ask)
+        def where(_: MemberToRemove) -> Mapping[str, Any]:
+            return {"api": api, "group": group}
+
+        return await self._of_one_group(group, deadline, members, ask, where)
 
     # -- who is asked
 
@@ -379,13 +386,24 @@ class GroupCalls:
     ) -> Mapping[str, int | KohortError]:
         return await self.cluster.coordinators(groups)
 
+    async def _of_groups(
+        self, api: str, deadline: float, groups: Iterable[str], ask: Ask[str, V]
+    ) -> Results[str, V]:
+        route, where = self._to_coordinators, of_groups(api)
+        return await fan_out(self.cluster, deadline, groups, route, ask, where)
+
     async def _of_one_group(
-        self, group: str, deadline: float, items: Iterable[Any], ask: Any
-    ) -> Results[Any, None]:
-        async def route(some: Sequence[Any]) -> Mapping[Any, int]:
+        self,
+        group: str,
+        deadline: float,
+        items: Iterable[K],
+        ask: Ask[K, None],
+        where: Where[K],
+    ) -> Results[K, None]:
+        async def route(some: Sequence[K]) -> Mapping[K, int]:
             return dict.fromkeys(some, await self.cluster.coordinator(group))
 
-        return await fan_out(self.cluster, deadline, items, route, ask)
+        return await fan_out(self.cluster, deadline, items, route, ask, where)
 
     # -- errors
 

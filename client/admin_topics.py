@@ -22,7 +22,13 @@ from kohort.client.errors import (
     UnknownTopicError,
     error_of,
 )
-from kohort.client.fan_out import PATIENCE, fan_out
+from kohort.client.fan_out import (
+    PATIENCE,
+    Where,
+    fan_out,
+    of_partitions,
+    of_topics,
+)
 from kohort.client.metadata import NOBODY, NOTHING, Metadata, TopicInfo, read
 from kohort.client.offsets import OffsetAndTimestamp, TopicPartition
 from kohort.protocol.apis.k02_list_offsets import (
@@ -104,7 +110,8 @@ class TopicCalls:
             return {name: _of_metadata(metadata, name, broker) for name in names}
 
         deadline = self.cluster.deadline(timeout_ms)
-        return await fan_out(self.cluster, deadline, topics, _to_anybody, ask)
+        where = of_topics("Metadata")
+        return await fan_out(self.cluster, deadline, topics, _to_anybody, ask, where)
 
     async def create_topics(
         self,
@@ -138,7 +145,10 @@ class TopicCalls:
                 for row in response.topics
             }
 
-        return await fan_out(self.cluster, deadline, wanted, self._to_controller, ask)
+        where = of_topics("CreateTopics")
+        return await fan_out(
+            self.cluster, deadline, wanted, self._to_controller, ask, where
+        )
 
     async def delete_topics(
         self, topics: Iterable[str], timeout_ms: int | None = None
@@ -158,7 +168,10 @@ class TopicCalls:
                 for row in response.responses
             }
 
-        return await fan_out(self.cluster, deadline, topics, self._to_controller, ask)
+        where = of_topics("DeleteTopics")
+        return await fan_out(
+            self.cluster, deadline, topics, self._to_controller, ask, where
+        )
 
     async def create_partitions(
         self,
@@ -199,7 +212,10 @@ class TopicCalls:
                 for row in response.results
             }
 
-        return await fan_out(self.cluster, deadline, counts, self._to_controller, ask)
+        where = of_topics("CreatePartitions")
+        return await fan_out(
+            self.cluster, deadline, counts, self._to_controller, ask, where
+        )
 
     # -- records
 
@@ -236,8 +252,15 @@ class TopicCalls:
                 for row in topic.partitions
             }
 
+        where = of_partitions("DeleteRecords")
         return await fan_out(
-            self.cluster, deadline, offsets, self._to_leaders, ask, patience=PATIENCE
+            self.cluster,
+            deadline,
+            offsets,
+            self._to_leaders,
+            ask,
+            where,
+            patience=PATIENCE,
         )
 
     async def list_offsets(
@@ -290,8 +313,15 @@ class TopicCalls:
                 for row in topic.partitions
             }
 
+        where = of_partitions("ListOffsets")
         return await fan_out(
-            self.cluster, deadline, timestamps, self._to_leaders, ask, patience=PATIENCE
+            self.cluster,
+            deadline,
+            timestamps,
+            self._to_leaders,
+            ask,
+            where,
+            patience=PATIENCE,
         )
 
     # -- configurations
@@ -330,8 +360,9 @@ class TopicCalls:
                 for row in response.results
             }
 
+        where = _of_resources("DescribeConfigs")
         return await fan_out(
-            self.cluster, deadline, resources, _to_owners, ask, patience=PATIENCE
+            self.cluster, deadline, resources, _to_owners, ask, where, patience=PATIENCE
         )
 
     async def alter_configs(
@@ -368,8 +399,9 @@ class TopicCalls:
                 for row in response.responses
             }
 
+        where = _of_resources("IncrementalAlterConfigs")
         return await fan_out(
-            self.cluster, deadline, changes, _to_owners, ask, patience=PATIENCE
+            self.cluster, deadline, changes, _to_owners, ask, where, patience=PATIENCE
         )
 
     # -- who is asked
@@ -512,6 +544,14 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         (-1, -1) if assignments else (topic.num_partitions, topic.replication_factor)
     )
     return CreatableTopic(topic.name, *counts, assignments, configs)
+
+
+def _of_resources(api: str) -> Where[ConfigResource]:
+    return lambda resource: {
+        "api": api,
+        "topic": resource.name if resource.type == ResourceType.TOPIC else None,
+        "group": resource.name if resource.type == ResourceType.GROUP else None,
+    }
 
 
 def _resource(row: Any) -> ConfigResource:

@@ -21,6 +21,7 @@ from kohort.protocol.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    advance_sequence,
     crc_of,
 )
 
@@ -73,13 +74,38 @@ def _encode_headers(headers: Headers) -> bytes:
     return b"".join(parts)
 
 
+def _tails(records: bytes) -> list[bytes]:
+    """What records are behind their offsets: what `encode_tail` has made."""
+    tails = []
+    position = 0
+    while position < len(records):
+        length, position = _read_varint(records, position)
+        end = position + length
+        _, position = _read_varint(records, position + 1)
+        _, position = _read_varint(records, position)
+        tails.append(records[position:end])
+        position = end
+    return tails
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number that `varint` wrote there, and where it ends."""
+    value = shift = 0
+    while (byte := data[position]) & 0x80:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        position += 1
+    value |= byte << shift
+    return value >> 1 ^ -(value & 1), position + 1
+
+
 class Batch:
     """Records of one partition that are sent together.
 
     Args:
         topic: of the partition.
         partition: its number.
-        order: batches are made in this order.
+        order: batches are made in this order; the parts of one have its own.
         created_at: in seconds.
         deadline: when it is to be delivered, in seconds.
 
@@ -88,6 +114,8 @@ class Batch:
         size: bytes, before they are compressed, with the header.
         deliveries: what the records' senders wait for, in order.
         timestamps: of the records, in ms.
+        first: the number of its first record in the batch that it is a part of.
+        is_part: whether it is a part of a batch that was too large.
         is_closed: whether it takes no more records.
         is_done: whether its senders know what has become of it.
         attempts: how often it was sent.
@@ -106,8 +134,10 @@ class Batch:
         "created_at",
         "deadline",
         "deliveries",
+        "first",
         "is_closed",
         "is_done",
+        "is_part",
         "last_error",
         "order",
         "partition",
@@ -135,6 +165,8 @@ class Batch:
         self.size = HEADER_SIZE
         self.deliveries: list[Any] = []
         self.timestamps: list[int] = []
+        self.first = 0
+        self.is_part = False
         self.is_closed = False
         self.is_done = False
         self.attempts = 0
@@ -154,6 +186,11 @@ class Batch:
         """Whether it has a place in what a producer writes to the partition."""
         return self.base_sequence != NO_SEQUENCE
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Batches of a partition are sent in the order of these."""
+        return self.order, self.first
+
     def append(self, tail: bytes, timestamp_ms: int, delivery: Any) -> None:
         """Takes a record, as `encode_tail` makes it."""
         timestamps, count = self.timestamps, self.count
@@ -172,6 +209,36 @@ class Batch:
         self.producer_id = producer_id
         self.producer_epoch = epoch
         self.base_sequence = sequence
+
+    def halves(self, codec: int) -> tuple[Batch, Batch]:
+        """Its records in two batches of about the same size, and with its numbers.
+
+        Args:
+            codec: that it was sealed with; it has two records or more.
+        """
+        assert self._packed is not None  # noqa: S101 - it was sent
+        tails = _tails(compression.decompress(codec, self._packed, limit=self.size))
+        left, right = halves = self._part(self.first), self._part(self.first)
+        half = sum(map(len, tails)) / 2
+        for number, tail in enumerate(tails):
+            is_last = number == self.count - 1
+            is_left = not left.count or (left.size < half and not is_last)
+            part = left if is_left else right
+            part.append(tail, self.timestamps[number], self.deliveries[number])
+        right.first += left.count
+        if self.is_numbered:
+            right.base_sequence = advance_sequence(self.base_sequence, left.count)
+        return halves
+
+    def _part(self, first: int) -> Batch:
+        part = Batch(
+            self.topic, self.partition, self.order, self.created_at, self.deadline
+        )
+        part.first, part.is_part, part.is_closed = first, True, True
+        # That it was too large does not count as an attempt.
+        part.attempts, part.last_error = self.attempts - 1, self.last_error
+        part.number(self.producer_id, self.producer_epoch, self.base_sequence)
+        return part
 
     def seal(self, codec: int) -> tuple[bytes, bytes]:
         """The batch as Produce takes it: its header and its records.

@@ -146,6 +146,8 @@ class Cluster:
         except BaseException:
             await self.close(0)
             raise
+        if self._is_closed:
+            raise ClosedError("the client was closed")
         self._keeper = asyncio.create_task(self._keep_fresh())
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
@@ -289,7 +291,7 @@ class Cluster:
                     self.note(last)
                     await self.back_off(failures)
         except TimeoutError:
-            raise timed_out(last) from last
+            raise RequestTimedOutError.after(last) from last
 
     async def back_off(self, failures: int) -> None:
         """Waits before another attempt, and brings metadata up to date if need be.
@@ -340,10 +342,13 @@ class Cluster:
             raise ConnectionFailedError(
                 "there is no such node", broker=f"node {node_id}"
             )
-        link = self._links.get((node_id, lane))
-        if link is None:
-            link = self._link(node.host, node.port, node_id)
-            self._links[node_id, lane] = link
+        return self._link_of(node, lane)
+
+    def _link_of(self, node: Node, lane: str) -> Link:
+        key = (node.node_id, lane)
+        if key not in self._links:
+            self._links[key] = self._link(node.host, node.port, node.node_id)
+        link = self._links[key]
         link.host, link.port = node.host, node.port
         return link
 
@@ -361,7 +366,9 @@ class Cluster:
         for link in self._candidates():
             try:
                 return await link.connection()
-            except ConnectionFailedError as error:
+            except KohortError as error:
+                if not error.retriable:
+                    raise
                 failed = error
         assert failed is not None  # noqa: S101 - there is a bootstrap server
         raise failed
@@ -372,11 +379,7 @@ class Cluster:
         That is one with a connection and little to do, or else one that can be
         tried at once. Bootstrap servers come last: all nodes may have moved.
         """
-        for node in self.metadata.nodes.values():
-            if (node.node_id, "") not in self._links:
-                link = self._link(node.host, node.port, node.node_id)
-                self._links[node.node_id, ""] = link
-        known = [self._links[node_id, ""] for node_id in self.metadata.nodes]
+        known = [self._link_of(node, "") for node in self.metadata.nodes.values()]
         self._random.shuffle(known)
         bootstrap = self._random.sample(self._bootstrap, len(self._bootstrap))
         return [*sorted(known, key=_reluctance), *sorted(bootstrap, key=_reluctance)]
@@ -523,6 +526,8 @@ class Cluster:
                     await self._is_stale.wait()
             try:
                 await self.refresh()
+            except ClosedError:
+                return
             except KohortError:
                 failures += 1
             else:
@@ -568,28 +573,17 @@ class Cluster:
         return None if found == NOBODY else found
 
 
-def _reluctance(link: Link) -> tuple[bool, float]:
+def _reluctance(link: Link) -> tuple[int, float]:
     """How little a broker offers itself to be asked; less is better."""
     current = link.current
-    return (True, link.retry_at) if current is None else (False, current.in_flight)
+    if current is None:
+        return 1, link.retry_at
+    # One that has asked for time would not be sent anything for as long.
+    quiet = current.quiet_seconds
+    return (2, quiet) if quiet else (0, current.in_flight)
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:
     """Takes note of an error that nobody may be left to see."""
     if not task.cancelled():
         task.exception()
-
-
-def timed_out(last: KohortError | None) -> RequestTimedOutError:
-    """Time is up; the last error tells where."""
-    if last is None:
-        return RequestTimedOutError("no answer in the time that was given")
-    return RequestTimedOutError(
-        f"time is up; the last error was: {last.message or type(last).__name__}",
-        api=last.api,
-        broker=last.broker,
-        group=last.group,
-        topic=last.topic,
-        partition=last.partition,
-        code=last.code,
-    )

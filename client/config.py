@@ -9,6 +9,7 @@ from a command line; `of` takes Kafka's own names with dots, too.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ Authenticate = Callable[["Connection"], Awaitable[None]]
 """Proves who the client is, by requests on a connection that is otherwise unused."""
 
 _Check = Callable[[str, Any], Any]
+
+_TLS = frozenset({"SSL", "SASL_SSL"})
 
 
 def _refuse(key: str, value: object, wanted: str) -> ConfigError:
@@ -158,6 +161,13 @@ class CommonConfig:
             object.__setattr__(self, each.name, checked)
         for address in self.bootstrap_servers:
             parse_address(address)
+        is_tls = self.security_protocol in _TLS
+        if self.ssl_context is not None and not is_tls:
+            # Whoever gives one would be surprised by what goes over the wire.
+            raise ConfigError(
+                f"ssl_context: {self.security_protocol} makes no use of it, "
+                "security_protocol has to be SSL or SASL_SSL"
+            )
         if self.security_protocol.startswith("SASL") and self.authenticate is None:
             raise ConfigError(
                 f"security_protocol: {self.security_protocol} needs authenticate"
@@ -199,9 +209,9 @@ class CommonConfig:
 
         Where none is given, SSL takes the system's certificates.
         """
-        if self.security_protocol not in {"SSL", "SASL_SSL"}:
+        if self.security_protocol not in _TLS:
             return None
-        return self.ssl_context or ssl.create_default_context()
+        return self.ssl_context or _of_the_system()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -308,6 +318,12 @@ class ProducerConfig(CommonConfig):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdminConfig(CommonConfig):
     """What an admin client has besides: nothing."""
+
+
+@functools.cache
+def _of_the_system() -> ssl.SSLContext:
+    """What trusts whom the system trusts; to read that takes a while."""
+    return ssl.create_default_context()
 
 
 def parse_address(text: str) -> tuple[str, int]:

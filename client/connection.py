@@ -27,6 +27,8 @@ from kohort.client.errors import (
     UnsupportedVersionError,
     error_of,
 )
+from kohort.client.sockets import connected_socket
+from kohort.client.throttling import holds_back
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import Framer, FrameSizeError
@@ -38,6 +40,8 @@ SOFTWARE_NAME = "kohort"
 it is told to."""
 LARGEST_RESPONSE = 1024 * 1024 * 1024
 """Bytes; no broker sends so much, and "HTTP" as a size is more."""
+LARGEST_FIRST_RESPONSE = 1024 * 1024
+"""Bytes, of ApiVersions; the alert of a peer that wants TLS is more as a size."""
 
 _HEAD = struct.Struct(">ihhi").pack
 _CORRELATION_ID = struct.Struct(">i").unpack_from
@@ -60,7 +64,15 @@ def software_version() -> str:
 class _Format:
     """How requests of one API version are written, and their responses read."""
 
-    __slots__ = ("api", "decode", "encode_into", "is_flexible", "is_tagged", "version")
+    __slots__ = (
+        "api",
+        "decode",
+        "encode_into",
+        "holds_back",
+        "is_flexible",
+        "is_tagged",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
@@ -69,6 +81,7 @@ class _Format:
         self.decode = api.response(version).decode
         self.is_flexible = api.is_flexible(version)
         self.is_tagged = api.response_header_version(version) >= 1
+        self.holds_back = holds_back(api.name, version)
 
 
 @functools.cache
@@ -120,7 +133,7 @@ class Connection(asyncio.Protocol):
         self.last_active = 0.0
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._framer = Framer(LARGEST_RESPONSE)
+        self._framer = Framer(LARGEST_FIRST_RESPONSE)
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
         self._correlation_id = 0
@@ -128,6 +141,9 @@ class Connection(asyncio.Protocol):
         self._client_id = struct.pack(">h", len(client_id)) + client_id
         self._can_write = asyncio.Event()
         self._can_write.set()
+        self._is_full = False
+        self._quiet_until = 0.0
+        self._quiet_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failure: KohortError | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
@@ -151,6 +167,14 @@ class Connection(asyncio.Protocol):
     def in_flight(self) -> int:
         """How many requests have not been answered."""
         return len(self._pending)
+
+    @property
+    def quiet_seconds(self) -> float:
+        """For how long the broker has asked not to be sent anything (KIP-219).
+
+        `send` waits for as long; whoever uses `post` has to.
+        """
+        return max(0.0, self._quiet_until - self._loop.time())
 
     # -- the start
 
@@ -182,19 +206,25 @@ class Connection(asyncio.Protocol):
             if isinstance(error, OSError):
                 # Certificates that do not fit do not fit the next time.
                 retriable = False if isinstance(error, ssl.SSLError) else None
-                raise self._failed(str(error), retriable=retriable) from error
+                what = str(error) or "the broker closed it"
+                raise self._failed(what, retriable=retriable) from error
             raise
         return self
 
     async def _connect(self) -> None:
         tls = self._config.tls
-        await self._loop.create_connection(
-            lambda: self,
-            self.host,
-            self.port,
-            ssl=tls,
-            server_hostname=self.host if tls is not None else None,
-        )
+        seconds = self._config.socket_connection_setup_timeout_ms / 1000
+        sock = await connected_socket(self.host, self.port, seconds)
+        if tls is None:
+            await self._loop.create_connection(lambda: self, sock=sock)
+            return
+        try:
+            await self._loop.create_connection(
+                lambda: self, sock=sock, ssl=tls, server_hostname=self.host
+            )
+        except ConnectionError as error:
+            what = f"the broker ended the TLS handshake: {error}"
+            raise self._failed(what.removesuffix(": ")) from error
 
     async def _ask_versions(self) -> None:
         api = BY_KEY[API_VERSIONS]
@@ -207,6 +237,9 @@ class Connection(asyncio.Protocol):
             response = await self.send("ApiVersions", version, request)
         if response.error_code:
             raise self.error_of(response.error_code, "ApiVersions")
+        if self._framer.unfinished:
+            self.fail("more than the response to ApiVersions came")
+        self._framer = Framer(LARGEST_RESPONSE)
         self.api_versions = {
             a.api_key: (a.min_version, a.max_version) for a in response.api_keys
         }
@@ -283,8 +316,7 @@ class Connection(asyncio.Protocol):
             RequestTimedOutError: the response is late; the connection is closed.
             ClosedError: the connection was closed by this side.
         """
-        if not self._can_write.is_set():
-            await self._can_write.wait()
+        await self._may_write()
         return await self.post(api_name, version, message, timeout_ms=timeout_ms)
 
     def post(
@@ -297,7 +329,8 @@ class Connection(asyncio.Protocol):
     ) -> asyncio.Future[Any]:
         """Sends a request at once; the future is its response.
 
-        As `send`, without waiting for a broker that reads slowly.
+        As `send`, without waiting for a broker that reads slowly or has asked for
+        time: see `quiet_seconds`.
         """
         how = _format(api_name, version)
         correlation_id = self._write(how, message)
@@ -323,9 +356,13 @@ class Connection(asyncio.Protocol):
             ConnectionFailedError: there is no connection any more.
             ClosedError: the connection was closed by this side.
         """
-        if not self._can_write.is_set():
-            await self._can_write.wait()
+        await self._may_write()
         self._write(_format(api_name, version), message)
+
+    async def _may_write(self) -> None:
+        """Waits while the broker does not read, or has asked for time."""
+        while not self._can_write.is_set():
+            await self._can_write.wait()
 
     def _write(self, how: _Format, message: object) -> int:
         """Writes a request: its correlation id."""
@@ -362,11 +399,14 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The broker does not read: `send` waits."""
+        self._is_full = True
         self._can_write.clear()
 
     def resume_writing(self) -> None:
         """The broker reads again."""
-        self._can_write.set()
+        self._is_full = False
+        if self._quiet_timer is None:
+            self._can_write.set()
 
     def data_received(self, data: bytes) -> None:
         """Hands the responses that these bytes complete to their waiters."""
@@ -388,9 +428,6 @@ class Connection(asyncio.Protocol):
             text = f"correlation id {correlation_id}, {expected} is due"
             raise ValueError(text)
         request = pending[0]
-        if request.answer.done():
-            pending.popleft()
-            return
         how = request.format
         position = start + 4
         if how.is_tagged:
@@ -404,9 +441,31 @@ class Connection(asyncio.Protocol):
         # Until it is read the request is the one that fails.
         response, _ = decode(buffer, position, end)
         pending.popleft()
-        request.answer.set_result(response)
+        if how.holds_back and response.throttle_time_ms > 0:
+            self._hold_back(response.throttle_time_ms)
+        if not request.answer.done():
+            request.answer.set_result(response)
 
     # -- time
+
+    def _hold_back(self, throttle_time_ms: int) -> None:
+        """Sends nothing for so long: a quota was exceeded (KIP-219).
+
+        The broker has answered at once, and reads nothing for as long.
+        """
+        until = self._loop.time() + throttle_time_ms / 1000
+        if until <= self._quiet_until:
+            return
+        self._quiet_until = until
+        self._can_write.clear()
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
+        self._quiet_timer = self._loop.call_at(until, self._speak_again)
+
+    def _speak_again(self) -> None:
+        self._quiet_timer = None
+        if not self._is_full:
+            self._can_write.set()
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:
@@ -492,6 +551,9 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
+            self._quiet_timer = None
         self._can_write.set()
         pending, self._pending = self._pending, deque()
         for request in pending:
@@ -508,9 +570,17 @@ class Connection(asyncio.Protocol):
         """The error that ended the connection, as one of a request."""
         return type(error)(error.message, api=api_name, broker=self.name)
 
-    def error_of(self, code: int, api_name: str) -> KohortError:
-        """The error that a code of this broker stands for."""
-        return error_of(code, api=api_name, broker=self.name)
+    def error_of(
+        self, code: int, api_name: str, message: str | None = None
+    ) -> KohortError:
+        """The error that a code of this broker stands for.
+
+        Args:
+            code: from a response.
+            api_name: Kafka's name, as in ``JoinGroup``.
+            message: the broker's own words, where it has some.
+        """
+        return error_of(code, api=api_name, broker=self.name, message=message)
 
 
 def broker_name(host: str, port: int, node_id: int | None = None) -> str:

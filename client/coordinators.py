@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kohort.client.connection import Connection
@@ -70,10 +70,14 @@ class Coordinators:
         Raises:
             KohortError: nobody answers.
         """
-        missing = [group for group in groups if group not in self._known]
-        found: Mapping[str, int | KohortError]
-        found = await self._find(missing) if missing else {}
-        return {g: found[g] if g in found else self._known[g] for g in groups}
+        # They may be forgotten while the others are looked up.
+        found: dict[str, int | KohortError] = {
+            group: self._known[group] for group in groups if group in self._known
+        }
+        missing = [group for group in groups if group not in found]
+        if missing:
+            found |= await self._find(missing)
+        return {group: found[group] for group in groups}
 
     async def _find(self, groups: Sequence[str]) -> dict[str, int | KohortError]:
         connection = await self._connect()

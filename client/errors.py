@@ -6,7 +6,7 @@ is Apache Kafka's own judgement (its RetriableException).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 
@@ -30,6 +30,7 @@ __all__ = [
     "InvalidTopicError",
     "KohortError",
     "LeaderNotAvailableError",
+    "LogTruncationError",
     "MaxPollIntervalExceededError",
     "MemberIdRequiredError",
     "MessageTooLargeError",
@@ -151,6 +152,21 @@ class RequestTimedOutError(KohortError):
 
     is_retriable_by_default = True
 
+    @classmethod
+    def after(cls, last: KohortError | None) -> Self:
+        """Time is up; the last error, if there was one, tells where."""
+        if last is None:
+            return cls("no answer in the time that was given")
+        return cls(
+            f"time is up; the last error was: {last.message or type(last).__name__}",
+            api=last.api,
+            broker=last.broker,
+            group=last.group,
+            topic=last.topic,
+            partition=last.partition,
+            code=last.code,
+        )
+
 
 class UnsupportedVersionError(KohortError):
     """The broker does not have the API, or not in a version that would do."""
@@ -237,6 +253,10 @@ class NonEmptyGroupError(BrokerError):
 
 class OffsetOutOfRangeError(BrokerError):
     """The log has no such offset."""
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """The log was cut off before what was consumed, by a new leader (KIP-320)."""
 
 
 class OutOfOrderSequenceError(BrokerError):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kohort.client.admin_values import Results
-from kohort.client.cluster import Cluster, timed_out
-from kohort.client.errors import ClosedError, KohortError, UnknownTopicError
+from kohort.client.cluster import Cluster
+from kohort.client.errors import (
+    BrokerError,
+    ClosedError,
+    KohortError,
+    RequestTimedOutError,
+    UnknownTopicError,
+)
 from kohort.protocol.errors import ErrorCode
 
 K = TypeVar("K")
@@ -22,6 +29,23 @@ Route = Callable[[Sequence[K]], Awaitable[Mapping[K, int | KohortError | None]]]
 """Finds the node of each item; None stands for any."""
 Ask = Callable[[int | None, Sequence[K]], Awaitable[Mapping[K, V | KohortError]]]
 """Asks a node about some items."""
+Where = Callable[[K], Mapping[str, Any]]
+"""What errors about an item are to say, by `KohortError`'s names, where they do not."""
+
+
+def of_topics(api: str) -> Where[str]:
+    """Items are names of topics."""
+    return lambda topic: {"api": api, "topic": topic}
+
+
+def of_groups(api: str) -> Where[str]:
+    """Items are group ids."""
+    return lambda group: {"api": api, "group": group}
+
+
+def of_partitions(api: str, group: str | None = None) -> Where[tuple[str, int]]:
+    """Items are partitions, of a group's offsets or of logs."""
+    return lambda p: {"api": api, "group": group, "topic": p[0], "partition": p[1]}
 
 
 async def fan_out(
@@ -30,6 +54,7 @@ async def fan_out(
     items: Iterable[K],
     route: Route[K],
     ask: Ask[K, V],
+    where: Where[K],
     *,
     patience: int = 1,
 ) -> Results[K, V]:
@@ -43,6 +68,7 @@ async def fan_out(
         items: what is asked about.
         route: as above.
         ask: as above.
+        where: as above.
         patience: attempts until an unknown topic is final.
     """
     wanted = list(dict.fromkeys(items))
@@ -52,7 +78,7 @@ async def fan_out(
     try:
         async with asyncio.timeout(max(0.0, deadline - cluster.clock())):
             while pending:
-                await _round(pending, found, route, ask)
+                await _round(cluster, pending, found, route, ask)
                 attempts += 1
                 pending = _to_repeat(pending, found, attempts < patience)
                 if pending:
@@ -65,10 +91,22 @@ async def fan_out(
         for item in pending:
             last = found.get(item)
             if last is None and item not in found:
-                found[item] = timed_out(None)
+                found[item] = RequestTimedOutError.after(None)
             elif isinstance(last, KohortError) and last.retriable:
-                found[item] = timed_out(last)
-    return Results({item: found[item] for item in wanted})
+                found[item] = RequestTimedOutError.after(last)
+    return Results({item: _told_where(found[item], where(item)) for item in wanted})
+
+
+def _told_where(found: V | KohortError, where: Mapping[str, Any]) -> V | KohortError:
+    """An item's result; of an error that several share it has its own."""
+    if not isinstance(found, KohortError):
+        return found
+    error = copy.copy(found)
+    error.__cause__ = found.__cause__
+    for name, value in where.items():
+        if getattr(error, name) is None:
+            setattr(error, name, value)
+    return error
 
 
 def _to_repeat(
@@ -89,6 +127,7 @@ def _to_repeat(
 
 
 async def _round(
+    cluster: Cluster,
     items: Sequence[K],
     found: dict[K, V | KohortError],
     route: Route[K],
@@ -112,10 +151,15 @@ async def _round(
 
     async def one(node_id: int | None, some: Sequence[K]) -> None:
         try:
-            found.update(await ask(node_id, some))
+            answers = await ask(node_id, some)
         except ClosedError:
             raise
         except KohortError as error:
             found.update(dict.fromkeys(some, error))
+            return
+        broker = None if node_id is None else cluster.name_of(node_id)
+        what = "the answer does not name it"
+        missing = BrokerError(what, broker=broker, code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        found.update({item: answers.get(item, missing) for item in some})
 
     await asyncio.gather(*(one(*each) for each in by_node.items()))

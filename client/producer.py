@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import operator
 import time
@@ -147,12 +148,15 @@ class Producer:
 
         Returns within the time; what is not delivered by then fails with
         `ClosedError`, and may be in the log or not. Cancelled, it does that at once.
+        Called once more, it waits for the first call to end, within its own time.
         """
         if not self._has_started:
             self._is_closing = True
             return
         if self._is_closing:
-            await self._is_closed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._is_closed.wait()
             return
         self._is_closing = True
         until = self._cluster.clock() + timeout_ms / 1000
@@ -169,9 +173,11 @@ class Producer:
             left_ms = max(0, int((until - self._cluster.clock()) * 1000))
             try:
                 await self._sender.stop()
-                await self._cluster.close(left_ms)
             finally:
-                self._is_closed.set()
+                try:
+                    await self._cluster.close(left_ms)
+                finally:
+                    self._is_closed.set()
 
     def _refuse_waiters(self) -> None:
         waiters, self._waiters = self._waiters, deque()

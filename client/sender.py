@@ -74,10 +74,9 @@ class _Lane:
         requests: how many are not answered.
         task: connects, or sends what has no answer; nothing else is sent then.
         error: why there was no connection at the last attempt.
-        quiet_until: the broker has asked for so much time (KIP-219).
     """
 
-    __slots__ = ("connection", "error", "node_id", "quiet_until", "requests", "task")
+    __slots__ = ("connection", "error", "node_id", "requests", "task")
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -85,7 +84,6 @@ class _Lane:
         self.requests = 0
         self.task: asyncio.Task[None] | None = None
         self.error: KohortError | None = None
-        self.quiet_until = 0.0
 
 
 class Sender:
@@ -256,7 +254,7 @@ class Sender:
     def _drop(self, queue: Queue, error: KohortError) -> None:
         """Fails what waits of a partition."""
         for batch in self._accumulator.drop(queue):
-            self._told.failed(batch, error, {})
+            self._told.failed(batch, _about(error, batch), {})
 
     # -- requests
 
@@ -274,8 +272,8 @@ class Sender:
                 self._cluster.request_update()
             lane.task = self._loop.create_task(self._connect(lane))
             return NEVER
-        if now < lane.quiet_until:
-            return lane.quiet_until
+        if pause := connection.quiet_seconds:
+            return now + pause
         most = self._config.max_in_flight_requests_per_connection
         while queues and lane.requests < most and lane.task is None:
             self._post(lane, connection, self._fill(node_id, queues, now))
@@ -387,9 +385,6 @@ class Sender:
             self._all_failed(batches, error)
             return
         response: ProduceResponse = answer.result()
-        if response.throttle_time_ms:
-            pause = response.throttle_time_ms / 1000
-            lane.quiet_until = self._cluster.clock() + pause
         self._learn(response, ids)
         rows = dict(_rows(response, ids))
         for batch in batches:
@@ -463,6 +458,9 @@ class Sender:
         """Has a batch sent again, or gives it up."""
         accumulator, now = self._accumulator, self._cluster.clock()
         batch.last_error = error
+        if _is_too_large(batch, error):
+            accumulator.split(batch, self._codec)
+            return
         goes_again = accumulator.refused(batch, error.code)
         may_go_again = error.retriable and batch.attempts <= self._config.retries
         if not batch.is_done and (goes_again or may_go_again):
@@ -477,6 +475,12 @@ class Sender:
 
 
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def _is_too_large(batch: Batch, error: KohortError) -> bool:
+    """Whether a batch may be taken in parts."""
+    is_too_large = error.code == ErrorCode.MESSAGE_TOO_LARGE
+    return is_too_large and batch.count > 1 and not batch.is_done
 
 
 def _rows(
@@ -501,5 +505,6 @@ def _about(error: KohortError, batch: Batch) -> KohortError:
         code=error.code,
         retriable=error.retriable,
     )
+    made.wire_code = error.wire_code
     made.__cause__ = error
     return made

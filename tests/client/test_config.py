@@ -165,7 +165,7 @@ async def _authenticate(connection: Connection) -> None:
 def test_tls_is_made_where_it_is_asked_for() -> None:
     """SSL without a context trusts what the system trusts."""
     mine = ssl.create_default_context()
-    assert CommonConfig(ssl_context=mine).tls is None
+    assert CommonConfig().tls is None
     assert CommonConfig(ssl_context=mine, security_protocol="SSL").tls is mine
     sasl = CommonConfig(security_protocol="SASL_SSL", authenticate=_authenticate)
     assert sasl.tls is not None
