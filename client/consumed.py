@@ -13,10 +13,10 @@ from kohort.protocol.messages import Buffer, WireError
 from kohort.protocol.records import (
     CRC_START,
     BatchHeader,
-    Record,
     crc_of,
     read_headers,
     read_records,
+    read_rows,
 )
 from kohort.protocol.slotted import slotted
 
@@ -55,7 +55,8 @@ class Chunk:
     """What one Fetch brought of a partition; read as it is consumed.
 
     Attributes:
-        end: the offset to go on from.
+        end: the offset to go on from; where it began if no whole batch came.
+        epoch: leader epoch of the last batch; -1 for none.
         size: bytes.
     """
 
@@ -65,13 +66,16 @@ class Chunk:
         "_damage",
         "_data",
         "_is_checked",
+        "_place",
         "_records",
         "end",
+        "epoch",
         "size",
     )
 
     def __init__(
         self,
+        place: TopicPartition,
         data: Buffer,
         start: int,
         aborted: Sequence[tuple[int, int]],
@@ -81,6 +85,7 @@ class Chunk:
         """Takes what was fetched.
 
         Args:
+            place: where it comes from.
             data: batches, the last one perhaps cut off.
             start: the offset that was asked for: earlier records are left out.
             aborted: (first offset, producer id) of transactions that are to be
@@ -90,17 +95,21 @@ class Chunk:
         Raises:
             WireError: the data is nothing that can be read.
         """
+        self._place = place
         self._data = data
         self._batches = [*read_headers(data)]
         self._is_checked = is_checked
         self._aborted = sorted(aborted)
         self.size = len(data)
-        self.end = self._batches[-1][0].last_offset + 1 if self._batches else start
+        self.end, self.epoch = start, -1
+        if self._batches:
+            last = self._batches[-1][0]
+            self.end, self.epoch = last.last_offset + 1, last.partition_leader_epoch
         self._records = self._iterate(start)
         self._damage: WireError | None = None
 
-    def next(self) -> tuple[Record, BatchHeader] | None:
-        """The next record and its batch's header; None behind the last one.
+    def some(self) -> list[ConsumerRecord]:
+        """The next records, keys and values as they were sent; none at the end.
 
         Raises:
             WireError: the bytes are damaged.
@@ -108,13 +117,30 @@ class Chunk:
         if self._damage is not None:
             raise self._damage
         try:
-            return next(self._records, None)
+            return next(self._records, [])
         except WireError as error:
             # An iterator that has raised is at its end: nothing may be skipped.
             self._damage = error
             raise
 
-    def _iterate(self, start: int) -> Iterator[tuple[Record, BatchHeader]]:
+    def _iterate(self, start: int) -> Iterator[list[ConsumerRecord]]:
+        topic, number = self._place
+        for header, position in self._wanted():
+            kind, epoch = int(header.is_log_append_time), header.partition_leader_epoch
+            for rows in read_rows(self._data, position):
+                found = [
+                    ConsumerRecord(
+                        topic, number, offset, time, kind, key, value, headers, epoch
+                    )
+                    for offset, time, key, value, headers in rows
+                ]
+                if found[0].offset < start:
+                    found = [record for record in found if record.offset >= start]
+                if found:
+                    yield found
+
+    def _wanted(self) -> Iterator[tuple[BatchHeader, int]]:
+        """The batches with records for the application, and where they are."""
         in_vain: set[int] = set()
         pending = self._aborted
         for header, position in self._batches:
@@ -130,12 +156,8 @@ class Chunk:
             if header.is_control:
                 if self._ends_in_vain(position):
                     in_vain.discard(header.producer_id)
-                continue
-            if header.is_transactional and header.producer_id in in_vain:
-                continue
-            for record in read_records(self._data, position):
-                if record.offset >= start:
-                    yield record, header
+            elif not (header.is_transactional and header.producer_id in in_vain):
+                yield header, position
 
     def _ends_in_vain(self, position: int) -> bool:
         for record in read_records(self._data, position):
@@ -145,37 +167,33 @@ class Chunk:
         return False
 
 
-def consumed(
-    place: TopicPartition,
-    record: Record,
-    header: BatchHeader,
-    key: Deserializer | None,
-    value: Deserializer | None,
+def deserialized(
+    record: ConsumerRecord, key: Deserializer | None, value: Deserializer | None
 ) -> ConsumerRecord:
-    """A record for the application.
+    """The record with its key and its value as the deserializers make them.
 
     Raises:
         SerializationError: a deserializer does not take it.
     """
     try:
         return ConsumerRecord(
-            place[0],
-            place[1],
+            record.topic,
+            record.partition,
             record.offset,
-            record.timestamp_ms,
-            int(header.is_log_append_time),
+            record.timestamp,
+            record.timestamp_type,
             record.key if key is None or record.key is None else key(record.key),
             record.value
             if value is None or record.value is None
             else value(record.value),
             record.headers,
-            header.partition_leader_epoch,
+            record.leader_epoch,
         )
     except Exception as error:
         raise SerializationError(
             f"the record at offset {record.offset} is not taken: {error!r}",
-            topic=place[0],
-            partition=place[1],
+            topic=record.topic,
+            partition=record.partition,
         ) from error
 
 

@@ -371,9 +371,21 @@ class Consumer(Positions):
             KohortError: as from `getmany`.
         """
         self._check()
+        if not partitions and (record := self._at_once()) is not None:
+            return record
         found = await self._poll(partitions, None, 1)
         ((record,),) = found.values()
         return record
+
+    def _at_once(self) -> ConsumerRecord | None:
+        """The next record, where nothing else is to be done before.
+
+        Whatever else a poll does, commits and calls of the listener, is put off by
+        one turn of the fetcher at most.
+        """
+        if self._is_closing or self._changed.is_set():
+            return None
+        return self._fetcher.one()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """All records, as they come; ends when the consumer is closed."""
@@ -385,6 +397,8 @@ class Consumer(Positions):
                     return
                 raise
             yield record
+            while (record := self._at_once()) is not None:  # type: ignore[assignment]
+                yield record
 
     async def _poll(
         self,

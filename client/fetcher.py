@@ -1,155 +1,67 @@
-"""Positions, and the records behind them: fetched ahead, given out in order.
+"""The records of a consumer's partitions: fetched ahead, given out in order.
 
 Nothing runs all the time: whatever changes calls `pump`, which begins what can be
 begun, one request per node at a time.
+
+A Fetch that has nothing to bring waits at the broker, and the next one to that node
+waits behind it. So no Fetch is sent that leaves out partitions only because enough
+of them lies ahead, except for a look at the others from time to time, which does not
+wait; or if the application waits and there is nothing for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kohort.client.cluster import Cluster
 from kohort.client.commit import Commits
 from kohort.client.config import ConsumerConfig
-from kohort.client.consumed import Chunk, ConsumerRecord, consumed, corrupt
+from kohort.client.consumed import Chunk, ConsumerRecord, corrupt, deserialized
 from kohort.client.errors import (
     ClosedError,
     FencedLeaderEpochError,
     KohortError,
-    NoOffsetForPartitionError,
-    NotLeaderError,
-    OffsetOutOfRangeError,
+    MessageTooLargeError,
     error_of,
 )
+from kohort.client.finder import Finder
 from kohort.client.metadata import Metadata
-from kohort.client.offsets import (
-    EARLIEST,
-    LATEST,
-    OffsetAndTimestamp,
-    TopicPartition,
-)
+from kohort.client.offsets import OffsetAndTimestamp, TopicPartition
+from kohort.client.partition import Partition
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
-from kohort.protocol.records import BatchHeader, Record
 
 _BY_NAME_ONLY = (4, 12)
 """From version 13 on topics go by id."""
-_WITHOUT_TIERS = (1, 9)
 
-_AHEAD = 2
-"""Responses of a partition that are kept: one is read, one is ready."""
-
-_RESETS = {"earliest": EARLIEST, "latest": LATEST}
+_TURN_S = 0.005
+"""Records are given out for so long before other tasks have their turn."""
 
 
-class Partition:
-    """A partition that is consumed.
+class _Due:
+    """What is to be done, and for which partitions.
 
     Attributes:
-        position: the offset of the next record for the application; None while
-            it is looked up.
-        reset: the timestamp to start from, where that was asked for.
-        is_paused: by the application.
-        is_held: as long as the listener has not taken note of it.
-        high_watermark: as of the last fetch; None before.
-        epoch: leader epoch of the record before the position; -1 for none.
+        lost: have no position.
+        doubted: may be cut off, by leader.
+        wanting: have room for more, by the node to ask.
+        full: nodes with partitions of which enough lies ahead.
+        bytes_ahead: what lies ahead of all that are given out.
+        next_try: when a back-off ends.
     """
 
-    __slots__ = (
-        "_chunks",
-        "_pending",
-        "epoch",
-        "failures",
-        "fetch_offset",
-        "high_watermark",
-        "is_held",
-        "is_paused",
-        "place",
-        "position",
-        "reset",
-        "retry_at",
-    )
+    __slots__ = ("bytes_ahead", "doubted", "full", "lost", "next_try", "wanting")
 
-    def __init__(self, place: TopicPartition, *, is_held: bool) -> None:
-        self.place = place
-        self.position: int | None = None
-        self.reset: int | None = None
-        self.is_paused = False
-        self.is_held = is_held
-        self.high_watermark: int | None = None
-        self.epoch = -1
-        self.fetch_offset = 0
-        self.retry_at = 0.0
-        self.failures = 0
-        self._chunks: deque[Chunk] = deque()
-        self._pending: tuple[Record, BatchHeader] | None = None
-
-    def seek(self, offset: int, epoch: int = -1) -> None:
-        """Goes on from an offset."""
-        self.position = self.fetch_offset = offset
-        self.epoch = epoch
-        self.forget()
-
-    def seek_to(self, timestamp: int) -> None:
-        """Goes on from a point in time, once its offset is known."""
-        self.position = None
-        self.reset = timestamp
-        self.forget(keeps_reset=True)
-
-    def forget(self, *, keeps_reset: bool = False) -> None:
-        """Drops what was fetched ahead."""
-        self._chunks.clear()
-        self._pending = None
-        self.retry_at = 0.0
-        self.failures = 0
-        if not keeps_reset:
-            self.reset = None
-
-    def add(self, chunk: Chunk) -> None:
-        """Takes what was fetched."""
-        self._chunks.append(chunk)
-        self.fetch_offset = chunk.end
-
-    def wants_more(self, now: float) -> bool:
-        """Whether something is to be fetched."""
-        return (
-            self.position is not None
-            and not self.is_paused
-            and not self.is_held
-            and len(self._chunks) < _AHEAD
-            and now >= self.retry_at
-        )
-
-    def peek(self) -> tuple[Record, BatchHeader] | None:
-        """The next record, if it is there.
-
-        Raises:
-            CorruptMessageError: the bytes are damaged.
-        """
-        while self._pending is None and self._chunks:
-            try:
-                self._pending = self._chunks[0].next()
-            except WireError as error:
-                raise corrupt(self.place, error) from error
-            if self._pending is None:
-                # What is at the end may be no records: markers, or compacted.
-                self.position = self._chunks.popleft().end
-        return self._pending
-
-    def advance(self, record: Record, header: BatchHeader) -> None:
-        """The record that was peeked at is the application's now."""
-        self._pending = None
-        self.position = record.offset + 1
-        self.epoch = header.partition_leader_epoch
+    def __init__(self) -> None:
+        self.lost: list[Partition] = []
+        self.doubted: dict[int, list[Partition]] = {}
+        self.wanting: dict[int, list[Partition]] = {}
+        self.full: set[int] = set()
+        self.bytes_ahead = 0
+        self.next_try = float("inf")
 
 
 class Fetcher:
@@ -162,7 +74,7 @@ class Fetcher:
         on_change: is called when there is something for a poll.
 
     Attributes:
-        partitions: that are consumed, those that are next first.
+        partitions: that are consumed.
         error: for the next poll.
     """
 
@@ -177,13 +89,26 @@ class Fetcher:
         self.error: KohortError | None = None
         self._cluster = cluster
         self._config = config
-        self._commits = commits
         self._on_change = on_change
+        self._finder = Finder(
+            cluster, config, commits, self._back_off, self._fail, self._found
+        )
+        self._ready: dict[TopicPartition, Partition] = {}
+        """Of which something lies ahead, those that are next first."""
+        self._reading: Partition | None = None
+        """What `one` gives out; see there."""
+        self._turn_ends = 0.0
+        self._is_starved = False
+        """Whether a poll waits and there was nothing for it."""
         self._fetching: dict[int, asyncio.Task[None]] = {}
-        self._resolving: asyncio.Task[None] | None = None
+        self._look_at: dict[int, float] = {}
+        """By node: when to look at partitions beside those that are full."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._isolation = int(config.isolation_level == "read_committed")
+        self._deserializes = (
+            config.key_deserializer is not None or config.value_deserializer is not None
+        )
         cluster.listeners.append(self._metadata_changed)
 
     def stop(self) -> None:
@@ -198,8 +123,7 @@ class Fetcher:
 
     def under_way(self) -> list[asyncio.Task[None]]:
         """The tasks that are not done."""
-        resolving = [] if self._resolving is None else [self._resolving]
-        return [*self._fetching.values(), *resolving]
+        return [*self._fetching.values(), *self._finder.under_way()]
 
     # -- what is consumed
 
@@ -226,9 +150,38 @@ class Fetcher:
     def remove(self, places: Iterable[TopicPartition]) -> None:
         """Forgets some partitions."""
         for place in places:
-            self.partitions.pop(place, None)
+            partition = self.partitions.pop(place, None)
+            if partition is not None:
+                self._ready.pop(place, None)
+                partition.forget()
 
     # -- records
+
+    def one(self) -> ConsumerRecord | None:
+        """The next record, if it can be had at once; None says nothing of others.
+
+        It goes on with the partition that `take` has last given something of, until
+        other tasks are to have their turn.
+
+        Raises:
+            SerializationError: a deserializer does not take it.
+        """
+        partition = self._reading
+        if partition is None or partition.is_paused or partition.is_held:
+            return None
+        at = partition.at
+        if at >= len(partition.rows) or self._cluster.clock() > self._turn_ends:
+            return None
+        record = partition.rows[at]
+        if self._deserializes:
+            record = self._deserialized(record)
+        partition.at = at + 1
+        partition.given(record)
+        return record
+
+    def _deserialized(self, record: ConsumerRecord) -> ConsumerRecord:
+        config = self._config
+        return deserialized(record, config.key_deserializer, config.value_deserializer)
 
     def take(
         self, wanted: Iterable[TopicPartition], most: int
@@ -240,33 +193,53 @@ class Fetcher:
         """
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         chosen = set(wanted)
-        config = self._config
-        for place in [*self.partitions]:
-            partition = self.partitions[place]
-            if partition.is_paused or partition.is_held:
-                continue
-            if chosen and place not in chosen:
+        self._reading = None
+        for place, partition in [*self._ready.items()]:
+            if partition.is_still or (chosen and place not in chosen):
                 continue
             rows: list[ConsumerRecord] = []
             try:
-                while most > 0 and (row := partition.peek()) is not None:
-                    record = consumed(
-                        place, *row, config.key_deserializer, config.value_deserializer
-                    )
-                    partition.advance(*row)
-                    rows.append(record)
-                    most -= 1
+                self._read(partition, rows, most)
             except KohortError:
                 if not rows and not found:
                     raise
+            else:
+                if len(rows) < most:
+                    del self._ready[place]
             if rows:
                 found[place] = rows
+                most -= len(rows)
                 # Others come first the next time.
-                self.partitions[place] = self.partitions.pop(place)
+                if self._ready.pop(place, None):
+                    self._ready[place] = partition
             if most <= 0:
+                self._reading = partition
                 break
+        self._is_starved = not found
+        self._turn_ends = self._cluster.clock() + _TURN_S
         self.pump()
         return found
+
+    def _read(
+        self, partition: Partition, rows: list[ConsumerRecord], most: int
+    ) -> None:
+        """Adds records of a partition, up to so many.
+
+        Raises:
+            KohortError: of the one behind them.
+        """
+        while len(rows) < most and partition.ahead():
+            at = partition.at
+            some = partition.rows[at : at + most - len(rows)]
+            if self._deserializes:
+                for record in some:
+                    rows.append(self._deserialized(record))
+                    partition.at += 1
+                    partition.given(record)
+            else:
+                rows += some
+                partition.at = at + len(some)
+                partition.given(some[-1])
 
     # -- what is under way
 
@@ -275,39 +248,82 @@ class Fetcher:
         if self._is_stopped:
             return
         now = self._cluster.clock()
-        self._arm(now)
-        if self._resolving is None:
-            lost = [
-                p
-                for p in self.partitions.values()
-                if p.position is None and not p.is_held and now >= p.retry_at
-            ]
-            if lost:
-                self._resolving = asyncio.create_task(self._resolve(lost))
-        by_node: dict[int, list[Partition]] = {}
+        due = _Due()
         for partition in self.partitions.values():
-            if partition.wants_more(now):
-                leader = self._cluster.leader(*partition.place)
-                if leader is None:
-                    self._cluster.request_update()
-                elif leader not in self._fetching:
-                    by_node.setdefault(leader, []).append(partition)
-        for node_id, partitions in by_node.items():
-            task = asyncio.create_task(self._fetch(node_id, partitions))
-            self._fetching[node_id] = task
+            if partition.retry_at > now:
+                due.next_try = min(due.next_try, partition.retry_at)
+            elif partition.position is None:
+                if partition.is_asked or not partition.is_held:
+                    due.lost.append(partition)
+            elif not partition.is_held:
+                self._sort(partition, now, due)
+        if due.lost and not self._finder.is_resolving:
+            self._finder.resolve(due.lost)
+        self._finder.check(due.doubted)
+        next_try = due.next_try
+        if self._is_starved or due.bytes_ahead < self._config.fetch_max_bytes:
+            next_try = min(next_try, self._fetch_all(due.wanting, due.full, now))
+        self._arm(next_try - now)
+
+    def _sort(self, partition: Partition, now: float, due: _Due) -> None:
+        """Adds a partition that has a position to what is to be done."""
+        leader = self._cluster.leader(*partition.place)
+        if leader is None:
+            self._cluster.request_update()
+        elif self._finder.doubts(partition):
+            due.doubted.setdefault(leader, []).append(partition)
+        elif not partition.is_paused:
+            node_id = self._source(partition, leader, now)
+            due.bytes_ahead += partition.size
+            if partition.is_full:
+                due.full.add(node_id)
+            elif node_id not in self._fetching:
+                due.wanting.setdefault(node_id, []).append(partition)
+
+    def _fetch_all(
+        self, wanting: Mapping[int, list[Partition]], full: set[int], now: float
+    ) -> float:
+        """Begins fetches; returns when to look again, if at all."""
+        wait_ms = self._config.fetch_max_wait_ms
+        next_look = float("inf")
+        for node_id, partitions in wanting.items():
+            waits = self._is_starved or node_id not in full
+            look_at = self._look_at.get(node_id, now)
+            if not waits and look_at > now:
+                next_look = min(next_look, look_at)
+                continue
+            self._look_at[node_id] = now + wait_ms / 1000
+            # What has waited longest comes first: a response has an end.
+            partitions.sort(key=lambda partition: partition.chunks)
+            fetch = self._fetch(node_id, partitions, wait_ms if waits else 0)
+            self._fetching[node_id] = asyncio.create_task(fetch)
+        return next_look
+
+    def _source(self, partition: Partition, leader: int, now: float) -> int:
+        """Who is asked for records: the leader, or who it has named (KIP-392)."""
+        replica = partition.replica
+        if replica is None:
+            return leader
+        if now < partition.replica_until and replica in self._cluster.metadata.nodes:
+            return replica
+        partition.replica = None
+        return leader
 
     def _metadata_changed(self, _: Metadata) -> None:
         self.pump()
 
-    def _arm(self, now: float) -> None:
-        """Looks again when the first back-off is over."""
-        waits = [p.retry_at for p in self.partitions.values() if p.retry_at > now]
+    def _found(self) -> None:
+        self._on_change()
+        self.pump()
+
+    def _arm(self, delay: float) -> None:
+        """Looks again when there may be more to begin."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if waits:
+        if delay != float("inf"):
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(min(waits) - now + 0.001, self.pump)
+            self._timer = loop.call_later(delay + 0.001, self.pump)
 
     def _back_off(self, partition: Partition) -> None:
         config = self._config
@@ -321,141 +337,25 @@ class Fetcher:
             self.error = error
             self._on_change()
 
-    # -- positions
-
-    async def _resolve(self, partitions: Sequence[Partition]) -> None:
-        """Finds where to begin: what is committed, or as the policy says."""
-        try:
-            await self._cluster.add_topics({p.place.topic for p in partitions})
-            await self._begin(partitions)
-        except KohortError as error:
-            for partition in partitions:
-                self._back_off(partition)
-            if error.retriable:
-                self._cluster.note(error)
-            else:
-                self._fail(error)
-        finally:
-            self._resolving = None
-        self._on_change()
-        self.pump()
-
-    async def _begin(self, partitions: Sequence[Partition]) -> None:
-        plain = [p for p in partitions if p.reset is None]
-        if plain and self._commits is not None:
-            found = await self._commits.committed([p.place for p in plain])
-            for partition in plain:
-                row = found[partition.place]
-                if partition.position is None and partition.reset is None and row:
-                    partition.seek(row.offset, row.leader_epoch)
-        for partition in plain:
-            if partition.position is None and partition.reset is None:
-                self._reset(partition, None)
-        wanted = {p.place: p for p in partitions if p.reset is not None}
-        asked = {place: p.reset for place, p in wanted.items() if p.reset is not None}
-        for place, found_at in (await self.offsets_at(asked)).items():
-            partition = wanted[place]
-            # Behind the last record there is nothing with such a time.
-            if partition.reset == asked[place]:
-                if found_at.offset >= 0:
-                    partition.seek(found_at.offset, found_at.leader_epoch)
-                else:
-                    partition.seek_to(LATEST)
-
-    def _reset(self, partition: Partition, offset: int | None) -> None:
-        """Applies `auto_offset_reset`; `offset` is out of range, None was not there."""
-        policy = self._config.auto_offset_reset
-        if policy in _RESETS:
-            partition.seek_to(_RESETS[policy])
-            return
-        topic, number = partition.place
-        if offset is None:
-            self._back_off(partition)
-            raise NoOffsetForPartitionError(
-                "nothing is committed, and auto_offset_reset is none",
-                group=self._config.group_id,
-                topic=topic,
-                partition=number,
-            )
-        self._back_off(partition)
-        self._fail(
-            OffsetOutOfRangeError(
-                f"there is no offset {offset}, and auto_offset_reset is none",
-                api="Fetch",
-                topic=topic,
-                partition=number,
-                code=ErrorCode.OFFSET_OUT_OF_RANGE,
-            )
-        )
-
     async def offsets_at(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offsets at or after some times; see `kohort.client.offsets`.
-
-        Nothing is tried again.
-
-        Raises:
-            KohortError: a leader is not known, or an answer has an error.
-        """
-        by_node: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
-        for place, timestamp in times.items():
-            leader = self._cluster.leader(*place)
-            if leader is None:
-                raise NotLeaderError(
-                    "no leader is known",
-                    api="ListOffsets",
-                    topic=place.topic,
-                    partition=place.partition,
-                    code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                )
-            row = ListOffsetsPartition(place.partition, -1, timestamp)
-            by_node.setdefault(leader, {}).setdefault(place.topic, []).append(row)
-        answers = await asyncio.gather(
-            *(self._list(node_id, topics) for node_id, topics in by_node.items())
-        )
-        return {place: row for answer in answers for place, row in answer.items()}
-
-    async def _list(
-        self, node_id: int, topics: Mapping[str, list[ListOffsetsPartition]]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        request = ListOffsetsRequest(
-            -1,
-            self._isolation,
-            [ListOffsetsTopic(topic, rows) for topic, rows in topics.items()],
-        )
-        response = await self._cluster.call(
-            node_id, "ListOffsets", request, versions=_WITHOUT_TIERS
-        )
-        found = {}
-        for topic in response.topics:
-            for row in topic.partitions:
-                if row.error_code:
-                    raise error_of(
-                        row.error_code,
-                        api="ListOffsets",
-                        broker=self._cluster.name_of(node_id),
-                        topic=topic.name,
-                        partition=row.partition_index,
-                    )
-                place = TopicPartition(topic.name, row.partition_index)
-                found[place] = OffsetAndTimestamp(
-                    row.offset, row.timestamp, row.leader_epoch
-                )
-        return found
+        """As `Finder.offsets_at`."""
+        return await self._finder.offsets_at(times)
 
     # -- fetches
 
-    async def _fetch(self, node_id: int, partitions: Sequence[Partition]) -> None:
-        asked = {p.place: (p, p.fetch_offset) for p in partitions}
+    async def _fetch(
+        self, node_id: int, partitions: Sequence[Partition], wait_ms: int
+    ) -> None:
+        asked = {p.place: (p, p.fetch_offset, p.leader_epoch) for p in partitions}
         try:
             response = await self._cluster.call(
                 node_id,
                 "Fetch",
-                self._request(partitions),
+                self._request(partitions, wait_ms),
                 versions=_BY_NAME_ONLY,
-                timeout_ms=self._config.request_timeout_ms
-                + self._config.fetch_max_wait_ms,
+                timeout_ms=self._config.request_timeout_ms + wait_ms,
                 lane="fetch",
             )
             if response.error_code:
@@ -467,16 +367,19 @@ class Fetcher:
             for topic in response.responses:
                 for row in topic.partitions:
                     place = TopicPartition(topic.topic, row.partition_index)
-                    partition, offset = asked[place]
+                    partition, *at = asked.get(place, (None, 0, 0))
                     # It may have been given up, or gone elsewhere, meanwhile.
                     if (
-                        self.partitions.get(place) is partition
+                        partition is not None
+                        and self.partitions.get(place) is partition
                         and partition.position is not None
-                        and partition.fetch_offset == offset
+                        and [partition.fetch_offset, partition.leader_epoch] == at
+                        and not partition.is_in_doubt
                     ):
                         self._fetched(partition, row, node_id)
         except KohortError as error:
             for partition in partitions:
+                partition.replica = None
                 self._back_off(partition)
             self._cluster.note(error)
             if not error.retriable:
@@ -485,22 +388,20 @@ class Fetcher:
             self._fetching.pop(node_id, None)
         self.pump()
 
-    def _request(self, partitions: Sequence[Partition]) -> FetchRequest:
+    def _request(self, partitions: Sequence[Partition], wait_ms: int) -> FetchRequest:
         config = self._config
         topics: dict[str, list[FetchPartition]] = {}
         for partition in partitions:
             topic, number = partition.place
-            infos = self._cluster.metadata.partitions(topic)
-            epoch = infos[number].leader_epoch if number < len(infos) else -1
             row = FetchPartition(
                 number,
-                epoch,
+                self._finder.epoch(partition.place),
                 partition.fetch_offset,
                 partition_max_bytes=config.max_partition_fetch_bytes,
             )
             topics.setdefault(topic, []).append(row)
         return FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms,
+            max_wait_ms=wait_ms,
             min_bytes=config.fetch_min_bytes,
             max_bytes=config.fetch_max_bytes,
             isolation_level=self._isolation,
@@ -514,6 +415,10 @@ class Fetcher:
             return
         partition.failures = 0
         partition.high_watermark = row.high_watermark
+        if row.preferred_read_replica >= 0:
+            age_s = self._config.metadata_max_age_ms / 1000
+            partition.replica = row.preferred_read_replica
+            partition.replica_until = self._cluster.clock() + age_s
         if not row.records:
             return
         aborted = [
@@ -521,6 +426,7 @@ class Fetcher:
         ]
         try:
             chunk = Chunk(
+                partition.place,
                 row.records,
                 partition.fetch_offset,
                 aborted if self._isolation else (),
@@ -530,17 +436,25 @@ class Fetcher:
             self._back_off(partition)
             self._fail(corrupt(partition.place, error))
             return
+        if chunk.end <= partition.fetch_offset:
+            self._back_off(partition)
+            self._fail(_no_whole_batch(partition, chunk))
+            return
         partition.add(chunk)
+        self._ready[partition.place] = partition
+        self._is_starved = False
         self._on_change()
 
     def _refused(self, partition: Partition, code: int, node_id: int) -> None:
         topic, number = partition.place
+        replica, partition.replica = partition.replica, None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # A follower may not have it yet: the leader is asked next (KIP-392).
             # What is fetched ahead is still given out, if there is any.
-            if partition.peek() is None:
-                self._reset(partition, partition.fetch_offset)
-            else:
+            if replica is not None or partition.place in self._ready:
                 self._back_off(partition)
+            else:
+                self._finder.reset(partition, partition.fetch_offset)
             return
         error = error_of(
             code,
@@ -555,3 +469,15 @@ class Fetcher:
             self._cluster.request_update()
         if not error.retriable:
             self._fail(error)
+
+
+def _no_whole_batch(partition: Partition, chunk: Chunk) -> MessageTooLargeError:
+    """Brokers send a first batch whole, however large, since KIP-74."""
+    topic, number = partition.place
+    return MessageTooLargeError(
+        f"{chunk.size} bytes came without a whole batch at offset "
+        f"{partition.fetch_offset}: max_partition_fetch_bytes is too small for it",
+        api="Fetch",
+        topic=topic,
+        partition=number,
+    )

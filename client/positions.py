@@ -17,7 +17,7 @@ from kohort.client.errors import (
     KohortError,
     RequestTimedOutError,
 )
-from kohort.client.fetcher import Fetcher, Partition
+from kohort.client.fetcher import Fetcher
 from kohort.client.offsets import (
     EARLIEST,
     LATEST,
@@ -25,6 +25,7 @@ from kohort.client.offsets import (
     OffsetAndTimestamp,
     TopicPartition,
 )
+from kohort.client.partition import Partition
 
 log = logging.getLogger("kohort.client")
 
@@ -89,15 +90,21 @@ class Positions:
             raise ConfigError(f"{place[0]}-{place[1]} is not consumed here")
         return found
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(
+        self, partition: TopicPartition, offset: int | OffsetAndMetadata
+    ) -> None:
         """Goes on from an offset.
+
+        Args:
+            partition: that is consumed here.
+            offset: of the next record. If it comes with a leader epoch, it is
+                checked first that the log was not cut off before it (KIP-320).
 
         Raises:
             ConfigError: the partition is not consumed here, or it is no offset.
         """
-        if offset < 0:
-            raise ConfigError(f"offset: {offset} is below 0")
-        self._of(partition).seek(offset)
+        row = _row(partition, offset)
+        self._of(partition).seek(row.offset, row.leader_epoch)
         self._fetcher.pump()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -151,7 +158,7 @@ class Positions:
         """
         found = self._of(partition)
         deadline = self._cluster.deadline(timeout_ms)
-        while found.position is None:
+        while found.position is None or found.is_in_doubt:
             self._raise()
             left = deadline - self._cluster.clock()
             if left <= 0:
@@ -269,7 +276,9 @@ class Positions:
         found = {}
         for place in places:
             partition = self._fetcher.partitions.get(place)
-            if partition is not None and partition.position is not None:
+            if partition is None or partition.is_in_doubt:
+                continue
+            if partition.position is not None:
                 row = OffsetAndMetadata(partition.position, "", partition.epoch)
                 found[place] = row
         return found

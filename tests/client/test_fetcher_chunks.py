@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from kohort.client.consumed import Chunk, consumed, corrupt
+from kohort.client.consumed import Chunk, corrupt, deserialized
 from kohort.client.errors import SerializationError
-from kohort.client.fetcher import Partition
 from kohort.client.offsets import TopicPartition
+from kohort.client.partition import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import (
@@ -52,9 +52,16 @@ def marker(offset: int, producer: int, *, commits: bool) -> bytes:
 def read(chunk: Chunk) -> list[tuple[int, str]]:
     """Offsets and values, to the end."""
     found = []
-    while (row := chunk.next()) is not None:
-        found.append((row[0].offset, (row[0].value or b"").decode()))
+    while some := chunk.some():
+        found += [(record.offset, record.value.decode()) for record in some]
     return found
+
+
+def chunk_of(
+    data: bytes, start: int = 0, *aborted: tuple[int, int], is_checked: bool = True
+) -> Chunk:
+    """What a fetch of these batches brings."""
+    return Chunk(PLACE, data, start, aborted, is_checked=is_checked)
 
 
 def test_aborted_transactions_are_left_out() -> None:
@@ -70,17 +77,17 @@ def test_aborted_transactions_are_left_out() -> None:
             marker(7, 8, commits=True),
         ]
     )
-    chunk = Chunk(data, 0, [(1, 7)], is_checked=True)
+    chunk = chunk_of(data, 0, (1, 7))
     assert read(chunk) == [(0, "plain"), (3, "kept"), (5, "again")]
     assert chunk.end == 8
     # Who reads uncommitted is not told of any, and gets all but the markers.
-    assert [n for n, _ in read(Chunk(data, 0, (), is_checked=True))] == [0, 1, 2, 3, 5]
+    assert [n for n, _ in read(chunk_of(data))] == [0, 1, 2, 3, 5]
 
 
 def test_records_before_the_position_and_cut_off_batches_are_left_out() -> None:
     """Brokers send whole batches, and sometimes part of a last one."""
     data = batch(10, "a", "b", "c") + batch(13, "d")
-    chunk = Chunk(data[:-1], 11, (), is_checked=True)
+    chunk = chunk_of(data[:-1], 11)
     assert read(chunk) == [(11, "b"), (12, "c")]
     assert chunk.end == 13
 
@@ -89,8 +96,8 @@ def test_a_position_goes_past_what_is_no_record() -> None:
     """Markers, and nothing behind them: the next fetch asks for what follows."""
     partition = Partition(PLACE, is_held=False)
     partition.seek(4)
-    partition.add(Chunk(marker(4, 7, commits=True), 4, (), is_checked=True))
-    assert partition.peek() is None
+    partition.add(chunk_of(marker(4, 7, commits=True), 4))
+    assert not partition.ahead()
     assert (partition.position, partition.fetch_offset) == (5, 5)
 
 
@@ -101,36 +108,37 @@ def test_checksums(is_checked: bool) -> None:
     data[-2] ^= 1
     partition = Partition(PLACE, is_held=False)
     partition.seek(0)
-    partition.add(Chunk(bytes(data), 0, (), is_checked=is_checked))
-    first = partition.peek()
-    assert first is not None
-    partition.advance(*first)
+    partition.add(chunk_of(bytes(data), is_checked=is_checked))
+    assert partition.ahead()
+    (first,) = partition.rows
+    partition.at = 1
+    partition.given(first)
     assert (partition.position, partition.epoch) == (1, 3)
     if is_checked:
         error = corrupt(PLACE, WireError("x"))
         for _ in range(2):
             with pytest.raises(type(error), match="partition 0") as caught:
-                partition.peek()
+                partition.ahead()
             assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
         assert partition.position == 1, "nothing is skipped"
     else:
-        assert partition.peek() is not None
+        assert partition.ahead()
 
 
 def test_bytes_that_are_no_batches() -> None:
     """They are refused before anything of them is given out."""
     with pytest.raises(WireError):
-        Chunk(b"\xff" * 70, 0, (), is_checked=True)
+        chunk_of(b"\xff" * 70)
 
 
 def test_a_record_for_the_application() -> None:
     """Deserialized, with its timestamp's type and its leader's epoch."""
     data = batch(2, "12", flags=LOG_APPEND_TIME)
-    row = Chunk(data, 0, (), is_checked=True).next()
-    assert row is not None
-    record = consumed(PLACE, *row, None, int)
+    (plain,) = chunk_of(data).some()
+    assert plain.value == b"12"
+    record = deserialized(plain, None, int)
     assert (record.offset, record.key, record.value) == (2, None, 12)
     assert (record.timestamp_type, record.leader_epoch) == (1, 3)
     with pytest.raises(SerializationError, match="offset 2") as caught:
-        consumed(PLACE, *row, None, {b"": 0}.__getitem__)
+        deserialized(plain, None, {b"": 0}.__getitem__)
     assert isinstance(caught.value.__cause__, KeyError)
