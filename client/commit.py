@@ -3,17 +3,26 @@
 Whoever commits waits in line: a commit that is awaited in a callback cannot
 overtake, or be overtaken by, one that the loop before it did not wait for. So
 the last offset that was handed in is the one that stays.
+
+A commit that is tried again goes out in the generation of the time, if its
+partitions have been the member's all the time; else it fails: it might undo what
+the next owner has committed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kohort.client.cluster import Cluster
 from kohort.client.config import ConsumerConfig
-from kohort.client.errors import CommitFailedError, KohortError, error_of
+from kohort.client.errors import (
+    CommitFailedError,
+    KohortError,
+    RequestTimedOutError,
+    error_of,
+)
 from kohort.client.membership import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from kohort.client.offsets import OffsetAndMetadata, TopicPartition
 from kohort.client.session import Session
@@ -29,6 +38,7 @@ from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.slotted import slotted
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -38,10 +48,26 @@ _MOVED_ON = {
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.STALE_MEMBER_EPOCH,
 }
+_PASSES = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+"""A cooperative member owns partitions through a rebalance: when it has synced, a
+commit of them will be taken."""
+_BETWEEN = {PREPARING_REBALANCE, COMPLETING_REBALANCE}
 _BY_NAME_ONLY = (0, 9)
 """From version 10 on topics go by id."""
 _SEVERAL_GROUPS = 8
 """The version of OffsetFetch that asks for several groups (KIP-709)."""
+
+
+@slotted
+class _Posted:
+    """Offsets as they were handed in, and where the member stood then."""
+
+    offsets: Offsets
+    session: Session | None
+    """None where the consumer is nobody's member."""
+    generation_id: int
+    losses: Sequence[int]
+    """Of each partition: how often it had gone."""
 
 
 class Commits:
@@ -50,6 +76,9 @@ class Commits:
     Args:
         cluster: where the group is.
         config: the consumer's.
+
+    Attributes:
+        session: the member that commits; None where partitions are assigned by hand.
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
@@ -57,7 +86,9 @@ class Commits:
         self._cluster = cluster
         self._config = config
         self._group = config.group_id or ""
-        self._last: asyncio.Task[None] | None = None
+        self._line = asyncio.Lock()  # first come, first served
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._losses: dict[TopicPartition, int] = {}
 
     def post(
         self, offsets: Offsets, timeout_ms: int | None = None
@@ -68,112 +99,131 @@ class Commits:
             KohortError: from the task; see `KohortError.retriable`.
         """
         deadline = self._cluster.deadline(timeout_ms)
-        self._last = asyncio.create_task(self._commit(self._last, offsets, deadline))
-        self._last.add_done_callback(_retrieved)
-        return self._last
+        session = self.session
+        generation_id = -1 if session is None else session.generation_id
+        posted = _Posted(offsets, session, generation_id, self._losses_of(offsets))
+        task = asyncio.create_task(self._commit(posted, deadline))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are the member's no more; others may own them."""
+        for place in partitions:
+            self._losses[place] = self._losses.get(place, 0) + 1
 
     async def drained(self) -> None:
-        """Returns when all that was handed in has come to an end."""
-        if self._last is not None and not self._last.done():
-            await asyncio.wait([self._last])
+        """Returns when all that was handed in so far has come to an end."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
 
     def stop(self) -> None:
         """Gives up what is under way."""
-        if self._last is not None:
-            self._last.cancel()
+        for task in self._tasks:
+            task.cancel()
 
-    async def _commit(
-        self, before: asyncio.Task[None] | None, offsets: Offsets, deadline: float
-    ) -> None:
-        if before is not None and not before.done():
-            try:
-                await asyncio.wait([before])
-            except asyncio.CancelledError:
-                before.cancel()
-                raise
-        if offsets:
-            await self._cluster.retrying(deadline, lambda: self._attempt(offsets))
+    def under_way(self) -> list[asyncio.Task[None]]:
+        """The commits that have not come to an end."""
+        return [*self._tasks]
 
-    async def _attempt(self, offsets: Offsets) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        # Nobody may be left to see an error.
+        if not task.cancelled():
+            task.exception()
+
+    def _losses_of(self, offsets: Offsets) -> list[int]:
+        return [self._losses.get(place, 0) for place in offsets]
+
+    async def _commit(self, posted: _Posted, deadline: float) -> None:
+        try:
+            async with asyncio.timeout(max(deadline - self._cluster.clock(), 0)):
+                await self._line.acquire()
+        except TimeoutError:
+            raise RequestTimedOutError(
+                "the commits before it took all the time",
+                api="OffsetCommit",
+                group=self._group,
+            ) from None
+        try:
+            if posted.offsets:
+                attempt = lambda: self._attempt(posted)  # noqa: E731 - it has no name
+                await self._cluster.retrying(deadline, attempt)
+        finally:
+            self._line.release()
+
+    def _is_kept(self, posted: _Posted) -> bool:
+        """Whether all its partitions have been the member's all the time."""
+        session = posted.session
+        return (
+            session is not None
+            and session.owned.issuperset(posted.offsets)
+            and posted.losses == self._losses_of(posted.offsets)
+        )
+
+    async def _attempt(self, posted: _Posted) -> None:
+        session = posted.session
         generation_id, member_id, instance_id = -1, "", None
-        session = self.session
+        is_between = False
         if session is not None:
             generation_id, member_id = session.generation_id, session.member_id
             instance_id = self._config.group_instance_id
-            if generation_id < 0:
+            is_between = session.state in _BETWEEN
+            is_other = generation_id != posted.generation_id
+            if generation_id < 0 or (is_other and not self._is_kept(posted)):
                 raise CommitFailedError(
-                    "the consumer is no member of the group's generation; its "
-                    "partitions may be others' by now",
+                    "the consumer is no member of the group's generation any more; "
+                    "its partitions may be others' by now",
                     api="OffsetCommit",
                     group=self._group,
                 )
-        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for (topic, partition), row in offsets.items():
-            rows = topics.setdefault(topic, [])
-            rows.append(
-                OffsetCommitRequestPartition(
-                    partition, row.offset, row.leader_epoch, row.metadata
-                )
-            )
+        topics = _rows(posted.offsets)
         request = OffsetCommitRequest(
-            self._group,
-            generation_id,
-            member_id,
-            instance_id,
-            -1,
-            [
-                OffsetCommitRequestTopic(t, partitions=rows)
-                for t, rows in topics.items()
-            ],
+            self._group, generation_id, member_id, instance_id, -1, topics
         )
         response, broker = await self._cluster.call_coordinator(
             self._group, "OffsetCommit", request, versions=_BY_NAME_ONLY
+        )
+        # By the time of the answer the rebalance may be over for the member.
+        passes = (
+            session is not None
+            and self._is_kept(posted)
+            and (
+                is_between
+                or session.state in _BETWEEN
+                or session.generation_id != generation_id
+            )
         )
         for topic in response.topics:
             for row in topic.partitions:
                 if row.error_code:
                     place = TopicPartition(topic.name, row.partition_index)
-                    raise self._refused(row.error_code, broker, place)
+                    raise self._refused(row.error_code, broker, place, passes=passes)
 
-    def _refused(self, code: int, broker: str, place: TopicPartition) -> KohortError:
-        if code in _MOVED_ON:
-            return CommitFailedError(
-                "the group has moved on without the consumer",
-                api="OffsetCommit",
-                broker=broker,
-                group=self._group,
-                topic=place.topic,
-                partition=place.partition,
-                code=ErrorCode(code),
-            )
+    def _refused(
+        self, code: int, broker: str, place: TopicPartition, *, passes: bool
+    ) -> KohortError:
+        topic, partition = place
+        api, group = "OffsetCommit", self._group
         error = error_of(
-            code,
-            api="OffsetCommit",
-            broker=broker,
-            group=self._group,
-            topic=place.topic,
-            partition=place.partition,
+            code, api=api, broker=broker, group=group, topic=topic, partition=partition
         )
-        session = self.session
-        if code == ErrorCode.REBALANCE_IN_PROGRESS and session is not None:
-            # A cooperative member that owns the partition through a rebalance:
-            # when it has synced the commit will be taken.
-            states = PREPARING_REBALANCE, COMPLETING_REBALANCE
-            return (
-                KohortError(
-                    error.message,
-                    api=error.api,
-                    broker=broker,
-                    group=self._group,
-                    topic=place.topic,
-                    partition=place.partition,
-                    code=error.code,
-                    retriable=True,
-                )
-                if session.state in states
-                else error
-            )
-        return error
+        cls, message, retriable = type(error), error.message, None
+        if passes and code in _PASSES:
+            retriable = True
+        elif code in _MOVED_ON:
+            cls = CommitFailedError
+            message = "the group has moved on without the consumer"
+        return cls(
+            message,
+            api=api,
+            broker=broker,
+            group=group,
+            topic=topic,
+            partition=partition,
+            code=error.code,
+            retriable=retriable,
+        )
 
     # -- reading
 
@@ -234,7 +284,13 @@ class Commits:
         return read
 
 
-def _retrieved(task: asyncio.Task[None]) -> None:
-    """Takes note of an error that nobody may be left to see."""
-    if not task.cancelled():
-        task.exception()
+def _rows(offsets: Offsets) -> list[OffsetCommitRequestTopic]:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, partition), row in offsets.items():
+        rows = topics.setdefault(topic, [])
+        rows.append(
+            OffsetCommitRequestPartition(
+                partition, row.offset, row.leader_epoch, row.metadata
+            )
+        )
+    return [OffsetCommitRequestTopic(t, partitions=rows) for t, rows in topics.items()]

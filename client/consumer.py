@@ -18,6 +18,7 @@ from kohort.client.errors import (
     ClosedError,
     ConfigError,
     KohortError,
+    error_of,
 )
 from kohort.client.fetcher import Fetcher
 from kohort.client.listener import ConsumerGroupMetadata, ConsumerRebalanceListener
@@ -34,6 +35,8 @@ from kohort.client.offsets import (
     TopicPartition,
 )
 from kohort.client.positions import Positions
+from kohort.protocol.apis.k03_metadata import MetadataRequest
+from kohort.protocol.errors import ErrorCode
 
 log = logging.getLogger("kohort.client")
 
@@ -41,7 +44,13 @@ CLOSE_MS = 30_000
 """How long `close` may take, as in the Java client."""
 
 _LAST_MS = 500
-"""Of that, what is kept for the connections."""
+"""Of that, what is kept at most for the connections."""
+
+_NOT_TO_BE_HAD = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+"""Why there will be no records of a topic, however long one waits."""
 
 
 class Consumer(Positions):
@@ -78,6 +87,7 @@ class Consumer(Positions):
         self._is_closing = False
         self._is_closed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._last_commit = 0.0
         # From `start` on:
         self._cluster: Cluster
@@ -128,13 +138,17 @@ class Consumer(Positions):
     ) -> None:
         """Gives the partitions back, commits if that is automatic, and leaves.
 
-        Returns within the time, whatever brokers and listeners do.
+        Returns within the time, whatever brokers and listeners do. Called by the
+        listener it returns at once: the rest is done when the listener has returned.
 
         Args:
             timeout_ms: the time.
             leaves: whether the group is told; None for: not of a static member.
         """
+        is_inside = self._member is not None and self._member.is_inside
         if self._is_closing:
+            if is_inside:
+                return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self._is_closed.wait()
@@ -143,41 +157,57 @@ class Consumer(Positions):
         self._wake()
         if not self._has_started:
             self._is_closed.set()
-            return
+        elif is_inside:
+            self._closing = asyncio.create_task(self._close(timeout_ms, leaves))
+        else:
+            await self._close(timeout_ms, leaves)
+
+    async def _close(self, timeout_ms: int, leaves: bool | None) -> None:
         deadline = self._cluster.clock() + timeout_ms / 1000
+        last_ms = min(_LAST_MS, timeout_ms // 4)
         try:
             with contextlib.suppress(TimeoutError):
-                left_ms = max(timeout_ms - _LAST_MS, 0)
-                async with asyncio.timeout(left_ms / 1000):
+                async with asyncio.timeout((timeout_ms - last_ms) / 1000):
                     await self._say_goodbye(leaves)
         finally:
-            self._stop()
-            left_ms = max(int((deadline - self._cluster.clock()) * 1000), 0)
+            tasks = self._stop()
             try:
-                await self._cluster.close(min(left_ms, _LAST_MS))
+                await self._cluster.close(min(self._left_ms(deadline), _LAST_MS))
+                if tasks:
+                    left_ms = self._left_ms(deadline)
+                    await asyncio.wait(tasks, timeout=left_ms / 1000)
             finally:
                 self._is_closed.set()
                 self._wake()
 
+    def _left_ms(self, deadline: float) -> int:
+        return max(int((deadline - self._cluster.clock()) * 1000), 0)
+
     async def _say_goodbye(self, leaves: bool | None) -> None:
         member = self._member
-        if member is not None and member.session.subscription is not None:
+        if member is not None:
             with member.polling():
                 member.tell(Closed(leaves))
                 await member.ended()
-        elif self._commits is not None:
-            await self._commit_if_automatic(self._fetcher.partitions)
         if self._commits is not None:
+            # Of partitions that were assigned by hand.
+            await self._commit_if_automatic(self._fetcher.partitions)
             await self._commits.drained()
 
-    def _stop(self) -> None:
+    def _stop(self) -> list[asyncio.Task[None]]:
+        """Ends everything at once: the tasks that are still on their way out."""
+        tasks = self._fetcher.under_way()
+        self._fetcher.stop()
         if self._watching is not None:
             self._watching.cancel()
-        self._fetcher.stop()
+            tasks.append(self._watching)
         if self._member is not None:
+            tasks += self._member.under_way()
             self._member.stop()
         if self._commits is not None:
+            tasks += self._commits.under_way()
             self._commits.stop()
+        return tasks
 
     # -- what is consumed
 
@@ -211,15 +241,23 @@ class Consumer(Positions):
             raise ConfigError("subscribe takes either topics or a pattern")
         if self._fetcher.partitions and self._member.session.subscription is None:
             raise ConfigError("partitions are assigned by hand: unsubscribe first")
+        wanted = None if pattern is None else re.compile(pattern)
         self._listener = listener
         assert self._commits is not None  # noqa: S101 - there is a group
         self._commits.session = self._member.session
-        self._pattern = None if pattern is None else re.compile(pattern)
-        if self._pattern is None:
+        self._follow(wanted)
+        if wanted is None:
             self._member.tell(Subscribed(names))
-            return
-        # The first topics come with the metadata, see `_metadata_changed`.
-        self._watching = asyncio.create_task(self._watch_all())
+
+    def _follow(self, pattern: re.Pattern[str] | None) -> None:
+        """Goes by a pattern, or by none any more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        self._pattern = pattern
+        if pattern is not None:
+            # The first topics come with the metadata, see `_metadata_changed`.
+            self._watching = asyncio.create_task(self._watch_all())
 
     async def _watch_all(self) -> None:
         cluster = self._cluster
@@ -241,22 +279,44 @@ class Consumer(Positions):
         )
 
     def _metadata_changed(self, metadata: Metadata) -> None:
-        if self._pattern is not None and self._member is not None:
-            self._member.tell(Subscribed(self._matching(metadata)))
+        member = self._member
+        if member is None:
+            return
+        if self._pattern is not None:
+            member.tell(Subscribed(self._matching(metadata)))
+        for topic in member.session.subscription or ():
+            info = metadata.topics.get(topic)
+            if info is not None and info.error_code in _NOT_TO_BE_HAD:
+                error = error_of(info.error_code, api="Metadata", topic=topic)
+                self._fetcher.error = error
+                self._wake()
 
     async def unsubscribe(self) -> None:
-        """Wants nothing any more: leaves the group, or drops what was assigned."""
+        """Wants nothing any more: leaves the group, or drops what was assigned.
+
+        Called by the listener it returns at once: the member leaves when the listener
+        has returned.
+
+        Raises:
+            Exception: what the listener has raised meanwhile.
+        """
         self._check()
         member = self._member
-        self._pattern = None
+        self._follow(None)
         if member is not None and member.session.subscription is not None:
             with member.polling():
                 member.tell(Unsubscribed())
-                while member.session.member_id and not self._is_closing:
+                if member.is_inside:
+                    return
+                while member.session.is_unsubscribing and not self._is_closing:
                     await self._next_change(None)
         self._fetcher.remove([*self._fetcher.partitions])
         if self._commits is not None:
             self._commits.session = None
+        if member is not None:
+            raised, member.raised = member.raised, None
+            if raised is not None:
+                raise raised
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Consumes some partitions, in no group, from now on.
@@ -265,14 +325,20 @@ class Consumer(Positions):
             ConfigError: the consumer is subscribed to topics.
         """
         self._check()
-        if self.subscription:
+        member = self._member
+        if member is not None and (
+            self._pattern is not None
+            or member.session.subscription is not None
+            or member.session.is_unsubscribing
+        ):
             raise ConfigError("topics are subscribed to: unsubscribe first")
+        if self._commits is not None:
+            self._commits.session = None
         wanted = [TopicPartition(*place) for place in partitions]
         fetcher = self._fetcher
         fetcher.remove([p for p in fetcher.partitions if p not in set(wanted)])
         fetcher.add(wanted)
 
-    @property
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed to."""
         if self._member is None:
@@ -308,12 +374,87 @@ class Consumer(Positions):
         if self._member is not None:
             self._member.tell(RebalanceEnforced(reason))
 
+    # -- the cluster
+
+    async def topics(self, timeout_ms: int | None = None) -> frozenset[str]:
+        """The topics that there are; internal ones if those are not excluded.
+
+        Args:
+            timeout_ms: None for ``default.api.timeout.ms``.
+
+        Raises:
+            KohortError: no broker answers.
+        """
+        self._check()
+
+        def message(version: int) -> object:
+            return MetadataRequest(None if version else (), False)
+
+        response = await self._cluster.retrying(
+            self._cluster.deadline(timeout_ms),
+            lambda: self._cluster.call(None, "Metadata", message),
+        )
+        hides = self.config.exclude_internal_topics
+        return frozenset(
+            topic.name
+            for topic in response.topics
+            if not topic.error_code and not (hides and topic.is_internal)
+        )
+
+    async def partitions_for_topic(
+        self, topic: str, timeout_ms: int | None = None
+    ) -> frozenset[int]:
+        """The numbers of a topic's partitions; none if there is no such topic.
+
+        Args:
+            topic: its name.
+            timeout_ms: None for ``default.api.timeout.ms``.
+
+        Raises:
+            KohortError: no broker answers.
+        """
+        self._check()
+        await self._cluster.retrying(
+            self._cluster.deadline(timeout_ms),
+            lambda: self._cluster.add_topics([topic]),
+        )
+        infos = self._cluster.metadata.partitions(topic)
+        return frozenset(info.partition for info in infos)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: int | None = None
+    ) -> None:
+        """Goes on from what is committed; of all partitions if none is named.
+
+        Where nothing is committed, from where ``auto_offset_reset`` says.
+
+        Args:
+            partitions: that are consumed here.
+            timeout_ms: None for ``default.api.timeout.ms``.
+
+        Raises:
+            ConfigError: a partition is not consumed here, or there is no group.
+            KohortError: what is committed could not be found out.
+        """
+        wanted = partitions or tuple(self.assignment())
+        for place in wanted:
+            self._of(place)
+        found = await self.committed(*wanted, timeout_ms=timeout_ms)
+        for place, row in found.items():
+            partition = self._of(place)
+            if row is not None:
+                partition.seek(row.offset, row.leader_epoch)
+            else:
+                partition.begin_again()
+        self._fetcher.pump()
+
     # -- the listener
 
     async def _on_call(self, call: Call) -> None:
         places = frozenset(TopicPartition(*place) for place in call.partitions)
         fetcher = self._fetcher
         listener = self._listener or ConsumerRebalanceListener()
+        assert self._commits is not None  # noqa: S101 - there is a group
         if call.kind is CallKind.ASSIGNED:
             fetcher.add(places, is_held=True)
             try:
@@ -327,8 +468,15 @@ class Consumer(Positions):
                 await listener.on_partitions_lost(places)
             else:
                 await self._commit_if_automatic(places)
-                await listener.on_partitions_revoked(places)
+                try:
+                    await listener.on_partitions_revoked(places)
+                except Exception:
+                    await self._commits.drained()
+                    raise
+                # Whoever gets them next begins behind all that was handed in.
+                await self._commits.drained()
         finally:
+            self._commits.lost(places)
             fetcher.remove(places)
 
     # -- records
@@ -383,7 +531,10 @@ class Consumer(Positions):
         Whatever else a poll does, commits and calls of the listener, is put off by
         one turn of the fetcher at most.
         """
+        member = self._member
         if self._is_closing or self._changed.is_set():
+            return None
+        if member is not None and member.is_calling:
             return None
         return self._fetcher.one()
 
@@ -407,6 +558,8 @@ class Consumer(Positions):
         most: int,
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         member = self._member
+        if member is not None and member.is_caller:
+            raise KohortError("a listener cannot wait for records: they wait for it")
         self._commit_in_time()
         with contextlib.nullcontext() if member is None else member.polling():
             # Whoever never has to wait would keep everybody else from running.

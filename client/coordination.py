@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from random import Random
 
 from kohort.client.assignors import (
@@ -23,7 +24,13 @@ from kohort.client.assignors import (
 )
 from kohort.client.cluster import Cluster
 from kohort.client.config import ConsumerConfig
-from kohort.client.errors import ClosedError, ConfigError, KohortError, error_of
+from kohort.client.errors import (
+    ClosedError,
+    ConfigError,
+    ConnectionFailedError,
+    KohortError,
+    error_of,
+)
 from kohort.client.membership import (
     ENDED,
     Answered,
@@ -63,6 +70,12 @@ _LARGE = 100
 
 _JITTER = 0.2
 """The part of itself by which a back-off differs: not all members come at once."""
+
+_LEAST_WAIT = 0.001
+"""What is waited for at least, in seconds, when a timer has come early."""
+
+_CALL: ContextVar[Call] = ContextVar("call")
+"""The listener's call that code runs in, also in tasks that the listener has made."""
 
 
 def settings_of(config: ConsumerConfig) -> SessionSettings:
@@ -130,6 +143,8 @@ class Coordination:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._call: asyncio.Task[None] | None = None
+        self._called: Call | None = None
+        self._is_stopped = False
         self._gate = asyncio.Event()
         self._polls = 0
         self._broker: str | None = None
@@ -140,6 +155,8 @@ class Coordination:
 
     def tell(self, event: Event) -> None:
         """Hands the session an event, and performs what it wants done."""
+        if self._is_stopped:
+            return
         for effect in self.session.handle(event, self._cluster.clock()):
             self._perform(effect)
 
@@ -147,6 +164,19 @@ class Coordination:
     def is_calling(self) -> bool:
         """Whether the listener is being called, or is to be."""
         return self._call is not None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the caller is the listener, or works for it, and it runs.
+
+        To wait for the end of the call would be to wait for oneself.
+        """
+        return self._called is not None and _CALL.get(None) is self._called
+
+    @property
+    def is_caller(self) -> bool:
+        """Whether the caller is the listener itself."""
+        return self._call is not None and asyncio.current_task() is self._call
 
     @contextlib.contextmanager
     def polling(self) -> Iterator[None]:
@@ -168,7 +198,8 @@ class Coordination:
         await self._ended.wait()
 
     def stop(self) -> None:
-        """Ends everything at once; nobody is told."""
+        """Ends everything at once, and for good; nobody is told."""
+        self._is_stopped = True
         with contextlib.suppress(ValueError):
             self._cluster.listeners.remove(self._metadata_changed)
         for timer in self._timers.values():
@@ -195,6 +226,7 @@ class Coordination:
             if task is not None:
                 task.cancel()
         elif isinstance(effect, Call):
+            self._called = effect
             self._call = asyncio.create_task(self._serve(effect))
         elif isinstance(effect, MakeAssignment):
             self._start(effect.token, lambda: self._assign(effect))
@@ -224,12 +256,21 @@ class Coordination:
         delay = max(effect.deadline - self._cluster.clock(), 0)
         if effect.key == "retry":
             delay *= 1 + self._random.uniform(0, _JITTER)
-        loop = asyncio.get_running_loop()
-        self._timers[effect.key] = loop.call_later(delay, self._fire, effect.key)
+        self._wait(effect.key, self._cluster.clock() + delay, delay)
 
-    def _fire(self, key: str) -> None:
+    def _wait(self, key: str, deadline: float, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[key] = loop.call_later(delay, self._fire, key, deadline)
+
+    def _fire(self, key: str, deadline: float) -> None:
+        left = deadline - self._cluster.clock()
+        if left > 0:
+            # uvloop rounds to milliseconds; the session takes time at its word.
+            self._wait(key, deadline, max(left, _LEAST_WAIT))
+            return
         del self._timers[key]
         self.tell(Expired(key))
+        self._on_change()
 
     def _notice(self, notice: Notice) -> None:
         level = logging.DEBUG if notice.kind == "generation_joined" else logging.INFO
@@ -272,7 +313,9 @@ class Coordination:
             error.group = self._group
             if isinstance(error, ClosedError):
                 return Failed(send.token, error)
-            return Failed(send.token, error, error.retriable)
+            broke = isinstance(error, ConnectionFailedError)
+            was_waiting = broke and connection is not None
+            return Failed(send.token, error, error.retriable, was_waiting)
         self._broker = connection.name
         return Answered(send.token, response)
 
@@ -280,8 +323,10 @@ class Coordination:
 
     async def _assign(self, effect: MakeAssignment) -> Event:
         try:
+            # The group waits for as long; then the leader is a member no more.
+            interval_ms = self.session.settings.max_poll_interval_ms
             await self._cluster.retrying(
-                self._cluster.deadline(),
+                self._cluster.deadline(interval_ms),
                 lambda: self._cluster.add_topics(effect.topics),
             )
             metadata = self._cluster.metadata
@@ -342,11 +387,23 @@ class Coordination:
     async def _serve(self, call: Call) -> None:
         """Waits until the application does nothing else, and makes the call."""
         self._on_change()
-        await self._gate.wait()
         try:
+            await self._gate.wait()
+            _CALL.set(call)
             await self._on_call(call)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Not the listener was cancelled, but what it has waited for.
+            failed = KohortError("the listener has waited for what was cancelled")
+            failed.__cause__ = error
+            self.raised = self.raised or failed
         except Exception as error:  # noqa: BLE001 - the application's own
+            log.warning("the listener has failed: %r", error)
             self.raised = self.raised or error
-        self._call = None
-        self.tell(ListenerDone(call.token))
-        self._on_change()
+        finally:
+            # Whatever it was: nobody may wait for this call for ever.
+            self._call = self._called = None
+            self.tell(ListenerDone(call.token))
+            self._on_change()

@@ -54,7 +54,10 @@ class Positions:
     # -- what has changed
 
     def _check(self) -> None:
-        if self._is_closing:
+        # While it is closed its listener may do what it does at other times.
+        member = self._member
+        is_inside = member is not None and member.is_inside
+        if self._is_closed.is_set() or (self._is_closing and not is_inside):
             raise ClosedError("the consumer was closed")
         if not self._has_started:
             raise ClosedError("the consumer was not started")
@@ -167,6 +170,9 @@ class Positions:
                     topic=partition[0],
                     partition=partition[1],
                 )
+            if not found.is_asked:
+                found.is_asked = True
+                self._fetcher.pump()
             await self._next_change(left)
             found = self._of(partition)
         return found.position
@@ -265,10 +271,14 @@ class Positions:
         commits = self._commits
         if commits is None:
             raise ConfigError("group_id: is needed to ask what is committed")
-        await commits.drained()
         places = [TopicPartition(*place) for place in partitions]
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            await commits.drained()
+            return await commits.committed(places)
+
         deadline = self._cluster.deadline(timeout_ms)
-        return await self._cluster.retrying(deadline, lambda: commits.committed(places))
+        return await self._cluster.retrying(deadline, attempt)
 
     def _positions(
         self, places: Iterable[TopicPartition]
