@@ -219,11 +219,11 @@ class Batch:
         assert self._packed is not None  # noqa: S101 - it was sent
         tails = _tails(compression.decompress(codec, self._packed, limit=self.size))
         left, right = halves = self._part(self.first), self._part(self.first)
-        half = sum(map(len, tails)) / 2
+        half, seen = sum(map(len, tails)) / 2, 0
         for number, tail in enumerate(tails):
+            seen += len(tail)
             is_last = number == self.count - 1
-            is_left = not left.count or (left.size < half and not is_last)
-            part = left if is_left else right
+            part = left if not number or (seen <= half and not is_last) else right
             part.append(tail, self.timestamps[number], self.deliveries[number])
         right.first += left.count
         if self.is_numbered:

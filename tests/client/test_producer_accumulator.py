@@ -410,6 +410,19 @@ class Deliveries(RuleBasedStateMachine):
         if self.queues.give_up(batch):
             self.failed |= set(batch.deliveries)
 
+    @precondition(lambda self: self.requests and self.is_divisible(self.requests[0]))
+    @rule()
+    def refuse_as_too_large(self) -> None:
+        """It goes again in two; the broker has not written it, and would not have."""
+        batch = self.requests.popleft()
+        batch.seal(0)
+        self.queues.split(batch, 0)
+
+    def is_divisible(self, batch: Batch) -> bool:
+        """Whether the sender would divide it if the broker said so, and it might."""
+        is_written = bool(set(batch.deliveries) & set(self.log))
+        return batch.count > 1 and not batch.is_done and not is_written
+
     @precondition(lambda self: self.requests)
     @rule(written=st.integers(0, IN_FLIGHT))
     def lose_connection(self, written: int) -> None:
