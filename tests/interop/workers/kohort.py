@@ -28,8 +28,6 @@ from kohort.client import (
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from kohort.client.session import Session
-
 
 class KohortMember(ConsumerRebalanceListener):
     """One consumer, on an event loop that runs while a call of ours does."""
@@ -59,11 +57,11 @@ class KohortMember(ConsumerRebalanceListener):
         self, assigned: AbstractSet[TopicPartition]
     ) -> None:
         """What is new: a cooperative member has kept the rest."""
-        session = self._session()
-        if session.is_leader:
-            say_leads(session.generation_id)
+        generation = self.generation()
+        if generation is not None and self._leads():
+            say_leads(generation)
         self.held |= {each.partition for each in assigned}
-        say_owns("assigned", self.held, self.generation())
+        say_owns("assigned", self.held, generation)
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
         """As the client calls it."""
@@ -101,8 +99,8 @@ class KohortMember(ConsumerRebalanceListener):
         return [each.partition for each in self.consumer.assignment()]
 
     def generation(self) -> int | None:
-        """The session's: applications have no use for it."""
-        generation = self._session().generation_id
+        """As `group_metadata()` says."""
+        generation = self.consumer.group_metadata().generation_id
         return generation if generation >= 0 else None
 
     def close(self) -> None:
@@ -110,10 +108,10 @@ class KohortMember(ConsumerRebalanceListener):
         self.runner.run(self.consumer.close())
         self.runner.close()
 
-    def _session(self) -> Session:
-        member = self.consumer._member  # noqa: SLF001 - nothing public tells of the group
-        assert member is not None
-        return member.session
+    def _leads(self) -> bool:
+        # Nothing public tells: who leads is no concern of applications.
+        member = self.consumer._member  # noqa: SLF001 - see above
+        return member is not None and member.session.is_leader
 
 
 async def _produce(wanted: Produce) -> None:
