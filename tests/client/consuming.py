@@ -104,9 +104,13 @@ async def fill(
     *,
     batch: int = 50,
     is_new: bool = True,
+    start: int = 0,
     **options: Any,
 ) -> None:
-    """Makes a topic with so many records in each partition; values are numbered."""
+    """Makes a topic with so many records in each partition; values are numbered.
+
+    With `is_new` false the topic is there, and has `start` records already.
+    """
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         if is_new:
             # The records are of 1970: Kafka would soon delete them for their age.
@@ -116,10 +120,11 @@ async def fill(
         cluster = admin.cluster
         await cluster.add_topics([topic])
         for number, count in enumerate(counts):
-            for first in range(0, count, batch):
+            end = start + count
+            for first in range(start, end, batch):
                 rows = [
                     Record(0, 1_000 + n, b"k", f"{number}:{n}".encode())
-                    for n in range(first, min(first + batch, count))
+                    for n in range(first, min(first + batch, end))
                 ]
                 data = PartitionProduceData(number, build_batch(rows, **options))
                 request = ProduceRequest(
@@ -241,7 +246,7 @@ def is_shared(count: int, *readers: Consumer) -> bool:
 
 async def crash(reader: Consumer) -> None:
     """Ends a consumer without a word to the group, as a killed process does."""
-    await reader.close(0)
+    await reader.close(0, leaves=False)
 
 
 async def all_end(before: AbstractSet[asyncio.Task[Any]]) -> None:

@@ -264,7 +264,7 @@ async def test_a_pattern_follows_topics_that_come(stage: Stage) -> None:
         assert await take(reader, 2) == ["0:0", "0:1"]
         await stage.fill([3], stage.name("logs-b"))
         await poll_until(lambda: len(reader.assignment()) == 2, reader)
-        assert reader.subscription == {stage.name("logs-a"), stage.name("logs-b")}
+        assert reader.subscription() == {stage.name("logs-a"), stage.name("logs-b")}
 
 
 async def test_unsubscribing_and_subscribing_again(stage: Stage) -> None:

@@ -1,0 +1,54 @@
+"""Coordinators that come and go: on kohort only, which can be told to move one."""
+
+from __future__ import annotations
+
+from tests.client.consuming import (
+    Recorder,
+    consumer,
+    fill,
+    is_shared,
+    poll_until,
+    take,
+)
+
+from kohort.broker.server import Broker
+from kohort.client.admin import Admin
+from kohort.client.offsets import OffsetAndMetadata, TopicPartition
+
+T0 = TopicPartition("t", 0)
+NO_DELAY = {"group.initial.rebalance.delay.ms": 0}
+
+
+async def test_the_coordinator_moves() -> None:
+    """Members keep their partitions and go on committing."""
+    async with Broker(NO_DELAY, nodes=3) as cluster:
+        await fill(cluster, counts=[3, 3])
+        listener = Recorder()
+        async with consumer(cluster, group_id="g") as a:
+            a.subscribe(["t"], listener=listener)
+            await take(a, 6)
+            for node in (1, 2, 0):
+                node_id = [*cluster.cluster.nodes][node]
+                cluster.move_coordinator("g", node_id)
+                await a.commit({T0: node})
+                assert await a.committed(T0) == {T0: OffsetAndMetadata(node)}
+            async with consumer(cluster, "t", group_id="g") as b:
+                await poll_until(lambda: is_shared(2, a, b), a, b)
+            assert "lost" not in listener.kinds()
+
+
+async def test_the_coordinators_node_stops() -> None:
+    """Another one takes over; what was on the way is sent again."""
+    config = NO_DELAY | {"default.replication.factor": 3}
+    async with Broker(config, nodes=3) as cluster:
+        await fill(cluster, counts=[4, 4])
+        async with consumer(cluster, "t", group_id="g") as a:
+            await take(a, 8)
+            async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                group = (await admin.describe_consumer_groups(["g"]))["g"]
+            await cluster.stop_node(group.coordinator_id)
+            await a.commit()
+            await fill(cluster, counts=[2, 2], is_new=False)
+            assert len(await take(a, 4)) == 4
+            async with consumer(cluster, "t", group_id="g") as b:
+                await poll_until(lambda: is_shared(2, a, b), a, b)
