@@ -52,8 +52,11 @@ GROUP_IS_FULL = 75
 FULL_TEXT = "Consumer group is already at its full capacity."
 """KIP-389's; librdkafka has words of its own."""
 
-DO_NOT_PASS = {
-    KafkaError.GROUP_MAX_SIZE_REACHED,
+FULL = {
+    KafkaError.GROUP_MAX_SIZE_REACHED,  # 81, as Apache Kafka sends it
+    KafkaError.STALE_BROKER_EPOCH,  # 77, KIP-389's own; no consumer gets it else
+}
+DO_NOT_PASS = FULL | {
     KafkaError.FENCED_INSTANCE_ID,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -225,7 +228,7 @@ def run(topic: str, settings: Mapping[str, Any]) -> int:
         consumer.run()
     except KafkaException as failure:
         error = failure.args[0]
-        if error.code() == KafkaError.GROUP_MAX_SIZE_REACHED:
+        if error.code() in FULL:
             log.critical("%s (%s)", FULL_TEXT, error.name())
             return GROUP_IS_FULL
         log.critical("%s", error)

@@ -246,9 +246,11 @@ async def test_a_restart_causes_no_rebalance(name: str, broker: Broker) -> None:
         assert generation(broker) == before
 
 
-async def test_it_ends_when_the_group_is_full(name: str) -> None:
-    """Exit code 75 and KIP-389's text, at the first refusal."""
-    async with Broker({**NO_DELAY, "group.max.size": 1}) as broker:
+@pytest.mark.parametrize("numbering", ["apache", "kip-389"])
+async def test_it_ends_when_the_group_is_full(name: str, numbering: str) -> None:
+    """Exit code 75 and KIP-389's text, at the first refusal, whatever its number."""
+    config = {"group.max.size": 1, "wire.error.numbering": numbering}
+    async with Broker({**NO_DELAY, **config}) as broker:
         await fill(broker, counts=[5])
         async with running(name, broker, "a") as a:
             await a.has_read(5)

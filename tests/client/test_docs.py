@@ -1,0 +1,140 @@
+"""docs/client.md is true: its code runs, its tables are those of the code."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.consuming import PATIENCE, fill
+
+from kohort.broker.server import Broker
+from kohort.client import Admin, errors
+from kohort.client.config import (
+    AdminConfig,
+    CommonConfig,
+    ConsumerConfig,
+    ProducerConfig,
+)
+from kohort.client.errors import BrokerError, KohortError, error_of
+from kohort.protocol.errors import ErrorCode
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+CODE = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+BY_DEFAULT = "localhost:9092"
+"""Where the code's clients look for a broker, if it does not say where."""
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, without its two head lines."""
+    _, _, text = DOCUMENT.partition(f"{heading}\n")
+    text = re.split(r"^#", text, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in text.splitlines() if line[:1] == "|"]
+    assert lines, f"no table under {heading!r}"
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def default(value: object) -> str:
+    """A default as the document has it."""
+    if isinstance(value, tuple):
+        value = ", ".join(value)
+    elif isinstance(value, bool):
+        value = str(value).lower()
+    return f"`{value}`" if value != "" else '`""`'
+
+
+@pytest.mark.parametrize("number", range(len(CODE)))
+async def test_the_code_runs(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block by itself, on a broker of its own, with records in "orders"."""
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    if "GroupMaxSizeReachedError" in CODE[number]:
+        settings["group.max.size"] = 1
+    async with Broker(settings) as broker:
+        address = broker.bootstrap_servers
+        await fill(broker, "orders", [20, 20, 20])
+        for config in (ConsumerConfig, ProducerConfig, AdminConfig):
+            defaults = config.__init__.__kwdefaults__
+            assert defaults is not None
+            monkeypatch.setitem(defaults, "bootstrap_servers", (address,))
+        names: dict[str, Any] = {}
+        body = textwrap.indent(CODE[number].replace(BY_DEFAULT, address), "    ")
+        exec(f"async def block():\n{body}", names)
+        async with asyncio.timeout(PATIENCE):
+            await names["block"]()
+
+
+@pytest.mark.parametrize(
+    ("heading", "config", "others"),
+    [
+        ("### All clients", CommonConfig, None),
+        ("### Consumer", ConsumerConfig, CommonConfig),
+        ("### Producer", ProducerConfig, CommonConfig),
+    ],
+)
+def test_the_settings_are_those_of_the_code(
+    heading: str, config: type[CommonConfig], others: type[CommonConfig] | None
+) -> None:
+    """Names and defaults, in the order of the code; each has a meaning."""
+    above = {each.name for each in dataclasses.fields(others)} if others else set()
+    documented = rows(heading)
+    assert [row[:2] for row in documented] == [
+        [f"`{each.name}`", default(each.default)]
+        for each in dataclasses.fields(config)
+        if each.name not in above
+    ]
+    assert all(row[2] for row in documented)
+
+
+def test_an_admin_client_has_no_settings_of_its_own() -> None:
+    """As the document says."""
+    assert "Also `AdminConfig`, which has no others." in DOCUMENT
+    names = {each.name for each in dataclasses.fields(CommonConfig)}
+    assert {each.name for each in dataclasses.fields(AdminConfig)} == names
+
+
+def test_the_errors_are_those_of_the_code() -> None:
+    """All classes, and whether they are retriable."""
+    made: dict[str, set[bool]] = {}
+    for code in ErrorCode:
+        if code > 0:
+            error = error_of(code)
+            made.setdefault(type(error).__name__, set()).add(error.retriable)
+    expected = {}
+    for name in errors.__all__:
+        cls = getattr(errors, name)
+        if isinstance(cls, type) and issubclass(cls, KohortError):
+            is_parent = cls in (KohortError, BrokerError)
+            found = made.get(name, {cls("").retriable})
+            expected[f"`{name}`"] = (
+                "depends"
+                if is_parent
+                else " or ".join("yes" if r else "no" for r in found)
+            )
+    assert {row[0]: row[1] for row in rows("## Errors")} == expected
+
+
+def test_the_calls_of_the_admin_client_are_those_of_the_code() -> None:
+    """Each call has its place in the table, and none is made up."""
+    documented = re.findall(
+        r"`(\w+)`", " ".join(r[1] for r in rows("## The admin client"))
+    )
+    public = {name for name in dir(Admin) if not name.startswith("_")}
+    assert sorted(documented) == sorted(public - {"start", "close", "cluster"})
+
+
+def test_its_links_lead_somewhere() -> None:
+    """Headings of this document, and files of the repository."""
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in DOCUMENT.splitlines()
+        if line.startswith("#")
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", DOCUMENT):
+        if target.startswith("#"):
+            assert target[1:] in headings
+        else:
+            assert (Path(__file__).parents[2] / "docs" / target).exists(), target
