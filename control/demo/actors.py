@@ -110,9 +110,10 @@ class Actor(ConsumerRebalanceListener):
     async def leave(self) -> None:
         """Closes the consumer as it should be: it commits and says goodbye."""
         self.seen.tell(Kind.LEAVE, f"{self.member.name} leaves: it sends LeaveGroup")
-        self.member.standing = Standing.LEFT
+        self.member.standing = Standing.LEAVING
         await self.consumer.close()
         await self.task
+        self.member.standing = Standing.LEFT
 
     async def cut_off(self) -> None:
         """Ends tasks and connections; the group is not told, nothing is committed."""

@@ -7,18 +7,14 @@ from collections.abc import Callable, Iterator
 from kohort.control.demo.state import Kind, Seen
 
 
-def heading(seen: Seen) -> Iterator[str]:
-    """What is going to be played."""
-    setup = seen.setup
-    yield (
-        f"kohort demo: a broker, topic {setup.topic!r} with {setup.partitions} "
-        f"partitions, and consumers of group {setup.group!r} ({setup.assignor}), "
-        f"{setup.members} at most."
-    )
-
-
 async def print_lines(seen: Seen, echo: Callable[[str], object]) -> None:
     """Prints scenes and events as they come, until cancelled."""
+    setup = seen.setup
+    echo(
+        f"kohort demo: a broker on {seen.address}, topic {setup.topic!r} with "
+        f"{setup.partitions} partitions, group {setup.group!r} ({setup.assignor}) "
+        f"with {setup.members} members at most"
+    )
     printed = 0
     try:
         while True:
@@ -51,7 +47,7 @@ def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
     if counts.refused:
         text += f", {_count(counts.refused, 'member')} refused"
     yield f"{text}."
-    if not seen.has_guests:
+    if not seen.guests:
         text = f"{produced} records produced, {min(read, produced)} consumed"
         if counts.twice:
             text += (

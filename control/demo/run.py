@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from kohort.broker import loop
-from kohort.control.demo.lines import heading, print_lines, summary
+from kohort.control.demo.lines import print_lines, summary
 from kohort.control.demo.screen import Frame, show_frames
 from kohort.control.demo.script import perform
 from kohort.control.demo.state import Seen, Setup
@@ -34,8 +34,6 @@ def run(setup: Setup, *, is_plain: bool) -> None:
 async def _run(setup: Setup, console: Console | None) -> None:
     clock = asyncio.get_running_loop().time
     seen = Seen(setup, clock)
-    if console is None:
-        click.echo("\n".join(heading(seen)))
 
     async def show(seen: Seen) -> None:
         if console is None:

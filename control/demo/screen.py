@@ -41,6 +41,7 @@ STANDING_STYLES = {
     Standing.CONSUMING: "green",
     Standing.CRASHED: "bold red",
     Standing.REFUSED: "bold magenta",
+    Standing.LEAVING: "yellow",
     Standing.LEFT: "dim",
     Standing.FAILED: "bold red",
     Standing.GUEST: "cyan",
@@ -78,12 +79,11 @@ class Frame:
         room = height - above - 3
         rows = _rows(self.seen, max(1, room - FEWEST_EVENT_LINES))
         room -= len(rows)
-        line = _line(options)
         parts: list[RenderableType] = [
             *head,
-            Rule("members and their partitions", align="left", characters=line),
+            _title("members and their partitions", options),
             _members(self.seen, rows, options),
-            Rule("what has happened", align="left", characters=line),
+            _title("what has happened", options),
         ]
         events: list[RenderableType] = []
         for event in reversed(self.seen.events):
@@ -108,8 +108,9 @@ async def show_frames(seen: Seen, console: Console) -> None:
             await asyncio.sleep(1 / FRAMES_PER_S)
 
 
-def _line(options: ConsoleOptions) -> str:
-    return "-" if options.ascii_only else "─"
+def _title(text: str, options: ConsoleOptions) -> Rule:
+    line = "-" if options.ascii_only else "─"
+    return Rule(Text(text, "bold"), align="left", characters=line, style="dim")
 
 
 def _head(seen: Seen) -> list[RenderableType]:
@@ -160,7 +161,7 @@ def _group(seen: Seen, options: ConsoleOptions) -> list[RenderableType]:
         is_much = seen.waiting > setup.partitions
         facts.append("   records waiting ")
         facts.append(str(seen.waiting), "bold red" if is_much else "bold")
-    return [Rule(title, align="left", characters=_line(options)), states, facts]
+    return [_title(title, options), states, facts]
 
 
 def _rows(seen: Seen, most: int) -> list[Member]:
@@ -238,8 +239,8 @@ def _strip(seen: Seen, member: Member, width: int) -> Text:
         elif member.standing is Standing.CRASHED:
             mark, style = "x", "bold white on red"
         else:
-            number = str(partition)
-            mark = number if len(number) < max(width, 2) else "#"
+            # Where there is no room for a number, the place says which it is.
+            mark = str(partition) if width == 3 else "#"
             style = f"bold black on {COLOURS[member.number % len(COLOURS)]}"
         text.append(mark.rjust(width), style)
     return text

@@ -172,8 +172,9 @@ class Script:
         )
         if self.setup.is_cooperative:
             text = (
-                "With cooperative-sticky only partitions that have to move are given "
-                "up (KIP-429): everybody goes on consuming the others meanwhile."
+                "With cooperative-sticky only what has to move is given up, in one "
+                "generation, and taken in the next (KIP-429); the rest is consumed "
+                "all the while."
             )
         await self._scene(2, "One more joins", text)
         self._join()
@@ -204,8 +205,13 @@ class Script:
             "Newcomers fill the group",
             f"They make it {most}, as many as this broker's group.max.size allows.",
         )
-        for _ in range(min(2, most - self.seen.size)):
-            self._join()
+        for _ in range(2):
+            if self.seen.guests:
+                # While a group rebalances newcomers go before members that are late
+                # to rejoin (KIP-389): with guests about, only one comes at a time.
+                await self._settled()
+            if len(self.seen.live) + self.seen.guests < most:
+                self._join()
         await self._settled()
 
     async def _one_too_many(self) -> None:

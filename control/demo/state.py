@@ -50,6 +50,7 @@ class Standing(StrEnum):
     CONSUMING = "consuming"
     CRASHED = "crashed"
     REFUSED = "refused"
+    LEAVING = "leaving"
     LEFT = "left"
     FAILED = "failed"
     GUEST = "guest"
@@ -254,7 +255,7 @@ class Seen:
         """
         self._in_state(state)
         present = self._meet(members)
-        for member in self.members.values():
+        for member in [*self.members.values()]:
             if member.in_group and member.name not in present:
                 self._gone(member)
             member.in_group = member.name in present
@@ -303,6 +304,7 @@ class Seen:
     def _gone(self, member: Member) -> None:
         if member.standing is Standing.GUEST:
             del self.members[member.name]
+            self.owners = {p: n for p, n in self.owners.items() if n != member.name}
             self.tell(Kind.LEAVE, f"a guest is gone: {member.note}")
         elif member.standing is Standing.CRASHED:
             after = self.now() - member.gone_at
@@ -311,8 +313,8 @@ class Seen:
             timeout_s = self.setup.session_timeout_ms / 1000
             self.tell(
                 Kind.CRASH,
-                f"the broker gives {member.name} up {after:.1f} s after the "
-                f"crash, {timeout_s:g} s after its last heartbeat",
+                f"the broker gives {member.name} up, {after:.1f} s after the crash: "
+                f"no heartbeat for {timeout_s:g} s",
             )
 
     def _look(self) -> None:
@@ -320,7 +322,7 @@ class Seen:
         if not self.is_settled or self.generation == self._settled_in:
             return
         began, self._rebalancing_since = self._rebalancing_since, None
-        text = "the group is Stable"
+        text = STABLE
         if began is not None:
             self.last_rebalance_s = self.now() - began
             text += f" after {self.last_rebalance_s:.2f} s"
@@ -332,11 +334,10 @@ class Seen:
         detail = "; ".join(
             f"{name} {ranges(owned)}" for name, owned in self.shares().items()
         )
-        steps = f"generation {self.generation}"
-        if self.setup.is_cooperative and self.generation == self._settled_in + 2:
-            steps += f" ({self.generation - 1} to give up, {self.generation} to take)"
         self._settled_in = self.generation
-        self.tell(Kind.GROUP, f"{text}: {steps}, {what}", f": {detail}")
+        self.tell(
+            Kind.GROUP, f"{text}: generation {self.generation}, {what}", f": {detail}"
+        )
 
     # -- what follows
 
@@ -351,9 +352,9 @@ class Seen:
         return sum(m.in_group for m in self.members.values())
 
     @property
-    def has_guests(self) -> bool:
-        """Whether others have joined the group."""
-        return any(m.standing is Standing.GUEST for m in self.members.values())
+    def guests(self) -> int:
+        """How many others have joined the group."""
+        return sum(m.standing is Standing.GUEST for m in self.members.values())
 
     def shares(self) -> dict[str, list[int]]:
         """By the name that is shown, who owns what, as the broker last said."""
@@ -371,7 +372,10 @@ class Seen:
         """Whether all partitions are given out, and members and broker agree."""
         if self.state != STABLE or len(self.owners) != self.setup.partitions:
             return False
+        at_work = {Standing.CONSUMING, Standing.GUEST}
         return all(
+            self.members[name].standing in at_work for name in self.owners.values()
+        ) and all(
             member.in_group
             and member.standing is Standing.CONSUMING
             and member.partitions
@@ -382,7 +386,7 @@ class Seen:
     @property
     def waiting(self) -> int | None:
         """Records that nobody has got yet; None while guests take some."""
-        if self.has_guests:
+        if self.guests:
             return None
         read = self.counts.read
         produced = self.counts.produced
