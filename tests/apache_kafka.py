@@ -40,6 +40,7 @@ JAVA = [
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
 ]
 STARTED = "Kafka Server started"
+TAKEN = "Address already in use"
 
 ALONE = {
     "node.id": 1,
@@ -81,7 +82,8 @@ def running(config: Mapping[str, object]) -> Iterator[Kafka]:
             if node.start():
                 break
             # Somebody else may have taken one of the ports meanwhile.
-            assert attempt < ATTEMPTS - 1, f"no start:\n{node.story()}"
+            is_port_taken = TAKEN in node.story() and attempt < ATTEMPTS - 1
+            assert is_port_taken, f"Apache Kafka has not started:\n{node.story()}"
         with ThreadPoolExecutor(1) as pool:  # there may be a loop in this thread
             pool.submit(asyncio.run, _has_coordinator(node.address)).result()
         assert node.process is not None
@@ -167,8 +169,8 @@ class _Node:
             self._reader.join()
 
     def story(self) -> str:
-        """The last lines that it wrote."""
-        return "".join(self._said[-60:])
+        """What it wrote."""
+        return "".join(self._said)
 
     def _read(self, lines: IO[str]) -> None:
         with lines:

@@ -49,12 +49,19 @@ StartKafka = Callable[[Mapping[str, object]], apache_kafka.Kafka]
 def start_kafka() -> Iterator[StartKafka]:
     """Starts a node of Apache Kafka, one for each configuration."""
     nodes: dict[str, apache_kafka.Kafka] = {}
+    failed: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
 
         def start(config: Mapping[str, object]) -> apache_kafka.Kafka:
             key = repr(sorted(config.items()))
+            if key in failed:  # it takes long to fail: once will do
+                pytest.fail(failed[key])
             if key not in nodes:
-                nodes[key] = stack.enter_context(apache_kafka.running(config))
+                try:
+                    nodes[key] = stack.enter_context(apache_kafka.running(config))
+                except (AssertionError, pytest.fail.Exception) as error:
+                    failed[key] = str(error)
+                    raise
             return nodes[key]
 
         yield start
