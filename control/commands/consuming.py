@@ -36,7 +36,8 @@ POLL_MS = 250
 """How long it takes at most until it is seen that nobody reads any more."""
 ENDS_MS = 50
 """The same for that the ends are reached."""
-CLOSE_MS = 10_000
+CLOSE_MS = 5_000
+"""How long the group is waited for at the end."""
 
 Records = Mapping[TopicPartition, list[ConsumerRecord]]
 

@@ -8,10 +8,10 @@ from typing import Any
 from kohort.broker.cli import fail
 from kohort.client.admin import Admin
 from kohort.client.admin_values import GroupDescription, MemberToRemove, Results
-from kohort.client.errors import KohortError, UnknownTopicError
+from kohort.client.errors import GroupIdNotFoundError, KohortError, UnknownTopicError
 from kohort.client.metadata import TopicInfo
 from kohort.client.offsets import LATEST, OffsetAndMetadata, TopicPartition
-from kohort.control.commands.options import Access
+from kohort.control.commands.options import Access, say
 from kohort.control.commands.printing import (
     report,
     report_all,
@@ -54,9 +54,8 @@ async def describe(access: Access, names: Sequence[str], *, as_json: bool) -> in
             listed = await admin.list_consumer_groups()
             names = sorted(listed.groups)
             errors += listed.errors.values()
-        found = await admin.describe_consumer_groups(names)
-        errors += found.errors.values()
-        described = found.values
+        described, failed = await described_groups(admin, names)
+        errors += failed.values()
         offsets = await admin.list_consumer_group_offsets(dict.fromkeys(described))
         errors += offsets.errors.values()
         ends = await _ends(admin, described, offsets.values)
@@ -82,6 +81,32 @@ async def describe(access: Access, names: Sequence[str], *, as_json: bool) -> in
         for number, each in enumerate(shown):
             _show(each, is_first=number == 0)
     return report(errors)
+
+
+async def described_groups(
+    admin: Admin, names: Sequence[str]
+) -> tuple[dict[str, GroupDescription], dict[str, KohortError]]:
+    """Groups, and why there are none.
+
+    Of a group whose protocol is not the classic one (KIP-848) there are the state
+    and the coordinator, and a note on stderr that there is more to it.
+    """
+    found = await admin.describe_consumer_groups(names)
+    groups, errors = found.values, found.errors
+    unknown = [n for n, e in errors.items() if isinstance(e, GroupIdNotFoundError)]
+    listed = (await admin.list_consumer_groups()).groups if unknown else {}
+    others = [name for name in unknown if name in listed]
+    coordinators = await admin.cluster.coordinators(others)
+    for name, node_id in coordinators.items():
+        if isinstance(node_id, KohortError):
+            continue
+        row = listed[name]
+        say(f"group {name!r} is of type {row.type!r}: its members cannot be shown")
+        groups[name] = GroupDescription(
+            name, row.state, row.protocol_type, "", (), node_id
+        )
+        del errors[name]
+    return {name: groups[name] for name in names if name in groups}, errors
 
 
 def _address(nodes: Mapping[int, Any], node_id: int) -> str | None:

@@ -119,6 +119,7 @@ def client_options(command: Callable[..., None]) -> Callable[..., None]:
         timeout: float,
         **arguments: Any,
     ) -> None:
+        _open_what_is_closed()
         settings = {} if file is None else _of_file(file)
         given: dict[str, str] = {}
         for text in sets:
@@ -140,6 +141,18 @@ def client_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         run = option(run)
     return run
+
+
+def _open_what_is_closed() -> None:
+    """Sockets shall not be taken for the streams of a process that lacks some."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            # The lowest number that is free is this one.
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        fail("cannot write: stdout is closed", 1)
 
 
 def _ours(key: str) -> str:
@@ -195,7 +208,11 @@ def run(main: Coroutine[Any, Any, int]) -> NoReturn:
     from kohort.broker import loop  # noqa: PLC0415 - loads late
     from kohort.client.errors import ConfigError, KohortError  # noqa: PLC0415 - as above
 
-    logging.basicConfig(format="kohort: %(message)s", level=logging.WARNING)
+    logged = logging.StreamHandler()
+    logged.setFormatter(logging.Formatter("kohort: %(message)s"))
+    # What a member logs, the consumer raises or its listener is told.
+    logged.addFilter(lambda record: record.module != "coordination")
+    logging.getLogger("kohort.client").addHandler(logged)
 
     async def stoppable() -> int:
         task = asyncio.current_task()
@@ -214,7 +231,8 @@ def run(main: Coroutine[Any, Any, int]) -> NoReturn:
         _mute()
         code = 0
     except ConfigError as error:
-        fail(str(error), 2)
+        name, colon, why = str(error).partition(": ")
+        fail(f"{_kafkas(name)}{colon}{why}", 2)
     except KohortError as error:
         fail(str(error), 1)
     except asyncio.CancelledError:

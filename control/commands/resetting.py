@@ -17,7 +17,7 @@ from kohort.broker.cli import fail
 from kohort.client.admin import Admin
 from kohort.client.errors import GroupIdNotFoundError, KohortError
 from kohort.client.offsets import EARLIEST, LATEST, TopicPartition
-from kohort.control.commands.group_calls import Offsets, places_of
+from kohort.control.commands.group_calls import Offsets, described_groups, places_of
 from kohort.control.commands.options import Access, say
 from kohort.control.commands.printing import report, rows, show, show_json
 from kohort.control.commands.times import duration_ms, time_ms
@@ -131,16 +131,14 @@ async def reset_offsets(
 
 async def _check_idle(admin: Admin, name: str) -> None:
     """A group that there is not may be given offsets, as by Kafka's own tool."""
-    described = await admin.describe_consumer_groups([name])
-    error = described.errors.get(name)
-    if isinstance(error, GroupIdNotFoundError):
-        return
-    group = described[name]
-    if group.state not in _WITHOUT_MEMBERS:
-        count = len(group.members)
+    described, errors = await described_groups(admin, [name])
+    error, group = errors.get(name), described.get(name)
+    if error is not None and not isinstance(error, GroupIdNotFoundError):
+        raise error
+    if group is not None and group.state not in _WITHOUT_MEMBERS:
         raise KohortError(
-            f"its state is {group.state}, with {count} member"
-            f"{'' if count == 1 else 's'}: offsets can be set once all have left",
+            f"its state is {group.state}: offsets can be set once all its members "
+            "have left",
             group=name,
         )
 
