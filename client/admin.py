@@ -104,4 +104,5 @@ class Admin(TopicCalls, GroupCalls):
                 response.cluster_id, response.controller_id, nodes
             )
 
-        return await self.cluster.retrying(self.cluster.deadline(timeout_ms), once)
+        deadline = self.cluster.deadline(timeout_ms)
+        return await self.cluster.retrying(deadline, once, api=api)

@@ -81,7 +81,7 @@ class GroupCalls:
         """
         lowest = 5 if types else 4 if states else 0
         deadline = self.cluster.deadline(timeout_ms)
-        await self.cluster.retrying(deadline, self.cluster.refresh)
+        await self.cluster.retrying(deadline, self.cluster.refresh, api="Metadata")
 
         async def ask(node_id: int) -> Sequence[GroupListing] | KohortError:
             async def once() -> Sequence[GroupListing]:
@@ -100,7 +100,9 @@ class GroupCalls:
                 ]
 
             try:
-                return await self.cluster.retrying(deadline, once)
+                broker = self.cluster.name_of(node_id)
+                where = {"api": "ListGroups", "broker": broker}
+                return await self.cluster.retrying(deadline, once, **where)
             except KohortError as error:
                 return error
 

@@ -142,7 +142,10 @@ class Cluster:
                 better. Everything is closed.
         """
         try:
-            await self.retrying(self.deadline(timeout_ms), self.refresh)
+            servers = ", ".join(link.name for link in self._bootstrap)
+            await self.retrying(
+                self.deadline(timeout_ms), self.refresh, api="Metadata", broker=servers
+            )
         except BaseException:
             await self.close(0)
             raise
@@ -262,7 +265,9 @@ class Cluster:
             raise
         return response, self.name_of(node_id)
 
-    async def retrying(self, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def retrying(
+        self, deadline: float, attempt: Callable[[], Awaitable[T]], **where: Any
+    ) -> T:
         """Tries until it works, time is up, or an error will not go away.
 
         Between attempts it waits, twice as long each time up to
@@ -271,6 +276,8 @@ class Cluster:
         Args:
             deadline: on `clock`.
             attempt: what is tried.
+            where: what the error says, by `KohortError`'s names, if the last one
+                does not, or if time is up before there was one.
 
         Raises:
             RequestTimedOutError: time is up; its cause is the last error.
@@ -291,7 +298,9 @@ class Cluster:
                     self.note(last)
                     await self.back_off(failures)
         except TimeoutError:
-            raise RequestTimedOutError.after(last) from last
+            late = RequestTimedOutError.after(last)
+            late.fill(**where)
+            raise late from last
 
     async def back_off(self, failures: int) -> None:
         """Waits before another attempt, and brings metadata up to date if need be.

@@ -6,7 +6,7 @@ is Apache Kafka's own judgement (its RetriableException).
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 
@@ -117,6 +117,16 @@ class KohortError(Exception):
             f"partition {self.partition}" if self.partition is not None else "",
         ]
         return ", ".join(part for part in parts if part)
+
+    def fill(self, **where: Any) -> None:
+        """Has it say where it happened, as far as it does not yet.
+
+        Args:
+            where: by the names of `KohortError`.
+        """
+        for name, value in where.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
 
     def __str__(self) -> str:
         what = self.message or type(self).__name__

@@ -103,9 +103,7 @@ def _told_where(found: V | KohortError, where: Mapping[str, Any]) -> V | KohortE
         return found
     error = copy.copy(found)
     error.__cause__ = found.__cause__
-    for name, value in where.items():
-        if getattr(error, name) is None:
-            setattr(error, name, value)
+    error.fill(**where)
     return error
 
 

@@ -371,7 +371,8 @@ class Producer:
                     partition=partition,
                 )
 
-        await self._cluster.retrying(deadline, attempt)
+        where = {"api": "Metadata", "topic": topic, "partition": partition}
+        await self._cluster.retrying(deadline, attempt, **where)
         rows = self._cluster.metadata.partitions(topic)
         available = [p.partition for p in rows if p.leader_id != NOBODY]
         choice = self._choices[topic] = _Choice(range(len(rows)), available)

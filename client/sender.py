@@ -226,7 +226,9 @@ class Sender:
         """Gets a new producer id (KIP-98), for those with a gap, too (KIP-360)."""
         try:
             deadline = self._cluster.deadline()
-            response = await self._cluster.retrying(deadline, self._init_producer_id)
+            response = await self._cluster.retrying(
+                deadline, self._init_producer_id, api=_INIT_API
+            )
             ids = self._accumulator.ids
             ids.take(response.producer_id, response.producer_epoch)
         except KohortError as error:

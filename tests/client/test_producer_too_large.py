@@ -1,4 +1,4 @@
-"""Batches that are too large for the topic: they go again in two (MESSAGE_TOO_LARGE)."""
+"""Batches that are too large for the topic go again in two (MESSAGE_TOO_LARGE)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def noise(number: int, size: int = 150) -> bytes:
 async def test_a_batch_is_divided_until_it_is_small_enough(
     codec: str, settings: dict[str, Any]
 ) -> None:
-    """50 records in one batch of 8 KB: all arrive, once, in order, with their offsets."""
+    """50 records in a batch of 8 KB: all arrive, once, in order, with their offsets."""
     async with Broker() as broker, asyncio.timeout(PATIENCE):
         await made(broker)
         several = {"linger_ms": 1_000, "compression_type": codec, **settings}
@@ -104,18 +104,21 @@ async def test_one_record_that_is_too_large_fails_alone() -> None:
 
 async def test_what_is_under_way_behind_it_stays_behind_it() -> None:
     """Five batches in flight, each too large, while every third answer is lost."""
-    async with Wire(3) as wire, asyncio.timeout(PATIENCE):
-        async with Broker(advertise=wire.address) as broker:
-            wire.target = port_of(broker)
-            await made(wire.address)
-            settings = {"linger_ms": 5, "batch_size": 3_000, "retry_backoff_ms": 1}
-            async with producer(wire.address, **settings) as sender:
-                await sender.send_and_wait("t", noise(0))
-                for number in range(1, 200):
-                    await sender.send("t", noise(number))
-                await sender.flush()
-            assert wire.lost > 3
-            assert values(broker, "t") == [noise(n) for n in range(200)]
+    settings = {"linger_ms": 5, "batch_size": 3_000, "retry_backoff_ms": 1}
+    async with (
+        asyncio.timeout(PATIENCE),
+        Wire(3) as wire,
+        Broker(advertise=wire.address) as broker,
+    ):
+        wire.target = port_of(broker)
+        await made(wire.address)
+        async with producer(wire.address, **settings) as sender:
+            await sender.send_and_wait("t", noise(0))
+            for number in range(1, 200):
+                await sender.send("t", noise(number))
+            await sender.flush()
+        assert wire.lost > 3
+        assert values(broker, "t") == [noise(n) for n in range(200)]
 
 
 def port_of(broker: Broker) -> int:
@@ -172,7 +175,7 @@ def test_halves_are_the_records_of_the_whole(codec: int, sizes: list[int]) -> No
     assert left.place < right.place
     if len(sizes) == 100:
         assert left.count == 50
-    after = []
+    after: list[Any] = []
     for half in (left, right):
         data = b"".join(half.seal(codec))
         header = read_header(data)
