@@ -24,7 +24,7 @@ def group_of_several(scene: Scene, *libraries: Library) -> None:
     """The first library's member leads, then the second's; all others follow them.
 
     Whoever is first in an empty group leads it for as long as it is a member. The
-    second one leads when it is the only one left; then the others come back.
+    second one leads when it is the only one left; then one of each library comes.
     """
     first, second, *others = [
         scene.prepare(f"{library.name}-first", library) for library in libraries
@@ -53,7 +53,7 @@ def group_of_several(scene: Scene, *libraries: Library) -> None:
     assert scene.leader() is second
 
     scene.produce(400)
-    for library in (libraries[0], *libraries[2:]):
+    for library in (libraries[0], *libraries[2:], libraries[1]):
         with partitions_stay(scene):
             scene.start(f"{library.name}-second", library)
         assert scene.leader() is second
