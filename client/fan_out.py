@@ -149,6 +149,9 @@ async def _round(
 
     async def one(node_id: int | None, some: Sequence[K]) -> None:
         try:
+            if node_id is None:
+                # Errors name who was asked: one node is taken for all of them.
+                node_id = (await cluster.connection(None)).node_id
             answers = await ask(node_id, some)
         except ClosedError:
             raise
