@@ -12,7 +12,7 @@ the next owner has committed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kohort.client.cluster import Cluster
@@ -48,6 +48,12 @@ _MOVED_ON = {
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.STALE_MEMBER_EPOCH,
 }
+_ABOUT_THE_MEMBER = {
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+}
 _PASSES = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 """A cooperative member owns partitions through a rebalance: when it has synced, a
 commit of them will be taken."""
@@ -76,15 +82,23 @@ class Commits:
     Args:
         cluster: where the group is.
         config: the consumer's.
+        on_refused: is told of errors that are about the member: the generation of
+            the commit, and the code.
 
     Attributes:
         session: the member that commits; None where partitions are assigned by hand.
     """
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        on_refused: Callable[[int, int], None],
+    ) -> None:
         self.session: Session | None = None
         self._cluster = cluster
         self._config = config
+        self._on_refused = on_refused
         self._group = config.group_id or ""
         self._line = asyncio.Lock()  # first come, first served
         self._tasks: set[asyncio.Task[None]] = set()
@@ -198,6 +212,8 @@ class Commits:
             for row in topic.partitions:
                 if row.error_code:
                     place = TopicPartition(topic.name, row.partition_index)
+                    if session is not None and row.error_code in _ABOUT_THE_MEMBER:
+                        self._on_refused(generation_id, row.error_code)
                     raise self._refused(row.error_code, broker, place, passes=passes)
 
     def _refused(

@@ -26,6 +26,7 @@ from kohort.client.membership import (
     Call,
     CallKind,
     Closed,
+    CommitRefused,
     RebalanceEnforced,
     Subscribed,
     Unsubscribed,
@@ -118,7 +119,7 @@ class Consumer(Positions):
             config, allow_auto_topic_creation=config.allow_auto_create_topics
         )
         if config.group_id is not None:
-            self._commits = Commits(cluster, config)
+            self._commits = Commits(cluster, config, self._on_refused)
             self._member = Coordination(cluster, config, self._on_call, self._wake)
         self._cluster = cluster
         self._fetcher = Fetcher(cluster, config, self._commits, self._wake)
@@ -449,6 +450,10 @@ class Consumer(Positions):
         self._fetcher.pump()
 
     # -- the listener
+
+    def _on_refused(self, generation_id: int, code: int) -> None:
+        if self._member is not None:
+            self._member.tell(CommitRefused(generation_id, code))
 
     async def _on_call(self, call: Call) -> None:
         places = frozenset(TopicPartition(*place) for place in call.partitions)

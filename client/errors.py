@@ -31,7 +31,6 @@ __all__ = [
     "KohortError",
     "LeaderNotAvailableError",
     "LogTruncationError",
-    "MaxPollIntervalExceededError",
     "MemberIdRequiredError",
     "MessageTooLargeError",
     "NoOffsetForPartitionError",
@@ -180,10 +179,6 @@ class RequestTimedOutError(KohortError):
 
 class UnsupportedVersionError(KohortError):
     """The broker does not have the API, or not in a version that would do."""
-
-
-class MaxPollIntervalExceededError(KohortError):
-    """``max.poll.interval.ms`` went by without a poll: the member left (KIP-62)."""
 
 
 class NoOffsetForPartitionError(KohortError):

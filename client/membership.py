@@ -181,6 +181,15 @@ class Failed:
 
 
 @slotted
+class CommitRefused:
+    """A commit of the member's was answered with an error that is about it."""
+
+    generation_id: int
+    """That the commit came with."""
+    code: int
+
+
+@slotted
 class AssignmentMade:
     """The answer to `MakeAssignment`."""
 
@@ -223,6 +232,7 @@ Event = (
     | RebalanceEnforced
     | Answered
     | Failed
+    | CommitRefused
     | AssignmentMade
     | AssignmentFailed
     | ListenerDone

@@ -28,6 +28,7 @@ from kohort.client.membership import (
     AssignmentMade,
     CallKind,
     Closed,
+    CommitRefused,
     Effect,
     Ended,
     Event,
@@ -353,6 +354,16 @@ class Session(Rebalancing):
         if api and not event.is_retriable:
             self._fail(api, 0, event.error)
 
+    def _commit_refused(self, event: CommitRefused) -> None:
+        """Knows sooner than by the next heartbeat that it is out, or is to join."""
+        is_now = event.generation_id == self.generation_id
+        if not is_now or self.state not in (COMPLETING_REBALANCE, STABLE):
+            return  # it was about the past, or a join will tell
+        if event.code != ErrorCode.REBALANCE_IN_PROGRESS:
+            self._expelled("OffsetCommit", event.code)
+        elif self.state is STABLE:
+            self._rejoin_for("the group rebalances")
+
     def _expired(self, event: Expired) -> None:
         if event.key == "heartbeat":
             self._heartbeat()
@@ -375,6 +386,7 @@ _HANDLERS: dict[type, Callable[[Session, Any], None]] = {
     RebalanceEnforced: Session._enforce,  # noqa: SLF001
     Answered: Session._answered,  # noqa: SLF001
     Failed: Session._failed,  # noqa: SLF001
+    CommitRefused: Session._commit_refused,  # noqa: SLF001
     AssignmentMade: Session._assignment_made,  # noqa: SLF001
     AssignmentFailed: Session._assignment_failed,  # noqa: SLF001
     ListenerDone: Session._listener_done,  # noqa: SLF001

@@ -61,13 +61,20 @@ def committed(asked: Asked, code: int = 0) -> None:
 
 
 class Scene:
-    """A coordinator by script, what is sent to it, and a member that commits."""
+    """A coordinator by script, what is sent to it, and a member that commits.
+
+    Attributes:
+        refused: what the member is told: (generation, code).
+    """
 
     def __init__(self, fake: FakeBroker, config: ConsumerConfig) -> None:
         self.fake = fake
         self.config = config
         self.cluster = Cluster(config)
-        self.commits = Commits(self.cluster, config)
+        self.refused: list[tuple[int, int]] = []
+        self.commits = Commits(
+            self.cluster, config, lambda *refused: self.refused.append(refused)
+        )
         self.session = Session(settings_of(config))
         self.session.member_id, self.session.generation_id = "m", 1
         self.session.state = STABLE
@@ -199,6 +206,7 @@ async def test_a_rebalance_that_the_member_knows_nothing_of() -> None:
         assert (caught.value.topic, caught.value.partition) == ("t", 0)
         assert caught.value.broker is not None
         assert "ILLEGAL_GENERATION" in str(caught.value)
+        assert scene.refused == [(1, 27), (1, 22)]
 
 
 async def test_time_in_the_line_counts() -> None:

@@ -1,10 +1,11 @@
-"""A member and the clock: processes that stand still, answers that are late or lost."""
+"""A member and its signs of life: standstills, lost answers, slow listeners."""
 
 from __future__ import annotations
 
 from tests.client.session_world import COOPERATIVE, Client, World, offers
 
 from kohort.client.membership import (
+    ENDED,
     PREPARING_REBALANCE,
     STABLE,
     Answered,
@@ -12,6 +13,7 @@ from kohort.client.membership import (
     AssignmentMade,
     Call,
     CallKind,
+    CommitRefused,
     Effect,
     Event,
     Expired,
@@ -206,3 +208,49 @@ def test_a_listener_that_outlasts_its_poll_has_the_time_of_both() -> None:
     assert not leaves(a)
     assert LOST not in [kind for kind, _ in a.calls]
     world.check_settled()
+
+
+# -- what a commit tells
+
+
+def refused(code: int, generation_id: int = 1) -> Alone:
+    """A member of generation 1, one of whose commits was refused."""
+    alone = Alone()
+    alone.join(0.0)
+    alone.tell(CommitRefused(generation_id, code), 1.0)
+    return alone
+
+
+def test_a_commit_tells_that_the_member_is_unknown() -> None:
+    """Sooner than the next heartbeat; it joins at once, as a new one."""
+    alone = refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert alone.kinds() == [ASSIGNED, LOST]
+    assert alone.sent["JoinGroup"].request.member_id == ""
+
+
+def test_a_commit_tells_that_the_group_is_in_another_generation() -> None:
+    """The partitions are lost; the id stays."""
+    alone = refused(ErrorCode.ILLEGAL_GENERATION)
+    assert alone.kinds() == [ASSIGNED, LOST]
+    assert alone.sent["JoinGroup"].request.member_id == "m"
+
+
+def test_a_commit_tells_that_the_group_rebalances() -> None:
+    """The member joins, and gives nothing up for it."""
+    alone = refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert alone.kinds() == [ASSIGNED]
+    assert alone.session.state is PREPARING_REBALANCE
+
+
+def test_a_commit_tells_that_the_member_is_fenced() -> None:
+    """Somebody else has its instance id: it ends (KIP-345)."""
+    alone = refused(ErrorCode.FENCED_INSTANCE_ID)
+    assert alone.kinds() == [ASSIGNED, LOST]
+    assert alone.session.state is ENDED
+
+
+def test_a_commit_of_the_past_tells_nothing() -> None:
+    """Its generation is over, and the member has joined since."""
+    alone = refused(ErrorCode.ILLEGAL_GENERATION, generation_id=0)
+    assert alone.kinds() == [ASSIGNED]
+    assert alone.session.state is STABLE
