@@ -26,7 +26,6 @@ QUICK = Setup(
     port=0,
     stays=False,
     initial_delay_ms=200,
-    session_timeout_ms=1_500,
     heartbeat_interval_ms=100,
 )
 STATES = {"Empty", "PreparingRebalance", "Stable"}
