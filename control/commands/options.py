@@ -212,7 +212,8 @@ def run(main: Coroutine[Any, Any, int]) -> NoReturn:
     logged.setFormatter(logging.Formatter("kohort: %(message)s"))
     # What a member logs, the consumer raises or its listener is told.
     logged.addFilter(lambda record: record.module != "coordination")
-    logging.getLogger("kohort.client").addHandler(logged)
+    log = logging.getLogger("kohort.client")
+    log.addHandler(logged)
 
     async def stoppable() -> int:
         task = asyncio.current_task()
@@ -240,6 +241,8 @@ def run(main: Coroutine[Any, Any, int]) -> NoReturn:
     except OSError as error:
         _mute()
         fail(f"cannot write: {error.strerror or error}", 1)
+    finally:
+        log.removeHandler(logged)
     sys.exit(code)
 
 
