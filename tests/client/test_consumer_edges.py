@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,15 +12,12 @@ from tests.client.cancelling import cancel_at_every_await
 from tests.client.consuming import (
     PATIENCE,
     Recorder,
-    consumer,
-    fill,
+    Stage,
     places,
     poll_until,
     take,
-    until_members,
 )
 
-from kohort.broker.server import Broker
 from kohort.client.consumer import Consumer
 from kohort.client.errors import (
     ClosedError,
@@ -29,18 +26,14 @@ from kohort.client.errors import (
     KohortError,
 )
 from kohort.client.listener import ConsumerRebalanceListener
-from kohort.client.offsets import OffsetAndMetadata, TopicPartition
-
-T0 = TopicPartition("t", 0)
-T1 = TopicPartition("t", 1)
+from kohort.client.offsets import OffsetAndMetadata
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    """A broker without an initial delay, and a topic of two partitions."""
-    async with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
-        await fill(broker, counts=[5, 5])
-        yield broker
+async def stage(stage: Stage) -> Stage:
+    """With a topic of two partitions."""
+    await stage.fill([5, 5])
+    return stage
 
 
 def when(kind: str, action: Callable[[], Awaitable[Any]]) -> Recorder:
@@ -66,85 +59,85 @@ async def is_left_alone(before: set[asyncio.Task[Any]]) -> None:
 # -- in a listener
 
 
-async def test_partitions_are_at_hand_when_they_are_assigned(broker: Broker) -> None:
+async def test_partitions_are_at_hand_when_they_are_assigned(stage: Stage) -> None:
     """Seeks, pauses, positions and what is committed: in the callback already."""
     found: list[object] = []
 
     async def look() -> None:
-        found.append(await reader.position(T0))
-        reader.seek_to_end(T0)
-        found.append(await reader.position(T0))
-        reader.seek(T0, 3)
-        found.append(await reader.position(T0))
-        found.append(await reader.committed(T0))
-        reader.pause(T1)
-        await reader.commit({T0: 2})
+        found.append(await reader.position(stage.p0))
+        reader.seek_to_end(stage.p0)
+        found.append(await reader.position(stage.p0))
+        reader.seek(stage.p0, 3)
+        found.append(await reader.position(stage.p0))
+        found.append(await reader.committed(stage.p0))
+        reader.pause(stage.p1)
+        await reader.commit({stage.p0: 2})
 
     listener = when("assigned", look)
-    async with consumer(broker, group_id="g", default_api_timeout_ms=5_000) as reader:
-        reader.subscribe(["t"], listener=listener)
+    async with stage.consumer(default_api_timeout_ms=5_000) as reader:
+        reader.subscribe([stage.topic], listener=listener)
         assert await take(reader, 2) == ["0:3", "0:4"]
-        assert found == [0, 5, 3, {T0: None}]
-        assert await reader.committed(T0) == {T0: OffsetAndMetadata(2)}
+        assert found == [0, 5, 3, {stage.p0: None}]
+        assert await reader.committed(stage.p0) == {stage.p0: OffsetAndMetadata(2)}
 
 
-async def test_a_consumer_that_closes_is_open_to_its_listener(broker: Broker) -> None:
+async def test_a_consumer_that_closes_is_open_to_its_listener(stage: Stage) -> None:
     """As in the Java client; to everybody else it is closed."""
     found: list[object] = []
 
     async def look() -> None:
-        found.append(await reader.position(T0))
-        reader.seek(T0, 1)
+        found.append(await reader.position(stage.p0))
+        reader.seek(stage.p0, 1)
         await reader.commit()
-        found.append(await reader.committed(T0))
+        found.append(await reader.committed(stage.p0))
         outside = asyncio.get_running_loop().create_task(ask(), context=context)
         with pytest.raises(ClosedError):
             await outside
 
     async def ask() -> None:
-        await reader.committed(T0)
+        await reader.committed(stage.p0)
 
     context = contextvars.copy_context()
-    reader = consumer(broker, group_id="g", enable_auto_commit=False)
+    reader = stage.consumer(enable_auto_commit=False)
     await reader.start()
-    reader.subscribe(["t"], listener=when("revoked", look))
+    reader.subscribe([stage.topic], listener=when("revoked", look))
     await take(reader, 10)
     await reader.close()
-    assert found == [5, {T0: OffsetAndMetadata(1)}]
+    assert found == [5, {stage.p0: OffsetAndMetadata(1)}]
     with pytest.raises(ClosedError):
-        await reader.committed(T0)
+        await reader.committed(stage.p0)
 
 
-async def test_a_listener_that_unsubscribes(broker: Broker) -> None:
+async def test_a_listener_that_unsubscribes(stage: Stage) -> None:
     """It does not wait for itself; what it was given is taken back after it."""
-    async with consumer(broker, group_id="g") as reader:
+    async with stage.consumer() as reader:
         listener = when("assigned", reader.unsubscribe)
-        reader.subscribe(["t"], listener=listener)
+        reader.subscribe([stage.topic], listener=listener)
         await poll_until(lambda: listener.kinds() == ["assigned", "revoked"], reader)
-        await until_members(broker, 0)
-        reader.subscribe(["t"])
+        await stage.until_members(0)
+        reader.subscribe([stage.topic])
         assert len(await take(reader, 10)) == 10
 
 
-async def test_a_listener_that_closes(broker: Broker) -> None:
+async def test_a_listener_that_closes(stage: Stage) -> None:
     """The poll ends, the member leaves; whoever closes it as well waits for that."""
     before = asyncio.all_tasks()
-    reader = consumer(broker, group_id="g")
+    reader = stage.consumer()
     await reader.start()
     listener = when("assigned", reader.close)
-    reader.subscribe(["t"], listener=listener)
+    reader.subscribe([stage.topic], listener=listener)
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(ClosedError):
             await reader.getone()
         await reader.close()
         assert listener.kinds() == ["assigned", "revoked"]
-        await until_members(broker, 0)
+        await stage.until_members(0)
     await is_left_alone(before)
 
 
-async def test_a_listener_that_closes_what_is_closed_already(broker: Broker) -> None:
+async def test_a_listener_that_closes_what_is_closed_already(stage: Stage) -> None:
     """It does not wait for the close that waits for it."""
-    reader = consumer(broker, group_id="g")
+    reader = stage.consumer()
     await reader.start()
     closed: list[bool] = []
 
@@ -152,39 +145,40 @@ async def test_a_listener_that_closes_what_is_closed_already(broker: Broker) -> 
         await reader.close()
         closed.append(True)
 
-    reader.subscribe(["t"], listener=when("revoked", close))
+    reader.subscribe([stage.topic], listener=when("revoked", close))
     await take(reader, 1)
     await reader.close()
     assert closed
-    await until_members(broker, 0)
+    await stage.until_members(0)
 
 
-async def test_a_listener_that_polls_is_told_off(broker: Broker) -> None:
+async def test_a_listener_that_polls_is_told_off(stage: Stage) -> None:
     """It would wait for itself; the error comes out of the poll that called it."""
-    async with consumer(broker, group_id="g") as reader:
+    async with stage.consumer() as reader:
         listener = when("assigned", lambda: reader.getmany(timeout_ms=10))
-        reader.subscribe(["t"], listener=listener)
+        reader.subscribe([stage.topic], listener=listener)
         with pytest.raises(KohortError, match="a listener cannot wait for records"):
             await take(reader, 1)
         assert len(await take(reader, 10)) == 10
 
 
-async def test_a_listener_that_subscribes_to_something_else(broker: Broker) -> None:
+async def test_a_listener_that_subscribes_to_something_else(stage: Stage) -> None:
     """The first assignment is given back; the second one is what it wants."""
-    await fill(broker, "u", [3])
-    async with consumer(broker, group_id="g") as reader:
+    other = stage.name("u")
+    await stage.fill([3], other)
+    async with stage.consumer() as reader:
 
         async def change() -> None:
-            reader.subscribe(["u"], listener=listener)
+            reader.subscribe([other], listener=listener)
 
         listener = when("assigned", change)
-        reader.subscribe(["t"], listener=listener)
+        reader.subscribe([stage.topic], listener=listener)
         assert await take(reader, 3) == ["0:0", "0:1", "0:2"]
         assert listener.kinds() == ["assigned", "revoked", "assigned"]
-        assert reader.assignment() == places(0, topic="u")
+        assert reader.assignment() == places(0, topic=other)
 
 
-async def test_what_a_listener_waits_for_is_cancelled(broker: Broker) -> None:
+async def test_what_a_listener_waits_for_is_cancelled(stage: Stage) -> None:
     """That is an error like others: the poll has it, and the group goes on."""
 
     async def wait() -> None:
@@ -193,35 +187,35 @@ async def test_what_a_listener_waits_for_is_cancelled(broker: Broker) -> None:
         other.cancel()
         await other
 
-    async with consumer(broker, group_id="g") as reader:
+    async with stage.consumer() as reader:
         listener = when("assigned", wait)
-        reader.subscribe(["t"], listener=listener)
+        reader.subscribe([stage.topic], listener=listener)
         with pytest.raises(KohortError, match="waited for what was cancelled"):
             await asyncio.wait_for(take(reader, 1), PATIENCE)
         assert len(await take(reader, 10)) == 10
 
 
-async def test_unsubscribing_has_the_listeners_error(broker: Broker) -> None:
+async def test_unsubscribing_has_the_listeners_error(stage: Stage) -> None:
     """There may be no poll any more that it could come out of."""
 
     async def fail() -> None:
         listener.is_called = False
         raise ValueError("no")
 
-    async with consumer(broker, group_id="g") as reader:
+    async with stage.consumer() as reader:
         listener = when("revoked", fail)
-        reader.subscribe(["t"], listener=listener)
+        reader.subscribe([stage.topic], listener=listener)
         await take(reader, 1)
         with pytest.raises(ValueError, match="no"):
             await reader.unsubscribe()
-        await until_members(broker, 0)
-        reader.assign([T0])
-        reader.seek(T0, 0)
+        await stage.until_members(0)
+        reader.assign([stage.p0])
+        reader.seek(stage.p0, 0)
         assert len(await take(reader, 5)) == 5
 
 
 async def test_a_poll_that_is_cancelled_leaves_the_listener_alone(
-    broker: Broker,
+    stage: Stage,
 ) -> None:
     """It is not cut short; the next poll waits for it, and nothing is skipped."""
     called, goes_on = asyncio.Event(), asyncio.Event()
@@ -230,9 +224,9 @@ async def test_a_poll_that_is_cancelled_leaves_the_listener_alone(
         called.set()
         await goes_on.wait()
 
-    async with consumer(broker, group_id="g") as reader:
+    async with stage.consumer() as reader:
         listener = when("assigned", wait)
-        reader.subscribe(["t"], listener=listener)
+        reader.subscribe([stage.topic], listener=listener)
         poll = asyncio.create_task(reader.getone())
         async with asyncio.timeout(PATIENCE):
             await called.wait()
@@ -246,39 +240,39 @@ async def test_a_poll_that_is_cancelled_leaves_the_listener_alone(
 
 
 async def test_commits_that_a_listener_does_not_wait_for_are_made(
-    broker: Broker,
+    stage: Stage,
 ) -> None:
     """Partitions go when what was handed in has come to its end."""
     async with (
-        consumer(broker, group_id="g", enable_auto_commit=False) as a,
-        consumer(broker, group_id="g", enable_auto_commit=False) as b,
+        stage.consumer(enable_auto_commit=False) as a,
+        stage.consumer(enable_auto_commit=False) as b,
     ):
 
         async def commit() -> None:
-            a.commit_async({T0: 3, T1: 3})
+            a.commit_async({stage.p0: 3, stage.p1: 3})
 
-        a.subscribe(["t"], listener=when("revoked", commit))
+        a.subscribe([stage.topic], listener=when("revoked", commit))
         await poll_until(lambda: len(a.assignment()) == 2, a)
-        b.subscribe(["t"])
+        b.subscribe([stage.topic])
         await poll_until(lambda: len(a.assignment()) == len(b.assignment()) == 1, a, b)
-        found = await b.committed(T0, T1)
+        found = await b.committed(stage.p0, stage.p1)
         assert [row.offset for row in found.values() if row] == [3, 3]
 
 
 # -- what was not finished
 
 
-async def test_cancelled_anywhere_a_consumer_still_works(broker: Broker) -> None:
+async def test_cancelled_anywhere_a_consumer_still_works(stage: Stage) -> None:
     """Polls, commits, positions, subscriptions: cut short, and everything goes on."""
     before = asyncio.all_tasks()
-    async with consumer(broker, "t", group_id="g", enable_auto_commit=False) as reader:
+    async with stage.member(enable_auto_commit=False) as reader:
         steps: list[Callable[[], Awaitable[object]]] = [
             lambda: reader.getmany(timeout_ms=10_000),
             reader.getone,
-            lambda: reader.commit({T0: 1}),
-            lambda: reader.committed(T0),
-            lambda: reader.position(T0),
-            lambda: reader.end_offsets([T0]),
+            lambda: reader.commit({stage.p0: 1}),
+            lambda: reader.committed(stage.p0),
+            lambda: reader.position(stage.p0),
+            lambda: reader.end_offsets([stage.p0]),
             reader.topics,
             reader.unsubscribe,
         ]
@@ -292,29 +286,29 @@ async def test_cancelled_anywhere_a_consumer_still_works(broker: Broker) -> None
                 async with asyncio.timeout(PATIENCE):
                     if not reader.subscription():
                         await reader.unsubscribe()
-                        reader.subscribe(["t"])
+                        reader.subscribe([stage.topic])
                     await poll_until(lambda: len(reader.assignment()) == 2, reader)
                     reader.seek_to_beginning()
                     assert len(await take(reader, 10)) == 10
-                    await reader.commit({T0: 5})
-                    found = await reader.committed(T0)
-                    assert found == {T0: OffsetAndMetadata(5)}
-                    reader.seek(T0, 0)
+                    await reader.commit({stage.p0: 5})
+                    found = await reader.committed(stage.p0)
+                    assert found == {stage.p0: OffsetAndMetadata(5)}
+                    reader.seek(stage.p0, 0)
 
             await cancel_at_every_await(work, afterwards)
-    await until_members(broker, 0)
+    await stage.until_members(0)
     await is_left_alone(before)
 
 
 async def test_a_close_that_is_cancelled_leaves_nothing_running(
-    broker: Broker,
+    stage: Stage,
 ) -> None:
     """At whichever of its awaits."""
     before = asyncio.all_tasks()
     readers: list[Consumer] = []
 
     async def open_another() -> None:
-        made = consumer(broker, "t", group_id=f"g{len(readers)}")
+        made = stage.member(group_id=stage.name(f"g{len(readers)}"))
         readers.append(made)
         await made.start()
         await take(made, 1)
@@ -332,48 +326,49 @@ async def test_a_close_that_is_cancelled_leaves_nothing_running(
     await is_left_alone(before)
 
 
-async def test_closing_after_half_an_unsubscribe(broker: Broker) -> None:
+async def test_closing_after_half_an_unsubscribe(stage: Stage) -> None:
     """The member leaves all the same, and its listener hears of it."""
     listener = Recorder()
-    reader = consumer(broker, group_id="g")
+    reader = stage.consumer()
     await reader.start()
-    reader.subscribe(["t"], listener=listener)
+    reader.subscribe([stage.topic], listener=listener)
     await take(reader, 1)
     going = asyncio.create_task(reader.unsubscribe())
     await asyncio.sleep(0)
     going.cancel()
     await asyncio.wait([going])
     with pytest.raises(ConfigError):
-        reader.assign([T0])
+        reader.assign([stage.p0])
     await reader.close()
     assert listener.kinds() == ["assigned", "revoked"]
-    await until_members(broker, 0)
+    await stage.until_members(0)
 
 
-async def test_little_time_to_close_is_used(broker: Broker) -> None:
+async def test_little_time_to_close_is_used(stage: Stage) -> None:
     """A part of it is for the connections, but not all."""
     listener = Recorder()
-    reader = consumer(broker, group_id="g")
+    reader = stage.consumer()
     await reader.start()
-    reader.subscribe(["t"], listener=listener)
+    reader.subscribe([stage.topic], listener=listener)
     await take(reader, 1)
     await reader.close(timeout_ms=400)
     assert listener.kinds()[:2] == ["assigned", "revoked"]
 
 
-async def test_a_poll_that_ends_after_the_close_arms_nothing(broker: Broker) -> None:
+async def test_a_poll_that_ends_after_the_close_arms_nothing(stage: Stage) -> None:
     """No timer outlives a consumer that is closed from elsewhere, in no time."""
-    await fill(broker, "u", [0])
+    other = stage.name("u")
+    await stage.fill([0], other)
     assigned = asyncio.Event()
 
     async def note() -> None:
         assigned.set()
 
-    reader = consumer(broker, group_id="g")
+    reader = stage.consumer()
     await reader.start()
     poll = asyncio.create_task(reader.getmany(timeout_ms=60_000))
     await asyncio.sleep(0)  # it waits before there is anything to wait for
-    reader.subscribe(["u"], listener=when("assigned", note))
+    reader.subscribe([other], listener=when("assigned", note))
     await asyncio.wait_for(assigned.wait(), PATIENCE)
     await reader.close(0)
     with pytest.raises(ClosedError):
@@ -386,54 +381,57 @@ async def test_a_poll_that_ends_after_the_close_arms_nothing(broker: Broker) -> 
 # -- what there is
 
 
-async def test_topics_and_partitions(broker: Broker) -> None:
+async def test_topics_and_partitions(stage: Stage) -> None:
     """What there is in the cluster; nothing where there is nothing."""
     settings = {"group_id": None, "allow_auto_create_topics": False}
-    async with consumer(broker, **settings) as reader:
-        assert await reader.topics() == {"t"}
-        assert await reader.partitions_for_topic("t") == {0, 1}
-        assert await reader.partitions_for_topic("none-such") == frozenset()
+    async with stage.consumer(**settings) as reader:
+        assert stage.topic in await reader.topics()
+        assert await reader.partitions_for_topic(stage.topic) == {0, 1}
+        assert await reader.partitions_for_topic(stage.name("no")) == frozenset()
 
 
-async def test_seeking_to_what_is_committed(broker: Broker) -> None:
+async def test_seeking_to_what_is_committed(stage: Stage) -> None:
     """Of all partitions, or some; to the reset policy's place if nothing is."""
-    async with consumer(broker, "t", group_id="g", enable_auto_commit=False) as reader:
+    async with stage.member(enable_auto_commit=False) as reader:
         await take(reader, 10)
-        await reader.commit({T0: 3})
+        await reader.commit({stage.p0: 3})
         await reader.seek_to_committed()
-        assert [await reader.position(T0), await reader.position(T1)] == [3, 0]
-        await reader.commit({T0: 4})
-        await reader.seek_to_committed(T0)
-        assert await reader.position(T0) == 4
+        assert [await reader.position(stage.p0), await reader.position(stage.p1)] == [
+            3,
+            0,
+        ]
+        await reader.commit({stage.p0: 4})
+        await reader.seek_to_committed(stage.p0)
+        assert await reader.position(stage.p0) == 4
         with pytest.raises(ConfigError):
-            await reader.seek_to_committed(TopicPartition("u", 0))
+            await reader.seek_to_committed(stage.p0._replace(topic="u"))
 
 
-async def test_a_topic_that_cannot_be_is_an_error(broker: Broker) -> None:
+async def test_a_topic_that_cannot_be_is_an_error(stage: Stage) -> None:
     """Not a wait without an end, as the Java client has it, too."""
-    async with consumer(broker, "t t", group_id="g") as reader:
+    async with stage.consumer("t t") as reader:
         with pytest.raises(InvalidTopicError) as caught:
             await asyncio.wait_for(reader.getone(), PATIENCE)
         assert caught.value.topic == "t t"
 
 
 async def test_a_pattern_is_a_subscription_before_there_are_topics(
-    broker: Broker,
+    stage: Stage,
 ) -> None:
     """Partitions cannot be assigned besides; a wrong pattern changes nothing."""
-    async with consumer(broker, group_id="g") as reader:
-        reader.subscribe(pattern="none-such-.*")
+    async with stage.consumer() as reader:
+        reader.subscribe(pattern=stage.name("none.*"))
         with pytest.raises(ConfigError):
-            reader.assign([T0])
+            reader.assign([stage.p0])
         with pytest.raises(Exception, match="unterminated"):
             reader.subscribe(pattern="[")
-        await fill(broker, "none-such-1", [1])
-        reader.subscribe(pattern="none-such-.*")
+        await stage.fill([1], stage.name("none-such"))
+        reader.subscribe(pattern=stage.name("none.*"))
         assert await take(reader, 1) == ["0:0"]
 
 
-async def test_the_listener_need_not_do_anything(broker: Broker) -> None:
+async def test_the_listener_need_not_do_anything(stage: Stage) -> None:
     """One that overrides nothing is fine."""
-    async with consumer(broker, group_id="g") as reader:
-        reader.subscribe(["t"], listener=ConsumerRebalanceListener())
+    async with stage.consumer() as reader:
+        reader.subscribe([stage.topic], listener=ConsumerRebalanceListener())
         assert len(await take(reader, 10)) == 10
