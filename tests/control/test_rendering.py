@@ -23,7 +23,7 @@ from kohort.control.commands.times import duration_ms, shown_time, time_ms
 
 def record(**fields: Any) -> ConsumerRecord:
     """A record with something in every field."""
-    usual = {
+    usual: dict[str, Any] = {
         "topic": "t",
         "partition": 3,
         "offset": 42,

@@ -95,8 +95,9 @@ async def test_a_writer_waits_for_its_reader(pipe: tuple[int, int]) -> None:
     stream = Stream(pipe[1], writes=True)
     data = bytes(range(256)) * 2000
     writing = asyncio.ensure_future(stream.write(data))
-    while not stream._waiting:
+    for _ in range(3):
         await asyncio.sleep(0)
+    assert not writing.done()
     reader, received = Stream(pipe[0], writes=False), b""
     while len(received) < len(data):
         await reader.ready()
@@ -110,8 +111,9 @@ async def test_a_writer_that_waits_can_be_cancelled(pipe: tuple[int, int]) -> No
     """A pager that stands still keeps nobody from leaving."""
     stream = Stream(pipe[1], writes=True)
     writing = asyncio.ensure_future(stream.write(b"x" * 1_000_000))
-    while not stream._waiting:
+    for _ in range(3):
         await asyncio.sleep(0)
+    assert not writing.done()
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing

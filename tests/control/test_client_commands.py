@@ -1,0 +1,648 @@
+"""``kohort consume``, ``produce``, ``groups`` and ``topics``, as users run them.
+
+Commands that end by themselves run in this process, on its file descriptors: to start
+one takes longer than all that it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.commands import KOHORT, PATIENCE_S, environment, serving
+
+from kohort.control.cli import cli
+
+At = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[At]:
+    """Where a broker is, in groups of which there is room for two."""
+    keys = ("group.initial.rebalance.delay.ms=0", "group.max.size=2")
+    with serving(*(f"--set={key}" for key in keys)) as broker:
+        yield {"KOHORT_BOOTSTRAP_SERVERS": broker.address}
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a topic and a group that no other test has."""
+    return f"n{uuid.uuid4().hex[:10]}"
+
+
+class Ended(NamedTuple):
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Shell:
+    """Runs commands in this process."""
+
+    def __init__(self, captured: pytest.CaptureFixture[str], folder: Path) -> None:
+        self._captured = captured
+        self._stdin = folder / "stdin"
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> Ended:
+        """A command with something on stdin."""
+        self._stdin.write_bytes(stdin)
+        kept = os.dup(0)
+        with self._stdin.open("rb") as file:
+            os.dup2(file.fileno(), 0)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                cli(arguments)
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Ended(code, *self._captured.readouterr())
+
+    def done(self, *arguments: str) -> str:
+        """What a command that worked has printed."""
+        ended = self.run(*arguments)
+        assert (ended.code, ended.err) == (0, ""), ended
+        return ended.out
+
+    def fails(self, *arguments: str, code: int = 1) -> str:
+        """The last line on stderr of a command that ends with this code."""
+        ended = self.run(*arguments)
+        assert ended.code == code, ended
+        last = ended.err.splitlines()[-1]
+        assert last.startswith("kohort: ")
+        return last.removeprefix("kohort: ")
+
+    def sent(self, topic: str, data: bytes, *options: str) -> tuple[int, str]:
+        """(exit code, stderr) of a `kohort produce` with something on stdin."""
+        ended = self.run("produce", topic, *options, stdin=data)
+        assert not ended.out
+        return ended.code, ended.err
+
+    def group(self, name: str) -> Any:
+        """What `kohort groups describe --json` says of it."""
+        (found,) = json.loads(self.done("groups", "describe", name, "--json"))
+        return found
+
+
+@pytest.fixture
+def shell(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Shell:
+    """Commands of a user who has set nothing."""
+    for variable in [each for each in os.environ if each.startswith("KOHORT_")]:
+        monkeypatch.delenv(variable)
+    return Shell(capfd, tmp_path)
+
+
+@pytest.fixture
+def there(shell: Shell, at: At, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Commands of a user who has said where the broker is."""
+    for variable, value in at.items():
+        monkeypatch.setenv(variable, value)
+    return shell
+
+
+@contextlib.contextmanager
+def consuming(*arguments: str, **at: str) -> Iterator[subprocess.Popen[str]]:
+    """A `kohort consume` that has got its partitions; it is gone afterwards."""
+    with subprocess.Popen(
+        [*KOHORT, "consume", *arguments],
+        env=environment(**at),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            assert line.startswith("kohort: assigned"), line
+            yield process
+        finally:
+            process.kill()
+
+
+# -- topics
+
+
+def test_a_topic_from_its_beginning_to_its_end(name: str, there: Shell) -> None:
+    """Created, described, changed, listed, deleted; programs get JSON."""
+    made = ["topics", "create", name, "--partitions", "2"]
+    assert there.done(*made, "--config", "retention.ms=1000") == f"created {name}\n"
+    assert "TOPIC_ALREADY_EXISTS" in there.fails(*made)
+    assert there.done(*made, "--if-not-exists") == f"{name} exists\n"
+    text = there.done("topics", "describe", name)
+    assert text.splitlines()[:3] == [
+        f"topic {name}: 2 partitions, 1 replica",
+        "  retention.ms=1000",
+        "PARTITION  LEADER  REPLICAS  ISR  START  END",
+    ]
+    options = ("--partitions", "3", "--config", "segment.ms=1234567")
+    there.done("topics", "alter", name, *options, "--delete-config", "retention.ms")
+    (topic,) = json.loads(there.done("topics", "describe", name, "--json"))
+    assert topic["configs"] == {"segment.ms": "1234567"}
+    assert [p["partition"] for p in topic["partitions"]] == [0, 1, 2]
+    assert topic["partitions"][0] == {
+        "partition": 0,
+        "leader": 1,
+        "replicas": [1],
+        "isr": [1],
+        "start": 0,
+        "end": 0,
+    }
+    listed = json.loads(there.done("topics", "list", "--json"))
+    assert {"topic": name, "partitions": 3} in [
+        {key: t[key] for key in ("topic", "partitions")} for t in listed
+    ]
+    assert there.done("topics", "delete", name) == f"deleted {name}\n"
+    assert "UNKNOWN_TOPIC" in there.fails("topics", "delete", name)
+    assert there.done("topics", "delete", name, "--if-exists").endswith("not exist\n")
+    assert f"topic {name!r}" in there.fails("topics", "describe", name)
+
+
+def test_one_of_several_topics_fails(name: str, there: Shell) -> None:
+    """The others are done, and the exit code says that not all were."""
+    there.done("topics", "create", name)
+    ended = there.run("topics", "create", name, f"{name}-2")
+    assert (ended.code, ended.out) == (1, f"created {name}-2\n")
+    assert repr(name) in ended.err
+
+
+def test_a_dry_run_creates_nothing(name: str, there: Shell) -> None:
+    """It says what it would do."""
+    said = there.done("topics", "create", name, "--dry-run")
+    assert said == f"would create {name}\n"
+    there.fails("topics", "describe", name)
+
+
+# -- records
+
+
+def test_lines_in_and_out(name: str, there: Shell, at: At) -> None:
+    """Keys, headers, null and bytes that are no text, there and back."""
+    there.done("topics", "create", name, "--partitions", "1")
+    data = b"k1:v1\nk2:-\n\xff:\xfe\x00\nk4:\xc3\xa4"
+    options = ("-K", ":", "--null", "-", "-H", "h=1", "-z", "gzip", "--acks", "all")
+    assert there.sent(name, data, *options) == (0, f"kohort: 4 records to {name}\n")
+    ways = ("--until-end", "-q", "-f", r"%p@%o %k=%s %h\n")
+    assert there.done("consume", name, *ways).splitlines() == [
+        "0@0 k1=v1 h=1",
+        "0@1 k2=null h=1",
+        "0@2 \\xff=\\xfe\0 h=1",
+        "0@3 k4=ä h=1",
+    ]
+    raw = subprocess.run(
+        [*KOHORT, "consume", name, "-eq", "--raw", "--offset", "2", "-f", "%k|%s|"],
+        env=environment(**at),
+        capture_output=True,
+        check=True,
+    )
+    assert raw.stdout == b"\xff|\xfe\x00|k4|\xc3\xa4|"
+    lines = there.done("consume", name, "-eq", "--json")
+    copy = f"{name}-copy"
+    there.done("topics", "create", copy, "--partitions", "1")
+    assert there.sent(copy, lines.encode(), "--json")[0] == 0
+    assert there.done("consume", copy, "-eq", "--json") == lines.replace(
+        f'"{name}"', f'"{copy}"'
+    )
+
+
+def test_arguments_and_files(name: str, there: Shell, tmp_path: Path) -> None:
+    """Each argument is a record, and each line of each file."""
+    there.done("topics", "create", name, "--partitions", "3")
+    there.done("produce", name, "a b", "c", "-q", "--partition", "2", "-k", "key")
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(f"{number}\n{number}\n")
+    files = [f"--file={tmp_path / f'{number}.txt'}" for number in (1, 2)]
+    there.done("produce", name, "-q", "-p", "1", "--timestamp", "5", *files)
+    shown = there.done("consume", name, "-eq", "-p", "2", "-f", r"%k %s\n")
+    assert shown == "key a b\nkey c\n"
+    shown = there.done("consume", name, "-eq", "-p", "1", "-f", r"%T %s\n")
+    assert shown == "5 1\n5 1\n5 2\n5 2\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        (["--offset", "earliest"], "01234"),
+        (["--from-beginning"], "01234"),
+        (["--offset", "latest"], ""),
+        (["--offset", "3"], "34"),
+        (["--offset", "-2"], "34"),
+        (["--offset", "-99"], "01234"),
+        (["--offset", "99"], ""),
+        (["--from-time", "1970-01-01T00:00:02"], "234"),
+        (["--from-time", "2001"], "34"),
+        (["--from-time", "1h"], ""),
+        (["-n", "2"], "01"),
+    ],
+)
+def test_where_it_starts(
+    options: list[str], values: str, name: str, there: Shell
+) -> None:
+    """By offsets and by times; what is not there becomes what is."""
+    rows = [{"value": str(n), "timestamp": n * 1000 - (n == 3) * 999} for n in range(5)]
+    rows[3]["timestamp"] = 2001
+    lines = "\n".join(map(json.dumps, rows))
+    there.done("topics", "create", name, "--partitions", "1")
+    assert there.sent(name, lines.encode(), "--json")[0] == 0
+    assert there.done("consume", name, "-eq", "-f", "%s", *options) == values
+
+
+def test_a_line_that_is_no_record(name: str, there: Shell) -> None:
+    """It is named; what came before it is delivered, and counted."""
+    there.done("topics", "create", name, "--partitions", "1")
+    code, said = there.sent(name, b"a:1\nb:2\nc\nd:4\n", "-K", ":")
+    assert code == 1
+    assert said.splitlines() == [
+        "kohort: line 3: has no key separator in it",
+        f"kohort: 2 records to {name}",
+    ]
+    code, said = there.sent(name, b'{"value": "3"}\n{"valeu": "4"}\n', "--json")
+    assert (code, said.splitlines()[0]) == (
+        1,
+        "kohort: line 2: valeu: there is no such field",
+    )
+    assert there.done("consume", name, "-eq", "-f", "%s") == "123"
+
+
+def test_a_record_that_is_not_delivered(name: str, there: Shell) -> None:
+    """The broker refuses it: which line it was is said, and by whom."""
+    options = ("--partitions", "1", "--config", "max.message.bytes=1000")
+    there.done("topics", "create", name, *options)
+    data = b"small\n" + b"x" * 5_000 + b"\n"
+    code, said = there.sent(name, data, "-X", "linger.ms=0", "-X", "batch.size=0")
+    assert code == 1
+    first, last = said.splitlines()
+    assert first.startswith("kohort: line 2: Produce at ")
+    assert "MESSAGE_TOO_LARGE" in first
+    assert last == f"kohort: 1 of 2 records to {name}"
+
+
+def test_a_producer_that_is_told_to_stop(name: str, there: Shell, at: At) -> None:
+    """What it has taken is delivered; that was not all, says the exit code."""
+    there.done("topics", "create", name, "--partitions", "1")
+    with subprocess.Popen(
+        [*KOHORT, "produce", name],
+        env=environment(**at),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write("one\ntwo\nthr")
+        process.stdin.flush()
+        # It does not wait for its end: others see the lines meanwhile.
+        seen = there.done("consume", name, "-q", "--from-beginning", "-n", "2")
+        assert seen == "one\ntwo\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        # stdin stays open meanwhile: its end would be that of a third line.
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert said == f"kohort: interrupted\nkohort: 2 records to {name}\n"
+
+
+# -- groups
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_member_comes_and_goes(number: int, name: str, there: Shell, at: At) -> None:
+    """It commits what it has printed, leaves at once, and that is no failure."""
+    there.done("topics", "create", name, "--partitions", "2")
+    there.sent(name, b"a\nb\n", "-p", "1")
+    options = ("-g", name, "--from-beginning", "--group-instance-id", "i")
+    with consuming(name, *options, "-X", "client.id=me", **at) as member:
+        assert member.stdout is not None
+        assert member.stdout.readline() + member.stdout.readline() == "a\nb\n"
+        group = there.group(name)
+        (described,) = group["members"]
+        assert (group["state"], group["assignor"]) == ("Stable", "range")
+        assert described["client_id"] == "me"
+        assert described["group_instance_id"] == "i"
+        assert described["partitions"] == [[name, 0], [name, 1]]
+        text = there.done("groups", "describe", name)
+        assert f"  coordinator  {at['KOHORT_BOOTSTRAP_SERVERS']} (node 1)" in text
+        assert f"{name} 0-1\n" in text
+        assert {p["owner"] for p in group["partitions"]} == {described["member_id"]}
+        line = there.fails("groups", "delete", name)
+        assert f"group {name!r}" in line
+        assert "NON_EMPTY_GROUP" in line
+        reset = ("groups", "reset-offsets", name, "--all-topics", "--to-earliest")
+        assert "its state is Stable" in there.fails(*reset, "--execute")
+        member.send_signal(number)
+        out, said = member.communicate(timeout=PATIENCE_S)
+    assert (member.returncode, out, said) == (0, "", "kohort: 2 records\n")
+    # A static member stays, by design, until it is removed.
+    assert there.done("groups", "remove-members", name, "--instance", "i")
+    group = there.group(name)
+    assert (group["state"], group["members"], group["lag"]) == ("Empty", [], 0)
+    assert [p["committed"] for p in group["partitions"]] == [0, 2]
+    assert there.done("groups", "delete", name) == f"deleted {name}\n"
+    assert "GROUP_ID_NOT_FOUND" in there.fails("groups", "describe", name)
+
+
+def test_a_full_group(name: str, there: Shell, at: At) -> None:
+    """One line says so, in KIP-389's words; who is in stays in."""
+    there.done("topics", "create", name, "--partitions", "2")
+    with consuming(name, "-g", name, **at), consuming(name, "-g", name, **at):
+        ended = there.run("consume", name, "-g", name)
+        assert ended.code == 1
+        (line,) = ended.err.splitlines()
+        assert "Consumer group is already at its full capacity." in line
+        assert f"group {name!r}" in line
+        assert len(there.group(name)["members"]) == 2
+
+
+def test_partitions_that_move(name: str, there: Shell, at: At) -> None:
+    """Both members say on stderr what they have got, and given back."""
+    there.done("topics", "create", name, "--partitions", "2")
+    quick = ("-X", "heartbeat.interval.ms=100", "--assignor", "range")
+    member = (name, "-g", name, *quick)
+    with consuming(*member, **at) as old, consuming(*member, **at):
+        assert old.stderr is not None
+        assert old.stderr.readline() == f"kohort: revoked {name} 0-1\n"
+        assert old.stderr.readline().startswith(f"kohort: assigned {name} ")
+
+
+def test_a_group_by_pattern(name: str, there: Shell) -> None:
+    """All topics whose whole names match."""
+    for suffix in ("-a", "-b", "c"):
+        there.done("topics", "create", f"{name}{suffix}", "--partitions", "1")
+        there.done("produce", f"{name}{suffix}", "-q", "--", suffix)
+    pattern = ("--pattern", f"{name}-.*", "-g", name)
+    shown = there.done("consume", *pattern, "-q", "--from-beginning", "-n", "2")
+    assert sorted(shown.split()) == ["-a", "-b"]
+
+
+def test_offsets_are_set(name: str, there: Shell, tmp_path: Path) -> None:
+    """Nothing happens without --execute; what is printed as CSV is read again."""
+    there.done("topics", "create", name, "--partitions", "2")
+    for partition in ("0", "1"):
+        there.sent(name, b"a\nb\nc\n", "-p", partition)
+    there.done("consume", name, "-g", name, "-eq")
+    reset = ("groups", "reset-offsets", name)
+
+    def new(*options: str) -> list[int]:
+        ended = there.run(*reset, *options, "--json")
+        assert ended.code == 0, ended
+        assert ("nothing was changed" in ended.err) != ("--execute" in options)
+        return [row["new"] for row in json.loads(ended.out)]
+
+    def committed() -> list[int]:
+        return [p["committed"] for p in there.group(name)["partitions"]]
+
+    every = "--all-topics"
+    assert new(every, "--to-earliest") == [0, 0]
+    assert new(every, "--to-offset", "99") == [3, 3]
+    assert new(every, "--by-duration", "1h") == [0, 0]
+    assert new(every, "--to-datetime", "2020-01-01T00:00:00.000") == [0, 0]
+    assert committed() == [3, 3]
+    assert new("--topic", f"{name}:1", "--shift-by", "-2", "--execute") == [1]
+    assert committed() == [3, 1]
+    assert new(every, "--to-current") == [3, 1]
+    exported = there.run(*reset, every, "--shift-by", "-1", "--export").out
+    assert exported == f"{name},0,2\n{name},1,0\n"
+    file = tmp_path / "offsets.csv"
+    file.write_text(exported)
+    assert new("--from-file", str(file), "--execute") == [2, 0]
+    assert committed() == [2, 0]
+    assert new(every, "--to-latest", "--execute") == [3, 3]
+    line = there.done("groups", "delete-offsets", name, "--topic", f"{name}:0")
+    assert line == f"deleted the offset of {name}-0\n"
+    assert committed() == [3]
+    file.write_text(f"{name},0\n")
+    line = there.fails(*reset, "--from-file", str(file), code=2)
+    assert line.endswith("line 1: must be TOPIC,PARTITION,OFFSET")
+    line = there.fails(*reset, "--topic", f"{name}:7", "--to-latest")
+    assert "there is no such partition" in line
+
+
+def test_groups_are_listed(name: str, there: Shell) -> None:
+    """All, or those in a state."""
+    there.done("topics", "create", name, "--partitions", "1")
+    there.done("consume", name, "-g", name, "-eq")
+    listed = json.loads(there.done("groups", "list", "--state", "Empty", "--json"))
+    row = {"group": name, "state": "Empty", "type": "classic"}
+    assert row | {"protocol_type": "consumer"} in listed
+    assert name in there.done("groups", "list")
+    assert name not in there.done("groups", "list", "--state", "Stable")
+    assert f"group {name}\n" in there.done("groups", "describe", "--all")
+
+
+# -- whoever reads what is printed
+
+
+def test_nobody_reads_any_more(name: str, there: Shell, at: At) -> None:
+    """It ends at once, also when no record comes, and what was not read comes again."""
+    there.done("topics", "create", name, "--partitions", "1")
+    there.sent(name, b"".join(b"%06d\n" % n for n in range(30_000)))
+    with consuming(name, "-g", name, "--from-beginning", **at) as member:
+        assert member.stdout is not None
+        assert member.stdout.readline() == "000000\n"
+        member.stdout.close()
+        assert member.stderr is not None
+        said = member.stderr.read()
+        assert member.wait(PATIENCE_S) == 0
+    assert "Traceback" not in said
+    (offset,) = [p["committed"] for p in there.group(name)["partitions"]]
+    # What was read, and at most what was in the pipe: 64 KB of 7 bytes each.
+    assert 0 <= offset < 20_000
+    with consuming(name, "-g", f"{name}-2", **at) as member:
+        assert member.stdout is not None
+        member.stdout.close()
+        assert member.wait(PATIENCE_S) == 0
+
+
+def test_a_reader_that_stands_still(name: str, there: Shell, at: At) -> None:
+    """The member stays in its group, and leaves when it is told to."""
+    there.done("topics", "create", name, "--partitions", "1")
+    there.sent(name, b"".join(b"%099d\n" % n for n in range(20_000)))
+    short = ("-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=50")
+    with consuming(name, "-g", name, *short, "--from-beginning", **at) as member:
+        assert member.stdout is not None
+        assert int(member.stdout.readline()) == 0
+        assert there.group(name)["state"] == "Stable"
+        member.send_signal(signal.SIGINT)
+        rest, _ = member.communicate(timeout=PATIENCE_S)
+        assert member.returncode == 0
+    printed = 1 + rest.count("\n")
+    group = there.group(name)
+    assert group["state"] == "Empty"
+    (offset,) = [p["committed"] for p in group["partitions"]]
+    # A batch may have been printed in part: those records come once more.
+    assert 0 < printed - offset + 1 <= 501
+
+
+def test_a_listing_that_nobody_reads(there: Shell, at: At) -> None:
+    """Its end is quiet."""
+    with subprocess.Popen(
+        [*KOHORT, "groups", "list", "--json"],
+        env=environment(**at),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(PATIENCE_S)) == (b"", 0)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")  # noqa: PTH110 - a device
+@pytest.mark.parametrize("command", [["topics", "list"], ["consume", "{}", "-eq"]])
+def test_a_disk_that_is_full(
+    command: list[str], name: str, there: Shell, at: At
+) -> None:
+    """That is a failure."""
+    there.done("topics", "create", name)
+    there.done("produce", name, "x", "-q")
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        ended = subprocess.run(
+            [*KOHORT, *(part.format(name) for part in command)],
+            env=environment(**at),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "kohort: cannot write: No space left on device\n"
+
+
+# -- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics", "list"],
+        ["groups", "describe", "g"],
+        ["consume", "t"],
+        ["consume", "t", "-g", "g"],
+        ["produce", "t", "x"],
+    ],
+)
+def test_no_broker(command: list[str], shell: Shell) -> None:
+    """One line says who was asked; the time is the user's."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        line = shell.fails(*command, "-b", address, "--timeout", "0.5")
+    assert address in line
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("topics list -b nowhere", "bootstrap.servers: 'nowhere' is not host:port"),
+        ("topics list -X foo.bar=1", "foo.bar: there is no such setting"),
+        ("topics list -X foo", "-X 'foo': must be KEY=VALUE"),
+        ("topics list -X client.id=a -X client_id=b", "-X client_id: is set twice"),
+        ("topics list -b a:1 -X bootstrap.servers=b:1", "-b says it already"),
+        ("consume t -X fetch.max.wait.ms=x", "fetch.max.wait.ms: 'x' is not a whole"),
+        ("consume t -X group.id=g", "say --group"),
+        ("consume", "TOPIC: name one at least"),
+        ("consume t -g g --offset 1", "--offset: not in a group"),
+        ("consume t -g g -p 1", "--partition: not in a group"),
+        ("consume t --offset x", "must be earliest, latest, N or -N"),
+        ("consume t --offset 1 --from-beginning", "only one of them"),
+        ("consume t --from-time x", "'x' is no time"),
+        ("consume t -f %q", "has '%q' in it"),
+        ("consume t --json --raw", "--json: not with"),
+        ("consume --pattern x", "--pattern: needs --group"),
+        ("consume --pattern ( -g g", "--pattern '(': "),
+        ("consume t --assignor range", "need --group"),
+        ("consume t -g g -X isolation.level=x", "isolation.level: 'x' is not one of"),
+        ("produce t -H x", "--header 'x': must be NAME=VALUE"),
+        ("produce t --json -k x", "--json: not with"),
+        ("produce t -k x -K :", "--key: not with --key-separator"),
+        ("produce t x --acks 1 -X acks=all", "-X acks: another option says it"),
+        ("produce t x -X enable.idempotence=true --acks 1", "acks: 1 is not possible"),
+        ("groups describe", "GROUP: name one at least, or say --all"),
+        ("groups reset-offsets g --all-topics", "say one of --to-earliest"),
+        ("groups reset-offsets g --to-latest", "--topic: name one at least"),
+        ("groups reset-offsets g --all-topics --by-duration x", "no duration"),
+        ("groups remove-members g", "--member, --instance: name one at least"),
+        ("topics alter t", "say --partitions, --config or --delete-config"),
+        ("topics create t --config x", "--config 'x': must be NAME=VALUE"),
+    ],
+)
+def test_a_command_that_is_wrong(command: str, why: str, shell: Shell) -> None:
+    """Exit code 2, before any broker is asked; the line names the option or key."""
+    assert why in shell.fails(*command.split(), code=2)
+
+
+def test_settings_in_a_file(name: str, there: Shell, at: At, tmp_path: Path) -> None:
+    """They are properties, as Kafka's own tools take them; -X goes before them."""
+    file = tmp_path / "client.properties"
+    address = at["KOHORT_BOOTSTRAP_SERVERS"]
+    file.write_text(f"# where\nbootstrap.servers = {address}\nclient.id=file\n\n")
+    there.done("topics", "list", "-F", str(file))
+    file.write_text("client.id\n")
+    line = there.fails("topics", "list", "-F", str(file), code=2)
+    assert line == f"{file}, line 1: must be KEY=VALUE"
+    file.write_text("nonsense=1\n")
+    assert there.fails("topics", "list", "-F", str(file), code=2).startswith(
+        "nonsense: "
+    )
+
+
+def test_topics_that_there_are_not(name: str, there: Shell) -> None:
+    """Reading does not create them: without a group it fails, a member waits."""
+    line = there.fails("consume", name)
+    assert f"topic {name!r}" in line
+    ended = there.run("consume", name, "-g", name, "--until-end")
+    assert ended.code == 0
+    assert ended.err.startswith(f"kohort: topic {name!r} does not exist yet\n")
+    there.fails("topics", "describe", name)
+    there.done("topics", "create", name, "--partitions", "1")
+    line = there.fails("consume", name, "-p", "1")
+    assert line == f"topic {name!r}, partition 1: the topic has 1 partitions"
+
+
+def test_streams_that_are_closed(there: Shell, at: At) -> None:
+    """Sockets do not take their places."""
+    command = " ".join(KOHORT)
+    for text, code in (
+        (f"{command} topics list <&- 2>&-", 0),
+        (f"{command} topics list >&-", 1),
+    ):
+        ended = subprocess.run(
+            ["sh", "-c", text],
+            env=environment(**at),
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert ended.returncode == code
+
+
+def test_the_environment_is_no_configuration_of_the_broker(at: At) -> None:
+    """Who has said where the broker is can still start one."""
+    elsewhere = at["KOHORT_BOOTSTRAP_SERVERS"]
+    with serving(KOHORT_BOOTSTRAP_SERVERS=elsewhere) as broker:
+        assert broker.address != elsewhere
+
+
+def test_serving_loads_nothing_of_it() -> None:
+    """The broker starts as soon as before there were these commands."""
+    text = (
+        "import sys, kohort.control.cli\n"
+        "wrong = {'kohort.client', 'kohort.control.commands', 'rich'}\n"
+        "assert not wrong & set(sys.modules), wrong & set(sys.modules)"
+    )
+    subprocess.run([KOHORT[0], "-c", text], check=True)
