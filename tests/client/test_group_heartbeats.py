@@ -19,7 +19,7 @@ from tests.client.sent import Sent
 from kohort.client.errors import CommitFailedError
 from kohort.protocol.errors import ErrorCode
 
-QUICK_MS, SLOW_MS = 100, 2_000
+QUICK_MS, SLOW_MS = 100, 3_000
 
 
 async def test_a_member_learns_of_a_rebalance_by_its_heartbeat(
@@ -28,8 +28,8 @@ async def test_a_member_learns_of_a_rebalance_by_its_heartbeat(
     """The time until it does follows heartbeat.interval.ms.
 
     Two groups at once, each of one member that has just joined; then another one
-    joins. Whoever beats twenty times as often learns of it that much sooner: held
-    to four times, for a machine that does other things as well.
+    joins. Whoever beats thirty times as often learns of it that much sooner: held to
+    twice, for a machine that does other things as well.
     """
 
     async def time_to_learn(name: str, interval_ms: int) -> float:
@@ -64,7 +64,7 @@ async def test_a_member_learns_of_a_rebalance_by_its_heartbeat(
     slow, quick = await asyncio.gather(
         time_to_learn("slow", SLOW_MS), time_to_learn("quick", QUICK_MS)
     )
-    assert slow > 4 * quick
+    assert slow > 2 * quick
 
 
 async def test_heartbeats_go_on_while_the_application_works(stage: Stage) -> None:
