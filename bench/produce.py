@@ -1,44 +1,47 @@
 """What producing costs: this client next to aiokafka and confluent-kafka.
 
 Each client sends the same records to the same broker, one client after the other and
-several rounds; the broker is a process of its own. Printed are the best round's
-megabytes a second (of values, until the last is acknowledged), and CPU time per
-record, the client's and the broker's:
+several rounds; the broker is a process of its own, or any Kafka:
 
     python -m bench.produce
+    python -m bench.produce --bootstrap localhost:9092 --codecs none zstd
 
-Linux only: CPU time is read from /proc.
+Printed are the fastest round's megabytes a second (of values, until the last is
+acknowledged), CPU time of the client in its best round, and its ratio to aiokafka's,
+the median of the rounds.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
-import platform
-import tempfile
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
+from bench.measured import (
+    Cost,
+    Meter,
+    create,
+    heading,
+    key_of,
+    parser_for,
+    rows_of,
+    table_head,
+    target_of,
+    values_of,
+)
 from confluent_kafka import Producer as ConfluentProducer
-from tests.crash.served import Served
 
 from kohort.client.producer import Producer
 
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 LINGER_MS = 5
 BATCH_SIZE = 16_384
+WARM_UP = 100
+"""Records that are sent before it counts."""
 
 Values = list[bytes]
 Send = Callable[[str, str, str, Values], Coroutine[None, None, None]]
 """Sends values to a topic: (bootstrap servers, topic, codec, values)."""
-
-
-def key_of(number: int) -> bytes:
-    """One of 1,000 keys."""
-    return b"customer-%06d" % (number % 1_000)
 
 
 async def send_kohort(servers: str, topic: str, codec: str, values: Values) -> None:
@@ -115,68 +118,30 @@ CLIENTS: dict[str, Send] = {
 }
 
 
-def broker_cpu_s(pid: int) -> float:
-    """CPU time that a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
-
-
-def report(served: Served, codec: str, size: int, count: int, rounds: int) -> None:
-    """Plays all clients, and prints a row for each."""
-    # Text-like values: half of it repeats, so that codecs have something to do.
-    values = [os.urandom(size // 2) + b"kohort " * size for _ in range(256)]
-    values = [values[n % 256][:size] for n in range(count)]
-    servers = served.bootstrap
-    best: dict[str, tuple[float, float, float]] = {}
-    for turn in range(rounds):
-        for name, send in CLIENTS.items():
-            topic = f"{name}-{codec}-{size}-{turn}"
-            asyncio.run(send(servers, topic, codec, values[:100]))
-            before = time.monotonic(), time.process_time(), broker_cpu_s(served.pid)
-            asyncio.run(send(servers, topic, codec, values))
-            took_s = time.monotonic() - before[0]
-            row = (
-                count * size / took_s / 1e6,
-                (time.process_time() - before[1]) / count * 1e6,
-                (broker_cpu_s(served.pid) - before[2]) / count * 1e6,
-            )
-            best[name] = max(best.get(name, row), row)
-    for name, (speed, cpu_us, broker_us) in best.items():
-        print(
-            f"| {name} | {codec} | {size} | {speed:.1f} | "
-            f"{cpu_us:.2f} | {broker_us:.2f} |",
-            flush=True,
-        )
+PEERS = dict.fromkeys(CLIENTS, "aiokafka")
 
 
 def main() -> None:
-    """Starts a broker and has all clients produce to it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000])
-    parser.add_argument("--codecs", nargs="+", default=["none", "lz4"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--partitions", type=int, default=6)
-    asked = parser.parse_args()
-    print(
-        f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores, {platform.machine()}; {asked.records} records, "
-        f"{asked.partitions} partitions, the best of {asked.rounds} rounds\n"
-    )
-    print("| client | codec | bytes | MB/s | client CPU us | broker CPU us |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
-    with tempfile.TemporaryDirectory() as folder:
-        served = Served(
-            Path(folder), 1, ["--set", f"num.partitions={asked.partitions}"]
-        )
-        served.start()
-        try:
-            served.until_ready()
-            for codec in asked.codecs:
-                for size in asked.sizes:
-                    report(served, codec, size, asked.records, asked.rounds)
-        finally:
-            served.close()
+    """Has all clients produce to a broker."""
+    asked = parser_for(__doc__, records=100_000, codecs=["none", "lz4"]).parse_args()
+    print(heading(asked))
+    print(table_head("client"))
+    with target_of(asked) as target:
+        for codec in asked.codecs:
+            for size in asked.sizes:
+                values = values_of(asked.records, size)
+                rounds: dict[str, list[Cost]] = {name: [] for name in CLIENTS}
+                for _ in range(asked.rounds):
+                    for name, send in CLIENTS.items():
+                        topic = f"bench-{codec}-{size}-{time.time_ns()}"
+                        asyncio.run(create(target, topic, asked.partitions))
+                        some = values[:WARM_UP]
+                        asyncio.run(send(target.servers, topic, codec, some))
+                        meter = Meter(target)
+                        asyncio.run(send(target.servers, topic, codec, values))
+                        rounds[name].append(meter.read())
+                for row in rows_of(rounds, PEERS, codec, size, asked.records):
+                    print(row, flush=True)
 
 
 if __name__ == "__main__":
