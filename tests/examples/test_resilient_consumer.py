@@ -213,18 +213,17 @@ async def test_a_commit_that_fails_in_the_loop_does_not_end_it(
     """Put out of the group without knowing, it fails to commit after 100 records."""
     await fill(broker, counts=[30])
     settings = DEAF | {"metadata.max.age.ms": "500"}
-    if name == "resilient_consumer_confluent":
-        settings["topic.metadata.refresh.interval.ms"] = "500"
     async with running(name, broker, **settings) as example:
         await example.has_read(30)
         await remove(broker, "a")
         await fill(broker, counts=[70], is_new=False)
         await example.has_logged("not committed")
-        await grow(broker, 2)  # kohort's client has it from there
+        if name == "resilient_consumer":
+            await grow(broker, 2)  # to join for; librdkafka joins at the refusal
         await example.until(lambda: example.records.count("t-0@99") == 2)
         assert await example.end() == 0
     assert example.records == 2 * [f"t-0@{n}" for n in range(100)]
-    assert await committed(broker) == {0: 100}
+    assert await committed(broker) == {0: 100}, example.log
 
 
 async def test_a_restart_causes_no_rebalance(name: str, broker: Broker) -> None:
@@ -233,7 +232,9 @@ async def test_a_restart_causes_no_rebalance(name: str, broker: Broker) -> None:
     async with running(name, broker, "b", **QUICK) as b:
         async with running(name, broker, "a", **QUICK) as a:
             await until(lambda: is_shared(4, a, b), a, b)
-            had, before, said = owned(a), generation(broker), b.count("partitions ")
+            await until(lambda: len(a.records) + len(b.records) >= 80, a, b)
+            had, before, has = owned(a), generation(broker), owned(b)
+            revoked = b.count("partitions revoked")
             assert await a.end() == 0
         async with running(name, broker, "a", **QUICK) as a:
             await a.until(lambda: owned(a) == had)
@@ -242,7 +243,7 @@ async def test_a_restart_causes_no_rebalance(name: str, broker: Broker) -> None:
             assert set(a.records) == {
                 f"t-{p}@{20 + n}" for _, p in had for n in range(5)
             }
-        assert b.count("partitions ") == said
+        assert (owned(b), b.count("partitions revoked")) == (has, revoked)
         assert generation(broker) == before
 
 
