@@ -285,7 +285,8 @@ class Coordination:
             self.failure = error_of(
                 effect.code, api=effect.api, broker=self._broker, group=self._group
             )
-        log.error("the consumer has failed: %s", self.failure)
+        # Not louder: it is raised as well.
+        log.info("the consumer has failed: %s", self.failure)
         self._on_change()
 
     # -- requests
