@@ -197,12 +197,18 @@ def deserialized(
         ) from error
 
 
-def corrupt(place: TopicPartition, error: WireError) -> CorruptMessageError:
-    """The error for data that cannot be read; going on needs a `seek`."""
+def corrupt(
+    place: TopicPartition, error: WireError, *, retriable: bool
+) -> CorruptMessageError:
+    """The error for data that cannot be read.
+
+    Where it was taken already, nothing but a `seek` leads on: not retriable.
+    """
     return CorruptMessageError(
         f"what was fetched is damaged: {error}",
         api="Fetch",
         topic=place[0],
         partition=place[1],
         code=ErrorCode.CORRUPT_MESSAGE,
+        retriable=retriable,
     )

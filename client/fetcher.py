@@ -434,7 +434,7 @@ class Fetcher:
             )
         except WireError as error:
             self._back_off(partition)
-            self._fail(corrupt(partition.place, error))
+            self._fail(corrupt(partition.place, error, retriable=True))
             return
         if chunk.end <= partition.fetch_offset:
             self._back_off(partition)

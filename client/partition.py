@@ -166,7 +166,7 @@ class Partition:
             try:
                 rows = self._chunks[0].some()
             except WireError as error:
-                raise corrupt(self.place, error) from error
+                raise corrupt(self.place, error, retriable=False) from error
             self.rows, self.at = rows, 0
             if not rows:
                 # What is at the end may be no records: markers, or compacted.

@@ -115,11 +115,12 @@ def test_checksums(is_checked: bool) -> None:
     partition.given(first)
     assert (partition.position, partition.epoch) == (1, 3)
     if is_checked:
-        error = corrupt(PLACE, WireError("x"))
+        error = corrupt(PLACE, WireError("x"), retriable=False)
         for _ in range(2):
             with pytest.raises(type(error), match="partition 0") as caught:
                 partition.ahead()
             assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+            assert not caught.value.retriable
         assert partition.position == 1, "nothing is skipped"
     else:
         assert partition.ahead()
