@@ -309,9 +309,11 @@ class Cluster:
             failures: how many attempts in a row have failed.
         """
         await self._sleep(self._retry.seconds(failures))
-        if self._is_stale.is_set():
-            with contextlib.suppress(KohortError):
+        with contextlib.suppress(KohortError):
+            if self._is_stale.is_set():
                 await self.refresh()
+            elif self._refreshing is not None:  # somebody else was faster
+                await shared(self._refreshing)
 
     def note(self, error: KohortError) -> None:
         """Takes an error as news: of a leader or a coordinator that has moved."""
