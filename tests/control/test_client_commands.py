@@ -477,14 +477,15 @@ def test_a_reader_that_stands_still(name: str, there: Shell, at: At) -> None:
         assert int(member.stdout.readline()) == 0
         assert there.group(name)["state"] == "Stable"
         member.send_signal(signal.SIGINT)
-        rest, _ = member.communicate(timeout=PATIENCE_S)
-        assert member.returncode == 0
+        # `communicate` would leave out what is in this end's buffer.
+        rest = member.stdout.read()
+        assert member.wait(PATIENCE_S) == 0
     printed = 1 + rest.count("\n")
     group = there.group(name)
     assert group["state"] == "Empty"
     (offset,) = [p["committed"] for p in group["partitions"]]
     # A batch may have been printed in part: those records come once more.
-    assert 0 < printed - offset + 1 <= 501
+    assert 0 <= printed - offset <= 500
 
 
 def test_a_listing_that_nobody_reads(there: Shell, at: At) -> None:
