@@ -93,9 +93,7 @@ class Positions:
             raise ConfigError(f"{place[0]}-{place[1]} is not consumed here")
         return found
 
-    def seek(
-        self, partition: TopicPartition, offset: int | OffsetAndMetadata
-    ) -> None:
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Goes on from an offset.
 
         Args:

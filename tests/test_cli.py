@@ -408,10 +408,13 @@ def test_the_readme_has_an_example_for_each_client() -> None:
         "confluent_kafka",
         "kafka",
         "kohort.broker.server",
+        "kohort.client",
     }
 
 
-@pytest.mark.parametrize("name", ["aiokafka", "confluent_kafka", "kafka"])
+@pytest.mark.parametrize(
+    "name", ["aiokafka", "confluent_kafka", "kafka", "kohort.client"]
+)
 def test_the_readmes_examples(name: str) -> None:
     """Each example prints the record that it produced."""
     program = examples()[name]

@@ -139,9 +139,9 @@ def commands() -> list[str]:
 
 
 def test_the_readme_has_two_commands() -> None:
-    """One line each: install and serve; install and pass the tests."""
-    serve, test = commands()
-    assert serve.endswith("kohort serve")
+    """One line each: install and see the demo; install and pass the tests."""
+    demo, test = commands()
+    assert demo.endswith("kohort demo")
     assert "--clear" in test
     assert "pytest" in test
 
