@@ -8,10 +8,8 @@ its asserts are the same for both. See `README.md` for a Kafka of one's own.
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
 
 import pytest
 
@@ -19,28 +17,16 @@ import pytest
 pytest.register_assert_rewrite("tests.client.consuming", "tests.client.sent")
 
 from tests import apache_kafka, commands  # noqa: E402 - see above
-from tests.client.consuming import Stage  # noqa: E402
+from tests.client.consuming import KAFKA, RUNNING, Stage, on  # noqa: E402
 from tests.client.sent import Sent  # noqa: E402
 
 from kohort.broker.server import Broker  # noqa: E402
 from kohort.client.admin import Admin  # noqa: E402
 from kohort.client.admin_values import ConfigResource, ResourceType  # noqa: E402
 
-RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP", "")
-"""A Kafka that runs; scenes that need nothing of kohort's own are played there."""
-
 CONFIG = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
 """Of all brokers: groups begin at once, and crashed members are soon gone."""
 SMALL = CONFIG | {"group.max.size": 2}
-
-KAFKA = "Apache Kafka 4.3"
-ON_KAFKA = pytest.param(KAFKA, marks=pytest.mark.interop)
-
-
-def on(*kohorts: str) -> list[Any]:
-    """The parameters of a scene that is played on these kohorts, and on Kafka."""
-    return [RUNNING] if RUNNING else [*kohorts, ON_KAFKA]
-
 
 StartKafka = Callable[[Mapping[str, object]], apache_kafka.Kafka]
 

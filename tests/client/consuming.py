@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import pytest
 
 from kohort.client.admin import Admin
 from kohort.client.admin_values import NewTopic
@@ -22,6 +25,12 @@ from kohort.protocol.apis.k00_produce import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
 
+RUNNING = os.environ.get("KOHORT_INTEROP_BOOTSTRAP", "")
+"""A Kafka that runs; scenes that need nothing of kohort's own are played there."""
+
+KAFKA = "Apache Kafka 4.3"
+"""What scenes are called by that are played on a node that `start_kafka` starts."""
+
 QUICK = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
 """Settings of consumers in scenes: they hear of everything soon."""
 
@@ -29,6 +38,12 @@ PATIENCE = 60.0
 """Seconds after which a scene is stuck; none takes as long."""
 
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+
+
+def on(*kohorts: str) -> list[Any]:
+    """The parameters of a scene that is played on these kohorts, and on Kafka."""
+    on_kafka = pytest.param(KAFKA, marks=pytest.mark.interop)
+    return [RUNNING] if RUNNING else [*kohorts, on_kafka]
 
 
 class Servers(Protocol):

@@ -91,21 +91,3 @@ async def test_1200_records_through_rebalances(stage: Stage, strategy: str) -> N
     async with stage.consumer() as reader:
         found = await reader.committed(*stage.places(*range(6)))
         assert [r.offset for r in found.values() if r] == [200] * 6
-
-
-async def test_two_hundred_consumers_in_one_process(stage: Stage) -> None:
-    """All of them in one group: each partition has one owner, each record is read."""
-    await stage.fill([6] * 200, batch=6)
-    readers = [stage.member(heartbeat_interval_ms=500) for _ in range(200)]
-    seen: Counter[str] = Counter()
-
-    async def read(reader: Consumer) -> None:
-        await reader.start()
-        while len(seen) < 1_200:
-            found = await reader.getmany(timeout_ms=100)
-            seen.update(r.value.decode() for rows in found.values() for r in rows)
-
-    async with asyncio.timeout(2 * PATIENCE):
-        await asyncio.gather(*map(read, readers))
-        await asyncio.gather(*(reader.close() for reader in readers))
-    assert len(seen) == 1_200

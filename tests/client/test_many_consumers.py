@@ -9,10 +9,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 import pytest
-from tests.client.consuming import PATIENCE, consumer
+from tests.client.consuming import PATIENCE, Stage, on
 
-from kohort.broker.server import Broker
-from kohort.client.admin import Admin
 from kohort.client.admin_values import NewTopic
 from kohort.client.consumer import Consumer
 from kohort.client.errors import CommitFailedError, RebalanceInProgressError
@@ -21,7 +19,6 @@ from kohort.client.offsets import TopicPartition
 from kohort.client.producer import Producer
 
 PARTITIONS = 240
-ALL = [TopicPartition("t", number) for number in range(PARTITIONS)]
 
 
 class Crowd:
@@ -32,8 +29,8 @@ class Crowd:
         seen: how often each record was read.
     """
 
-    def __init__(self, broker: Broker, strategy: str) -> None:
-        self.broker = broker
+    def __init__(self, stage: Stage, strategy: str) -> None:
+        self.stage = stage
         self.strategy = strategy
         self.members: list[Reading] = []
         self.owners: dict[TopicPartition, Reading] = {}
@@ -45,9 +42,7 @@ class Crowd:
         new = [
             Reading(
                 self,
-                consumer(
-                    self.broker,
-                    group_id="g",
+                self.stage.consumer(
                     partition_assignment_strategy=self.strategy,
                     enable_auto_commit=False,
                     # 200 members on one thread: one heartbeat each in half a second.
@@ -113,7 +108,7 @@ class Reading(ConsumerRebalanceListener):
     async def start(self) -> None:
         """Joins, and reads from then on."""
         await self.reader.start()
-        self.reader.subscribe(["t"], listener=self)
+        self.reader.subscribe([self.crowd.stage.topic], listener=self)
         self.task = asyncio.create_task(self._read())
 
     async def leave(self) -> None:
@@ -157,28 +152,30 @@ class Reading(ConsumerRebalanceListener):
             assert self.crowd.owners.pop(place) is self
 
 
-async def produce(broker: Broker, first: int, count: int) -> None:
+async def produce(stage: Stage, first: int, count: int) -> None:
     """Records first .. first + count - 1, spread over the partitions."""
-    async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+    async with Producer(bootstrap_servers=stage.bootstrap_servers) as producer:
         sent = [
-            await producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+            await producer.send(
+                stage.topic, b"%d" % number, partition=number % PARTITIONS
+            )
             for number in range(first, first + count)
         ]
         await asyncio.gather(*sent)
 
 
+@pytest.mark.parametrize("servers", on("kohort"), indirect=True)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_1200_records_through_rebalances_of_200(strategy: str) -> None:
+async def test_1200_records_through_rebalances_of_200(
+    stage: Stage, strategy: str
+) -> None:
     """They come in waves, leave and crash: each record is read, all is committed."""
-    async with (
-        asyncio.timeout(4 * PATIENCE),
-        Broker({"group.initial.rebalance.delay.ms": 0}) as broker,
-    ):
-        async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            await admin.create_topics([NewTopic("t", PARTITIONS)])
+    async with asyncio.timeout(4 * PATIENCE):
+        async with stage.admin() as admin:
+            (await admin.create_topics([NewTopic(stage.topic, PARTITIONS)])).check()
         before = asyncio.all_tasks()
-        crowd = Crowd(broker, strategy)
-        await produce(broker, 0, 400)
+        crowd = Crowd(stage, strategy)
+        await produce(stage, 0, 400)
         early = await crowd.join(100)
         mortal = await crowd.join(20, session_timeout_ms=6_000)
         await crowd.has_seen(200)
@@ -187,11 +184,11 @@ async def test_1200_records_through_rebalances_of_200(strategy: str) -> None:
         assert len(crowd.members) == 200
         await crowd.has_seen(400)
 
-        await produce(broker, 400, 400)
+        await produce(stage, 400, 400)
         await crowd.leave(early[:20])
         await crowd.is_shared()
         await crowd.crash(mortal)
-        await produce(broker, 800, 400)
+        await produce(stage, 800, 400)
         await crowd.is_shared()
         await crowd.join(40)
         await crowd.is_shared()
@@ -202,8 +199,9 @@ async def test_1200_records_through_rebalances_of_200(strategy: str) -> None:
         await crowd.leave(crowd.members)
         assert not crowd.owners
         assert asyncio.all_tasks() <= before
-        async with consumer(broker, group_id="g") as reader:
-            committed = await reader.committed(*ALL)
-            ends = await reader.end_offsets(ALL)
+        places = stage.places(*range(PARTITIONS))
+        async with stage.consumer() as reader:
+            committed = await reader.committed(*places)
+            ends = await reader.end_offsets(places)
         assert {p: row.offset for p, row in committed.items() if row} == ends
         assert sum(ends.values()) == 1_200
