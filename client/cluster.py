@@ -29,7 +29,7 @@ from kohort.client.errors import (
     RequestTimedOutError,
     UnknownTopicError,
 )
-from kohort.client.link import Backoff, Link, shared
+from kohort.client.link import Backoff, Link, reluctance, shared
 from kohort.client.metadata import (
     NOBODY,
     NOTHING,
@@ -100,6 +100,7 @@ class Cluster:
         self._retry = Backoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, self._random
         )
+        self._unreachable: set[str] = set()
         addresses = dict.fromkeys(map(parse_address, config.bootstrap_servers))
         self._bootstrap = [self._link(host, port, None) for host, port in addresses]
         self._links: dict[tuple[int, str], Link] = {}
@@ -120,6 +121,7 @@ class Cluster:
             self._reconnect,
             self.clock,
             self._sleep,
+            self._unreachable,
         )
 
     # -- the start and the end
@@ -393,7 +395,7 @@ class Cluster:
         known = [self._link_of(node, "") for node in self.metadata.nodes.values()]
         self._random.shuffle(known)
         bootstrap = self._random.sample(self._bootstrap, len(self._bootstrap))
-        return [*sorted(known, key=_reluctance), *sorted(bootstrap, key=_reluctance)]
+        return [*sorted(known, key=reluctance), *sorted(bootstrap, key=reluctance)]
 
     # -- metadata
 
@@ -582,16 +584,6 @@ class Cluster:
         """The id of the node that leads a partition, where one is known to."""
         found = self.metadata.leader(topic, partition)
         return None if found == NOBODY else found
-
-
-def _reluctance(link: Link) -> tuple[int, float]:
-    """How little a broker offers itself to be asked; less is better."""
-    current = link.current
-    if current is None:
-        return 1, link.retry_at
-    # One that has asked for time would not be sent anything for as long.
-    quiet = current.quiet_seconds
-    return (2, quiet) if quiet else (0, current.in_flight)
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Self
@@ -14,12 +13,7 @@ from kohort.client.commit import Commits
 from kohort.client.config import ConsumerConfig
 from kohort.client.consumed import ConsumerRecord
 from kohort.client.coordination import Coordination
-from kohort.client.errors import (
-    ClosedError,
-    ConfigError,
-    KohortError,
-    error_of,
-)
+from kohort.client.errors import ClosedError, ConfigError, KohortError, error_of
 from kohort.client.fetcher import Fetcher
 from kohort.client.listener import ConsumerGroupMetadata, ConsumerRebalanceListener
 from kohort.client.membership import (
@@ -32,14 +26,10 @@ from kohort.client.membership import (
     Unsubscribed,
 )
 from kohort.client.metadata import Metadata
-from kohort.client.offsets import (
-    TopicPartition,
-)
+from kohort.client.offsets import TopicPartition
 from kohort.client.positions import Positions
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.errors import ErrorCode
-
-log = logging.getLogger("kohort.client")
 
 CLOSE_MS = 30_000
 """How long `close` may take, as in the Java client."""
@@ -242,7 +232,7 @@ class Consumer(Positions):
             raise ConfigError("subscribe takes either topics or a pattern")
         if self._fetcher.partitions and self._member.session.subscription is None:
             raise ConfigError("partitions are assigned by hand: unsubscribe first")
-        wanted = None if pattern is None else re.compile(pattern)
+        wanted = None if pattern is None else _compiled(pattern)
         self._listener = listener
         assert self._commits is not None  # noqa: S101 - there is a group
         self._commits.session = self._member.session
@@ -585,3 +575,10 @@ class Consumer(Positions):
                 else:
                     left = None
                 await self._next_change(left)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"pattern: {pattern!r}: {error}") from error

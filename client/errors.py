@@ -395,6 +395,13 @@ _RETRIABLE = frozenset(
 GROUP_IS_FULL = "Consumer group is already at its full capacity."
 """KIP-389's text."""
 
+
+def _what_it_means(cls: type[KohortError]) -> str:
+    """The class's own words, for a broker that has none."""
+    first = (cls.__doc__ or "").partition("\n")[0]
+    return first.removesuffix(".").replace("``", "")
+
+
 _CODES = {int(code): code for code in ErrorCode}
 
 
@@ -434,7 +441,7 @@ def error_of(
     if cls is GroupMaxSizeReachedError:
         message = GROUP_IS_FULL
     elif not message and cls is not BrokerError:
-        message = (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
+        message = _what_it_means(cls)
     error = cls(
         message or known.name,
         api=api,

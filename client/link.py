@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeVar
@@ -11,6 +12,8 @@ from typing import TypeVar
 from kohort.client.config import CommonConfig
 from kohort.client.connection import Connection, broker_name
 from kohort.client.errors import ClosedError, KohortError
+
+log = logging.getLogger("kohort.client")
 
 T = TypeVar("T")
 
@@ -50,6 +53,8 @@ class Link:
         backoff: between attempts to connect that fail.
         clock: the time in seconds.
         sleep: waits for some seconds.
+        unreachable: the names of those who cannot be reached, as the log has it;
+            shared by all links of a client, so that it is said once.
 
     Attributes:
         retry_at: when the next attempt may be made, after one that failed.
@@ -64,6 +69,7 @@ class Link:
         backoff: Backoff,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
+        unreachable: set[str],
     ) -> None:
         self.host = host
         self.port = port
@@ -73,6 +79,7 @@ class Link:
         self._backoff = backoff
         self._clock = clock
         self._sleep = sleep
+        self._unreachable = unreachable
         self._failures = 0
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[Connection] | None = None
@@ -117,14 +124,25 @@ class Link:
             connection = await Connection.open(
                 self._config, self.host, self.port, self.node_id
             )
-        except Exception:
+        except Exception as error:
             self._failures += 1
             self.retry_at = self._clock() + self._backoff.seconds(self._failures)
+            if isinstance(error, KohortError) and error.retriable:
+                self._say_unreachable(error)
             raise
+        if self.name in self._unreachable:
+            self._unreachable.discard(self.name)
+            log.info("%s is reached again", self.name)
         self._failures = 0
         self.retry_at = float("-inf")
         self._connection = connection
         return connection
+
+    def _say_unreachable(self, error: KohortError) -> None:
+        """What is tried again may not be raised for long: it is not to look hung."""
+        if self.name not in self._unreachable:
+            self._unreachable.add(self.name)
+            log.warning("%s cannot be reached: %s", self.name, error.message)
 
     def _attempt_done(self, attempt: asyncio.Task[Connection]) -> None:
         self._attempt = None
@@ -162,6 +180,16 @@ class Link:
             await asyncio.wait([self._attempt])
         if self._connection is not None:
             await self._connection.wait_closed()
+
+
+def reluctance(link: Link) -> tuple[int, float]:
+    """How little a broker offers itself to be asked; less is better."""
+    current = link.current
+    if current is None:
+        return 1, link.retry_at
+    # One that has asked for time would not be sent anything for as long.
+    quiet = current.quiet_seconds
+    return (2, quiet) if quiet else (0, current.in_flight)
 
 
 async def shared(task: asyncio.Task[T], broker: str | None = None) -> T:

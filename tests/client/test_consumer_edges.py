@@ -423,7 +423,7 @@ async def test_a_pattern_is_a_subscription_before_there_are_topics(
         reader.subscribe(pattern=stage.name("none.*"))
         with pytest.raises(ConfigError):
             reader.assign([stage.p0])
-        with pytest.raises(Exception, match="unterminated"):
+        with pytest.raises(ConfigError, match="unterminated"):
             reader.subscribe(pattern="[")
         await stage.fill([1], stage.name("none-such"))
         reader.subscribe(pattern=stage.name("none.*"))

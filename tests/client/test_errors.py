@@ -111,6 +111,12 @@ def test_a_code_that_nobody_knows_is_an_error() -> None:
     assert "4711" in str(error)
 
 
+@pytest.mark.parametrize("code", [code for code in ErrorCode if code])
+def test_words_are_for_people(code: ErrorCode) -> None:
+    """What a class says of itself is shown without its markup."""
+    assert "`" not in str(error_of(code))
+
+
 def test_what_is_usual_can_be_overruled() -> None:
     """A connection that failed for good is not tried again."""
     assert ConnectionFailedError("gone").retriable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -153,6 +154,34 @@ async def test_what_is_no_broker_is_an_error_that_names_it(kind: str) -> None:
         assert caught.value.retriable
         assert caught.value.broker == address
         assert address in str(caught.value)
+
+
+async def test_the_log_says_once_who_cannot_be_reached(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One warning for all attempts and all connections, and that it is over."""
+    caplog.set_level(logging.INFO, "kohort.client")
+    fake = FakeBroker()
+    async with asyncio.timeout(PATIENCE), contextlib.AsyncExitStack() as stack:
+        async with fake:
+            name = f"{fake.address} (node 1)"
+            fake.answers["Metadata"] = naming((1, fake.address))
+            cluster = await stack.enter_async_context(Cluster(config(fake.address)))
+            opened = [await cluster.connection(1, lane) for lane in ("group", "")]
+        for connection in opened:
+            await connection.wait_closed()
+        for lane in ("group", "", "group", ""):
+            with pytest.raises(ConnectionFailedError):
+                await cluster.connection(1, lane)
+        (warning,) = [r for r in caplog.records if name in r.getMessage()]
+        assert warning.levelno == logging.WARNING
+        caplog.clear()
+        async with fake:
+            for lane in ("group", ""):
+                await cluster.connection(1, lane)
+            (end,) = [r for r in caplog.records if name in r.getMessage()]
+            assert end.getMessage() == f"{name} is reached again"
+            await cluster.close()
 
 
 async def test_time_that_is_up_before_the_first_attempt_names_the_servers() -> None:
