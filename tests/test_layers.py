@@ -167,6 +167,24 @@ def test_the_coordinator_is_pure() -> None:
                     assert package(name) == "protocol", f"{module} -> {name}"
 
 
+def test_the_members_side_of_the_group_is_pure() -> None:
+    """A session, and what divides partitions, need no clock, dice, socket or task."""
+    pure = {
+        module
+        for module in MODULES
+        if module == "kohort.client.session"
+        or module.startswith("kohort.client.assignors")
+    }
+    assert len(pure) > 1
+    pure |= {name for module in pure for name in reachable(module)}
+    for name in pure:
+        foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
+        if package(name) == "client":
+            assert not foreign & IMPURE, name
+        else:
+            assert package(name) == "protocol", name
+
+
 def test_construct_stays_in_one_file() -> None:
     """The readable form of the wire is not imported to serve: it takes long."""
     users = {
