@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from ssl import SSLContext
 from typing import Any, Self
 
+from kohort.protocol.apis.k03_metadata import MetadataResponse, MetadataResponseBroker
 from kohort.protocol.apis.k18_api_versions import ApiVersion, ApiVersionsResponse
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
@@ -173,3 +175,24 @@ class FakeBroker:
             ApiVersion(BY_NAME[name].key, *versions)
             for name, versions in self.versions.items()
         ]
+
+
+def knows(fake: FakeBroker, *nodes: tuple[int, int]) -> Callable[[Asked], None]:
+    """Answers Metadata with these (node id, port), or the fake alone."""
+
+    def answer(asked: Asked) -> None:
+        rows = [
+            MetadataResponseBroker(node_id, "127.0.0.1", port)
+            for node_id, port in nodes or [(1, fake.port)]
+        ]
+        asked.reply(MetadataResponse(0, rows, "fake", 1))
+
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def alone(**options: Any) -> AsyncIterator[FakeBroker]:
+    """A fake that is a cluster of its own."""
+    async with FakeBroker(**options) as fake:
+        fake.answers["Metadata"] = knows(fake)
+        yield fake

@@ -1,4 +1,4 @@
-"""Admin calls: what brokers leave out, and that every error says where."""
+"""Admin calls: what brokers leave out or do not know, and that errors say where."""
 
 from __future__ import annotations
 
@@ -22,19 +22,35 @@ from kohort.client.errors import (
     BrokerError,
     ClosedError,
     ConnectionFailedError,
+    InvalidTopicError,
     KohortError,
     RequestTimedOutError,
+    UnknownTopicError,
+    UnsupportedVersionError,
 )
-from kohort.client.offsets import TopicPartition
-from kohort.protocol.apis.k02_list_offsets import ListOffsetsResponse
+from kohort.client.fan_out import PATIENCE
+from kohort.client.offsets import LATEST, TopicPartition
+from kohort.protocol.apis.k02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kohort.protocol.apis.k03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kohort.protocol.apis.k08_offset_commit import OffsetCommitResponse
-from kohort.protocol.apis.k09_offset_fetch import OffsetFetchResponse
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from kohort.protocol.apis.k10_find_coordinator import (
     Coordinator,
     FindCoordinatorResponse,
@@ -324,3 +340,120 @@ async def test_a_node_that_is_not_there_is_named() -> None:
         assert isinstance(error, RequestTimedOutError | ConnectionFailedError)
         assert "node 77" in str(error)
         assert error.api == "DescribeConfigs"
+
+
+# -- some items only, and old brokers
+
+
+def kinds(errors: dict[Any, KohortError]) -> dict[Any, type[KohortError]]:
+    """The class of each error."""
+    return {item: type(error) for item, error in errors.items()}
+
+
+def told(fake: FakeBroker, *topics: MetadataResponseTopic) -> MetadataResponse:
+    """Metadata of a fake that is a cluster of its own."""
+    nodes = [MetadataResponseBroker(1, "127.0.0.1", fake.port)]
+    return MetadataResponse(0, nodes, "fake", 1, topics)
+
+
+async def test_time_is_up_for_some_items_only() -> None:
+    """What has a result keeps it; the others tell why they have none."""
+    leaderless = MetadataResponseTopic(
+        0, "t", partitions=[MetadataResponsePartition(0, 0, -1)]
+    )
+    bad = MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, "bad")
+
+    def metadata(asked: Asked) -> None:
+        asked.reply(told(fake, leaderless, bad))
+
+    async with (
+        FakeBroker({"Metadata": metadata}) as fake,
+        Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin,
+    ):
+        asked = {TP: LATEST, TopicPartition("bad", 0): LATEST}
+        listed = await admin.list_offsets(asked, timeout_ms=500)
+        assert kinds(listed.errors) == {
+            TP: RequestTimedOutError,
+            TopicPartition("bad", 0): InvalidTopicError,
+        }
+        error = listed.errors[TP]
+        assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
+        assert (error.topic, error.partition) == ("t", 0)
+
+
+async def test_a_topic_that_is_new_is_asked_for_again() -> None:
+    """A broker that has not heard of it yet gets some attempts, not all the time."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    async with FakeBroker() as fake:
+        answers = [MetadataResponseTopic(unknown, "t")] * 2
+        led = [MetadataResponsePartition(0, 0, 1)]
+        answers.append(MetadataResponseTopic(0, "t", partitions=led))
+
+        def metadata(asked: Asked) -> None:
+            is_about_it = bool(asked.message.topics)
+            asked.reply(told(fake, *([answers.pop(0)] if is_about_it else [])))
+
+        def offsets(asked: Asked) -> None:
+            rows = [ListOffsetsPartitionResponse(0, 0, -1, 42)]
+            asked.reply(ListOffsetsResponse(0, [ListOffsetsTopicResponse("t", rows)]))
+
+        fake.answers |= {"Metadata": metadata, "ListOffsets": offsets}
+        async with Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin:
+            listed = await admin.list_offsets({TP: LATEST})
+            assert listed[TP].offset == 42
+            answers += [MetadataResponseTopic(unknown, "t")] * PATIENCE
+            listed = await admin.list_offsets({TP: LATEST})
+            assert kinds(listed.errors) == {TP: UnknownTopicError}
+            assert not answers
+
+
+async def test_an_old_broker_is_asked_in_old_forms() -> None:
+    """One group at a time; what the broker cannot do is an error."""
+    versions = {
+        "ApiVersions": (0, 2),
+        "Metadata": (0, 4),
+        "FindCoordinator": (0, 1),
+        "OffsetFetch": (0, 3),
+        "OffsetCommit": (2, 3),
+        "ListGroups": (0, 2),
+        "LeaveGroup": (0, 1),
+    }
+
+    def metadata(asked: Asked) -> None:
+        nodes = [MetadataResponseBroker(1, "127.0.0.1", fake.port)]
+        asked.reply(MetadataResponse(0, nodes, "fake", 1))
+
+    def coordinator(asked: Asked) -> None:
+        asked.reply(FindCoordinatorResponse(0, 0, "", 1, "127.0.0.1", fake.port))
+
+    def offsets(asked: Asked) -> None:
+        rows = [OffsetFetchResponsePartition(0, len(asked.message.group_id), -1, None)]
+        asked.reply(OffsetFetchResponse(topics=[OffsetFetchResponseTopic("t", rows)]))
+
+    def commit(asked: Asked) -> None:
+        rows = [OffsetCommitResponsePartition(0)]
+        topics = [OffsetCommitResponseTopic("t", partitions=rows)]
+        asked.reply(OffsetCommitResponse(topics=topics))
+
+    script = {
+        "Metadata": metadata,
+        "FindCoordinator": coordinator,
+        "OffsetFetch": offsets,
+        "OffsetCommit": commit,
+    }
+    async with (
+        FakeBroker(script, versions=versions) as fake,
+        Admin(bootstrap_servers=fake.address) as admin,
+    ):
+        listed = await admin.list_consumer_group_offsets({"a": None, "bb": [TP]})
+        assert {g: found[TP].offset for g, found in listed.check().items()} == {
+            "a": 1,
+            "bb": 2,
+        }
+        (await admin.alter_consumer_group_offsets("a", {TP: 5})).check()
+        with pytest.raises(UnsupportedVersionError):
+            await admin.list_consumer_groups(states=["Stable"])
+        removed = await admin.remove_members_from_consumer_group(
+            "a", [MemberToRemove("m")]
+        )
+        assert kinds(removed.errors) == {MemberToRemove("m"): UnsupportedVersionError}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.client.cancelling import cancel_at_every_await
-from tests.client.fake_broker import Asked, FakeBroker
+from tests.client.fake_broker import Asked, FakeBroker, alone, knows
 
 from kohort.broker.server import Broker
 from kohort.client.cluster import Cluster
@@ -33,7 +33,6 @@ from kohort.client.metadata import NOTHING, read
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k03_metadata import (
     MetadataResponse,
-    MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
@@ -106,27 +105,6 @@ async def heartbeat_arrives(cluster: Cluster, group: str = "g") -> str:
         )
     assert caught.value.broker is not None
     return caught.value.broker
-
-
-def knows(fake: FakeBroker, *nodes: tuple[int, int]) -> Callable[[Asked], None]:
-    """Answers Metadata with these (node id, port), or the fake alone."""
-
-    def answer(asked: Asked) -> None:
-        rows = [
-            MetadataResponseBroker(node_id, "127.0.0.1", port)
-            for node_id, port in nodes or [(1, fake.port)]
-        ]
-        asked.reply(MetadataResponse(0, rows, "fake", 1))
-
-    return answer
-
-
-@contextlib.asynccontextmanager
-async def alone(**options: Any) -> AsyncIterator[FakeBroker]:
-    """A fake that is a cluster of its own."""
-    async with FakeBroker(**options) as fake:
-        fake.answers["Metadata"] = knows(fake)
-        yield fake
 
 
 # -- finding the cluster
@@ -565,60 +543,3 @@ async def test_whoever_shares_a_connection_attempt_may_leave() -> None:
         assert first.cancelled()
         assert connection.is_open
         assert fake.opened == 2
-
-
-# -- the end
-
-
-async def test_closing_ends_everything() -> None:
-    """What waits for answers, connections or metadata is told that it is over."""
-    async with alone() as fake:
-        cluster = Cluster(config(fake.address))
-        await cluster.start()
-        call = asyncio.create_task(cluster.call(1, "Heartbeat", HEARTBEAT))
-        await fake.has_been_asked(2)
-        fake.gate.clear()
-        waiting = [
-            call,
-            asyncio.create_task(cluster.connection(1, "another")),
-            asyncio.create_task(cluster.refresh()),
-        ]
-        await asyncio.sleep(0)  # they wait
-        await cluster.close()
-        for each in await asyncio.gather(*waiting, return_exceptions=True):
-            assert isinstance(each, ClosedError), each
-        for attempt in (cluster.refresh(), cluster.call(1, "Heartbeat", HEARTBEAT)):
-            with pytest.raises(ClosedError):
-                await attempt
-
-
-async def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
-    """close() returns within its time, whatever is left to be sent."""
-    async with alone() as fake:
-        cluster = Cluster(config(fake.address))
-        await cluster.start()
-        fake.gate.clear()
-        connection = await cluster.connection(1)
-        big = HeartbeatRequest("x" * 30_000)
-        answers = [connection.post("Heartbeat", 4, big) for _ in range(500)]
-        await cluster.close(timeout_ms=1)
-        for answer in answers:
-            assert isinstance(answer.exception(), ClosedError)
-        await connection.wait_closed()
-
-
-async def test_closing_can_be_cancelled_anywhere() -> None:
-    """Whatever comes of it, no connection stays open."""
-    async with alone() as fake:
-        clusters: list[Cluster] = []
-
-        async def close() -> None:
-            clusters.append(Cluster(config(fake.address)))
-            await clusters[-1].start()
-            await clusters[-1].close()
-
-        async def afterwards() -> None:
-            await clusters[-1].close()
-            await fake.is_left_alone()
-
-        assert await cancel_at_every_await(close, afterwards) >= 2
