@@ -100,7 +100,7 @@ class Cluster:
         self._retry = Backoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, self._random
         )
-        self._unreachable: set[str] = set()
+        self._unreachable: set[tuple[str, int]] = set()
         addresses = dict.fromkeys(map(parse_address, config.bootstrap_servers))
         self._bootstrap = [self._link(host, port, None) for host, port in addresses]
         self._links: dict[tuple[int, str], Link] = {}

@@ -53,7 +53,7 @@ class Link:
         backoff: between attempts to connect that fail.
         clock: the time in seconds.
         sleep: waits for some seconds.
-        unreachable: the names of those who cannot be reached, as the log has it;
+        unreachable: hosts and ports that cannot be reached, as the log has it;
             shared by all links of a client, so that it is said once.
 
     Attributes:
@@ -69,7 +69,7 @@ class Link:
         backoff: Backoff,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
-        unreachable: set[str],
+        unreachable: set[tuple[str, int]],
     ) -> None:
         self.host = host
         self.port = port
@@ -130,8 +130,8 @@ class Link:
             if isinstance(error, KohortError) and error.retriable:
                 self._say_unreachable(error)
             raise
-        if self.name in self._unreachable:
-            self._unreachable.discard(self.name)
+        if (self.host, self.port) in self._unreachable:
+            self._unreachable.discard((self.host, self.port))
             log.info("%s is reached again", self.name)
         self._failures = 0
         self.retry_at = float("-inf")
@@ -140,8 +140,8 @@ class Link:
 
     def _say_unreachable(self, error: KohortError) -> None:
         """What is tried again may not be raised for long: it is not to look hung."""
-        if self.name not in self._unreachable:
-            self._unreachable.add(self.name)
+        if (self.host, self.port) not in self._unreachable:
+            self._unreachable.add((self.host, self.port))
             log.warning("%s cannot be reached: %s", self.name, error.message)
 
     def _attempt_done(self, attempt: asyncio.Task[Connection]) -> None:
