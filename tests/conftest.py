@@ -22,6 +22,16 @@ pytest.register_assert_rewrite("tests.coordinator.context")
 from tests.coordinator.context import Context  # noqa: E402 - see above
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """How many workers `-n auto` is: two for a core, up to two more than cores.
+
+    Half of the time goes to scenes of real clients, who wait for one another.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    cores = cores or os.cpu_count() or 1
+    return min(2 * cores, cores + 2)
+
+
 @pytest.fixture
 def context() -> Context:
     """A fresh coordinator without initial delay, on virtual time."""
