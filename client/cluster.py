@@ -415,10 +415,17 @@ class Cluster:
             KohortError: as `refresh`.
         """
         if self._topics is not None:
-            missing = set(topics) - self._topics
-            self._topics |= missing
-            if missing:
+            wanted = set(topics)
+            is_known = wanted <= self._topics and wanted <= self.metadata.topics.keys()
+            self._topics |= wanted
+            if not is_known:
                 await self.refresh()
+
+    def want_topics(self, topics: Iterable[str]) -> None:
+        """As `add_topics`; nothing is waited for."""
+        if self._topics is not None and not self._topics.issuperset(topics):
+            self._topics |= set(topics)
+            self.request_update()
 
     def request_update(self) -> None:
         """Has the metadata fetched soon."""

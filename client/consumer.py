@@ -13,7 +13,7 @@ from kohort.client.commit import Commits
 from kohort.client.config import ConsumerConfig
 from kohort.client.consumed import ConsumerRecord
 from kohort.client.coordination import Coordination
-from kohort.client.errors import ClosedError, ConfigError, KohortError, error_of
+from kohort.client.errors import ClosedError, ConfigError, KohortError
 from kohort.client.fetcher import Fetcher
 from kohort.client.listener import ConsumerGroupMetadata, ConsumerRebalanceListener
 from kohort.client.membership import (
@@ -28,20 +28,14 @@ from kohort.client.membership import (
 from kohort.client.metadata import Metadata
 from kohort.client.offsets import TopicPartition
 from kohort.client.positions import Positions
+from kohort.client.subscribed import Watched, compiled, matching
 from kohort.protocol.apis.k03_metadata import MetadataRequest
-from kohort.protocol.errors import ErrorCode
 
 CLOSE_MS = 30_000
 """How long `close` may take, as in the Java client."""
 
 _LAST_MS = 500
 """Of that, what is kept at most for the connections."""
-
-_NOT_TO_BE_HAD = {
-    ErrorCode.INVALID_TOPIC_EXCEPTION,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-}
-"""Why there will be no records of a topic, however long one waits."""
 
 
 class Consumer(Positions):
@@ -75,6 +69,7 @@ class Consumer(Positions):
         self._changed = asyncio.Event()
         self._listener: ConsumerRebalanceListener | None = None
         self._pattern: re.Pattern[str] | None = None
+        self._watched = Watched()
         self._is_closing = False
         self._is_closed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -232,13 +227,14 @@ class Consumer(Positions):
             raise ConfigError("subscribe takes either topics or a pattern")
         if self._fetcher.partitions and self._member.session.subscription is None:
             raise ConfigError("partitions are assigned by hand: unsubscribe first")
-        wanted = None if pattern is None else _compiled(pattern)
+        wanted = None if pattern is None else compiled(pattern)
         self._listener = listener
         assert self._commits is not None  # noqa: S101 - there is a group
         self._commits.session = self._member.session
         self._follow(wanted)
         if wanted is None:
             self._member.tell(Subscribed(names))
+            self._cluster.want_topics(names)
 
     def _follow(self, pattern: re.Pattern[str] | None) -> None:
         """Goes by a pattern, or by none any more."""
@@ -258,29 +254,19 @@ class Consumer(Positions):
             self._fetcher.error = error
             self._wake()
 
-    def _matching(self, metadata: Metadata) -> list[str]:
-        assert self._pattern is not None  # noqa: S101 - the caller has seen it
-        hides = self.config.exclude_internal_topics
-        return sorted(
-            name
-            for name, topic in metadata.topics.items()
-            if not topic.error_code
-            and not (hides and topic.is_internal)
-            and self._pattern.fullmatch(name)
-        )
-
     def _metadata_changed(self, metadata: Metadata) -> None:
         member = self._member
         if member is None:
             return
         if self._pattern is not None:
-            member.tell(Subscribed(self._matching(metadata)))
-        for topic in member.session.subscription or ():
-            info = metadata.topics.get(topic)
-            if info is not None and info.error_code in _NOT_TO_BE_HAD:
-                error = error_of(info.error_code, api="Metadata", topic=topic)
-                self._fetcher.error = error
-                self._wake()
+            hides = self.config.exclude_internal_topics
+            names = matching(self._pattern, metadata, hides_internal=hides)
+            member.tell(Subscribed(names))
+        topics = member.session.subscription or ()
+        error = self._watched.error_in(metadata, topics)
+        if error is not None:
+            self._fetcher.error = error
+            self._wake()
 
     async def unsubscribe(self) -> None:
         """Wants nothing any more: leaves the group, or drops what was assigned.
@@ -575,10 +561,3 @@ class Consumer(Positions):
                 else:
                     left = None
                 await self._next_change(left)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(f"pattern: {pattern!r}: {error}") from error

@@ -210,8 +210,9 @@ def run(main: Coroutine[Any, Any, int]) -> NoReturn:
 
     logged = logging.StreamHandler()
     logged.setFormatter(logging.Formatter("kohort: %(message)s"))
-    # What a member logs, the consumer raises or its listener is told.
-    logged.addFilter(lambda record: record.module != "coordination")
+    # What a member logs, the consumer raises or its listener is told; topics that
+    # do not exist are looked for at the start.
+    logged.addFilter(lambda record: record.module not in {"coordination", "subscribed"})
     log = logging.getLogger("kohort.client")
     log.addHandler(logged)
 

@@ -415,6 +415,38 @@ async def test_a_topic_that_cannot_be_is_an_error(stage: Stage) -> None:
         assert caught.value.topic == "t t"
 
 
+async def test_whoever_leads_a_bad_name_is_an_error(stage: Stage) -> None:
+    """Each member looks for its own topics: another one that leads does not say."""
+    async with stage.member() as leader, stage.consumer() as other:
+        await take(leader, 10)
+        other.subscribe([stage.topic, "/"])
+        polls = asyncio.create_task(poll_until(lambda: False, leader))
+        with pytest.raises(InvalidTopicError) as caught:
+            await asyncio.wait_for(other.getone(), PATIENCE)
+        polls.cancel()
+        await asyncio.wait([polls])
+        assert caught.value.topic == "/"
+
+
+async def test_the_log_says_once_that_a_topic_does_not_exist(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name that is mistyped is waited for, but not without a word."""
+    settings = {"allow_auto_create_topics": False, "metadata_max_age_ms": 1}
+    missing = stage.name("mistyped")
+
+    def warnings() -> list[str]:
+        texts = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        return [text for text in texts if missing in text]
+
+    async with stage.consumer(missing, stage.topic, **settings) as reader:
+        assert len(await take(reader, 10)) == 10
+        await poll_until(lambda: bool(warnings()), reader)
+        await stage.fill([1], missing)
+        assert await take(reader, 1) == ["0:0"]
+    assert warnings() == [f"topic {missing!r} does not exist, and is waited for"]
+
+
 async def test_a_pattern_is_a_subscription_before_there_are_topics(
     stage: Stage,
 ) -> None:
