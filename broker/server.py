@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Mapping
@@ -75,8 +76,10 @@ class Listener:
         self.node.is_open = False
         if self._server is not None:
             loop = asyncio.get_running_loop()
-            for listening in self._server.sockets:
-                loop.remove_reader(listening.fileno())
+            # Windows' loop has no readers.
+            with contextlib.suppress(NotImplementedError):
+                for listening in self._server.sockets:
+                    loop.remove_reader(listening.fileno())
             # What was accepted this moment still becomes a connection, which sees
             # that the node is not open; a closed server would leave it to nobody.
             loop.call_soon(self._server.close)

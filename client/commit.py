@@ -186,8 +186,8 @@ class Commits:
             is_other = generation_id != posted.generation_id
             if generation_id < 0 or (is_other and not self._is_kept(posted)):
                 raise CommitFailedError(
-                    "the consumer is no member of the group's generation any more; "
-                    "its partitions may be others' by now",
+                    "the consumer is not in a generation of the group yet, or not any "
+                    "more; its partitions may be others' by now",
                     api="OffsetCommit",
                     group=self._group,
                 )

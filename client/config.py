@@ -82,7 +82,9 @@ def _text(default: str | None, *, may_be_empty: bool = True) -> Any:
 
     def check(key: str, value: Any) -> str:
         if not isinstance(value, str) or not (value or may_be_empty):
-            raise _refuse(key, value, "text" if may_be_empty else "text of any length")
+            raise _refuse(
+                key, value, "text" if may_be_empty else "text with something in it"
+            )
         return value
 
     return _setting(default, check)

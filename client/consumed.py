@@ -191,7 +191,7 @@ def deserialized(
         )
     except Exception as error:
         raise SerializationError(
-            f"the record at offset {record.offset} is not taken: {error!r}",
+            f"a deserializer failed at the record at offset {record.offset}: {error!r}",
             topic=record.topic,
             partition=record.partition,
         ) from error
