@@ -7,6 +7,19 @@ import click
 from kohort.broker.cli import fail
 from kohort.control.commands.options import Access, client_options, json_option, run
 
+STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    # Of the protocols of KIP-848 and KIP-1071.
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+)
+"""A broker lists nothing for a state that it does not know (KIP-518)."""
+
 _names = click.argument("names", metavar="GROUP...", nargs=-1, required=True)
 _topics_option = click.option(
     "--topic",
@@ -27,6 +40,7 @@ def groups() -> None:
 @click.option(
     "--state",
     "states",
+    type=click.Choice(STATES, case_sensitive=False),
     metavar="STATE",
     multiple=True,
     help="As in Stable or Empty; can be given again.",

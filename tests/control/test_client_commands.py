@@ -439,7 +439,9 @@ def test_groups_are_listed(name: str, there: Shell) -> None:
     row = {"group": name, "state": "Empty", "type": "classic"}
     assert row | {"protocol_type": "consumer"} in listed
     assert name in there.done("groups", "list")
-    assert name not in there.done("groups", "list", "--state", "Stable")
+    assert name not in there.done("groups", "list", "--state", "stable")
+    mistyped = there.run("groups", "list", "--state", "Stabel")
+    assert (mistyped.code, mistyped.out) == (2, "")
     assert f"group {name}\n" in there.done("groups", "describe", "--all")
 
 
@@ -538,7 +540,7 @@ def test_a_disk_that_is_full(
     ],
 )
 def test_no_broker(command: list[str], shell: Shell) -> None:
-    """One line says who was asked; the time is the user's."""
+    """The last line says who was asked; the time is the user's."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
