@@ -18,7 +18,12 @@ from kohort.client.admin_values import (
 from kohort.client.cluster import Cluster
 from kohort.client.errors import KohortError, error_of
 from kohort.client.fan_out import Ask, Where, fan_out, of_groups, of_partitions
-from kohort.client.offsets import OffsetAndMetadata, TopicPartition
+from kohort.client.offsets import (
+    Committable,
+    OffsetAndMetadata,
+    TopicPartition,
+    committable,
+)
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -268,16 +273,17 @@ class GroupCalls:
     async def alter_consumer_group_offsets(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        offsets: Mapping[TopicPartition, Committable],
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, None]:
-        """Commits offsets of a group without members."""
+        """Commits offsets of a group without members.
+
+        Raises:
+            ConfigError: an offset is below 0.
+        """
         deadline = self.cluster.deadline(timeout_ms)
         api = "OffsetCommit"
-        wanted = {
-            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
-        }
+        wanted = {place: committable(place, row) for place, row in offsets.items()}
 
         def row_of(topic: str, partition: int) -> OffsetCommitRequestPartition:
             found = wanted[TopicPartition(topic, partition)]

@@ -17,6 +17,7 @@ from kohort.client.admin_values import (
 )
 from kohort.client.cluster import Cluster
 from kohort.client.errors import (
+    ConfigError,
     KohortError,
     LeaderNotAvailableError,
     UnknownTopicError,
@@ -277,6 +278,11 @@ class TopicCalls:
             isolation_level: as for consumers.
             timeout_ms: see above.
         """
+        if isolation_level not in _ISOLATION:
+            known = ", ".join(_ISOLATION)
+            raise ConfigError(
+                f"isolation_level: {isolation_level!r} is not one of {known}"
+            )
         deadline = self.cluster.deadline(timeout_ms)
         # A broker that does not know -3 would take it for a time.
         lowest = 7 if min(timestamps.values(), default=0) < -2 else 1

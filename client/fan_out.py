@@ -12,6 +12,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.errors import (
     BrokerError,
     ClosedError,
+    ConfigError,
     KohortError,
     RequestTimedOutError,
     UnknownTopicError,
@@ -70,7 +71,12 @@ async def fan_out(
         ask: as above.
         where: as above.
         patience: attempts until an unknown topic is final.
+
+    Raises:
+        ConfigError: the items are a text, which is to be one name, not its letters.
     """
+    if isinstance(items, str):
+        raise ConfigError(f"{items!r} is text, not a list of names")
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KohortError] = {}
     pending = wanted

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kohort.client.errors import ConfigError
+
 EARLIEST = -2
 """The timestamp that stands for the first offset of a log."""
 LATEST = -1
@@ -31,6 +33,26 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+Committable = int | tuple[int, str] | OffsetAndMetadata
+"""An offset, perhaps with the committer's note and a leader epoch."""
+
+
+def committable(place: TopicPartition, offset: Committable) -> OffsetAndMetadata:
+    """What is to be committed of a partition.
+
+    Raises:
+        ConfigError: it is no offset: brokers would take it.
+    """
+    row = (
+        OffsetAndMetadata(offset)
+        if isinstance(offset, int)
+        else OffsetAndMetadata(*offset)
+    )
+    if row.offset < 0:
+        raise ConfigError(f"offset: {row.offset} of {place} is below 0")
+    return row
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -21,16 +21,15 @@ from kohort.client.fetcher import Fetcher
 from kohort.client.offsets import (
     EARLIEST,
     LATEST,
+    Committable,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
+    committable,
 )
 from kohort.client.partition import Partition
 
 log = logging.getLogger("kohort.client")
-
-Committable = int | tuple[int, str] | OffsetAndMetadata
-"""An offset, perhaps with the committer's note and a leader epoch."""
 
 
 class Positions:
@@ -104,7 +103,7 @@ class Positions:
         Raises:
             ConfigError: the partition is not consumed here, or it is no offset.
         """
-        row = _row(partition, offset)
+        row = committable(partition, offset)
         self._of(partition).seek(row.offset, row.leader_epoch)
         self._fetcher.pump()
 
@@ -258,7 +257,7 @@ class Positions:
         if offsets is None:
             rows = self._positions(self._fetcher.partitions)
         else:
-            rows = {TopicPartition(*p): _row(p, o) for p, o in offsets.items()}
+            rows = {TopicPartition(*p): committable(p, o) for p, o in offsets.items()}
         return self._commits.post(rows, timeout_ms)
 
     async def committed(
@@ -313,17 +312,6 @@ class Positions:
                 task = self._commits.post(rows)
                 task.add_done_callback(_log_failure)
                 await asyncio.shield(task)
-
-
-def _row(place: TopicPartition, offset: Committable) -> OffsetAndMetadata:
-    row = (
-        OffsetAndMetadata(offset)
-        if isinstance(offset, int)
-        else OffsetAndMetadata(*offset)
-    )
-    if row.offset < 0:
-        raise ConfigError(f"offset: {row.offset} of {place} is below 0")
-    return row
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

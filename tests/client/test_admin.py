@@ -491,6 +491,22 @@ async def test_an_admin_is_used_between_start_and_close() -> None:
             await admin.describe_topics(["t"])
 
 
+async def test_arguments_that_a_broker_would_misunderstand(admin: Admin) -> None:
+    """One name is not a list of letters, and an offset is none below 0."""
+    for call in (
+        admin.delete_topics,
+        admin.describe_topics,
+        admin.delete_consumer_groups,
+        admin.describe_consumer_groups,
+    ):
+        with pytest.raises(ConfigError, match="'g'"):
+            await call("g")
+    with pytest.raises(ConfigError, match="-4"):
+        await admin.alter_consumer_group_offsets("g", {TP("t", 0): -4})
+    with pytest.raises(ConfigError, match="read_all"):
+        await admin.list_offsets({TP("t", 0): LATEST}, isolation_level="read_all")
+
+
 def test_settings_are_checked_at_once() -> None:
     """A key that does not exist, or a configuration given twice."""
     with pytest.raises(ConfigError, match="group_id"):
