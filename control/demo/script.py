@@ -18,8 +18,8 @@ from kohort.control.demo.actors import Actor, produce, watch
 from kohort.control.demo.state import EMPTY, LIVE, Seen, Standing
 
 NAMES = ("ana", "ben", "cleo", "dan", "eve", "finn", "gia", "hugo", "ida", "jon")
-MOST_MEMBERS = len(NAMES) - 2
-"""Of a group: one more takes the crashed one's place, and one is refused."""
+"""Two more than a group may have members (``--members``): one takes the crashed
+one's place, and one is refused."""
 BEFORE_S = 1.5
 """Time to read what is about to happen."""
 AFTER_S = 1.8
