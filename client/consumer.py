@@ -215,9 +215,13 @@ class Consumer(Positions):
             listener: is told of partitions that come and go.
 
         Raises:
-            ConfigError: there is no ``group_id``, or not one of topics and pattern.
+            ConfigError: there is no ``group_id``, or not one of topics and pattern,
+                or the listener is none.
         """
         self._check()
+        if not isinstance(listener, ConsumerRebalanceListener | None):
+            what = type(listener).__name__
+            raise ConfigError(f"listener: {what} is no ConsumerRebalanceListener")
         if isinstance(topics, str):
             topics = [topics]
         names = [*topics]

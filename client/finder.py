@@ -175,10 +175,12 @@ class Finder:
                 )
             )
             return
+        leader = self._cluster.leader(topic, number)
         self._fail(
             OffsetOutOfRangeError(
                 f"there is no offset {offset}, and auto_offset_reset is none",
                 api="Fetch",
+                broker=None if leader is None else self._cluster.name_of(leader),
                 topic=topic,
                 partition=number,
                 code=ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -177,8 +177,9 @@ async def test_an_offset_that_is_not_there_resets(stage: Stage) -> None:
     async with stage.consumer(group_id=None, auto_offset_reset="none") as reader:
         reader.assign([stage.p0])
         reader.seek(stage.p0, 99)
-        with pytest.raises(KohortError, match="there is no offset 99"):
+        with pytest.raises(KohortError, match="there is no offset 99") as caught:
             await take(reader, 1)
+        assert caught.value.broker
 
 
 # -- commits
@@ -293,6 +294,8 @@ async def test_what_does_not_go_together(stage: Stage) -> None:
                 reader.subscribe(**arguments)  # type: ignore[arg-type]
         with pytest.raises(ConfigError):
             reader.assign([stage.p0])
+        with pytest.raises(ConfigError, match="listener: function"):
+            reader.subscribe([stage.topic], listener=take)  # type: ignore[arg-type]
     async with stage.consumer(group_id=None) as reader:
         with pytest.raises(ConfigError):
             reader.subscribe([stage.topic])

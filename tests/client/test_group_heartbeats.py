@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
@@ -19,52 +18,39 @@ from tests.client.sent import Sent
 from kohort.client.errors import CommitFailedError
 from kohort.protocol.errors import ErrorCode
 
-QUICK_MS, SLOW_MS = 100, 3_000
 
-
+@pytest.mark.parametrize("interval_ms", [100, 1_000])
 async def test_a_member_learns_of_a_rebalance_by_its_heartbeat(
-    stage: Stage, sent: Sent
+    stage: Stage, sent: Sent, interval_ms: int
 ) -> None:
-    """The time until it does follows heartbeat.interval.ms.
+    """Before its partitions are revoked, a heartbeat has told it.
 
-    Two groups at once, each of one member that has just joined; then another one
-    joins. Whoever beats thirty times as often learns of it that much sooner: held to
-    twice, for a machine that does other things as well.
+    That the time until then follows heartbeat.interval.ms is shown on virtual time,
+    in `test_session_life`.
     """
+    await stage.fill([1, 1])
+    listener = Recorder()
+    async with stage.consumer(heartbeat_interval_ms=interval_ms) as a:
+        a.subscribe([stage.topic], listener=listener)
+        await poll_until(lambda: shares(a) == [2], a)
+        member_id = sent.answered("SyncGroup", stage.group)[-1].request.member_id
 
-    async def time_to_learn(name: str, interval_ms: int) -> float:
-        topic, group = stage.name(f"t-{name}"), stage.name(name)
-        await stage.fill([1, 1], topic)
-        loop = asyncio.get_running_loop()
-        listener = Recorder()
-        learned: list[float] = []
+        def told() -> list[int]:
+            answered = sent.answered("Heartbeat", stage.group, member_id)
+            return [each.response.error_code for each in answered]
+
+        at_revocation: list[int] = []
 
         async def note(kind: str) -> None:
-            if kind == "revoked":
-                learned.append(loop.time())
+            if kind == "revoked" and not at_revocation:
+                at_revocation.extend(told())
 
         listener.inside = note
-        async with stage.consumer(
-            group_id=group, heartbeat_interval_ms=interval_ms
-        ) as a:
-            a.subscribe([topic], listener=listener)
-            await poll_until(lambda: shares(a) == [2], a)
-            member_id = sent.answered("SyncGroup", group)[-1].request.member_id
-            begun = loop.time()
-            async with stage.consumer(topic, group_id=group) as b:
-                await poll_until(lambda: bool(learned), a, b)
-                told = [
-                    each.response.error_code
-                    for each in sent.answered("Heartbeat", group, member_id)
-                ]
-                assert told[-1] == ErrorCode.REBALANCE_IN_PROGRESS
-                assert not any(told[:-1])
-        return learned[0] - begun
-
-    slow, quick = await asyncio.gather(
-        time_to_learn("slow", SLOW_MS), time_to_learn("quick", QUICK_MS)
-    )
-    assert slow > 2 * quick
+        async with stage.member() as b:
+            await poll_until(lambda: bool(at_revocation), a, b)
+    assert at_revocation[-1] == ErrorCode.REBALANCE_IN_PROGRESS
+    # A busy machine may bring another one before the listener's turn.
+    assert set(at_revocation[:-1]) <= {0, ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 async def test_heartbeats_go_on_while_the_application_works(stage: Stage) -> None:

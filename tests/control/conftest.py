@@ -1,0 +1,50 @@
+"""A broker for the commands that are clients, and whoever types them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Before it is imported: its asserts are to say as much as those of a test.
+pytest.register_assert_rewrite("tests.control.shell")
+
+from tests.commands import serving  # noqa: E402 - see above
+from tests.control.shell import At, Shell  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[At]:
+    """Where a broker is, in groups of which there is room for two."""
+    keys = ("group.initial.rebalance.delay.ms=0", "group.max.size=2")
+    with serving(*(f"--set={key}" for key in keys)) as broker:
+        yield {"KOHORT_BOOTSTRAP_SERVERS": broker.address}
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a topic and a group that no other test has."""
+    return f"n{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def shell(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Shell:
+    """Commands of a user who has set nothing."""
+    for variable in [each for each in os.environ if each.startswith("KOHORT_")]:
+        monkeypatch.delenv(variable)
+    return Shell(capfd, tmp_path)
+
+
+@pytest.fixture
+def there(shell: Shell, at: At, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Commands of a user who has said where the broker is."""
+    for variable, value in at.items():
+        monkeypatch.setenv(variable, value)
+    return shell
