@@ -217,11 +217,18 @@ async def take(reader: Consumer, count: int) -> list[str]:
 
 
 async def poll_until(condition: Callable[[], bool], *readers: Consumer) -> None:
-    """Polls with all of them until something is so; records are thrown away."""
+    """Polls with all of them until something is so; records are thrown away.
+
+    Nobody ends before the others: what is so may pass, as groups rebalance, and whoever
+    does not poll any more keeps the next generation from beginning.
+    """
+    is_so = condition()
 
     async def poll(reader: Consumer) -> None:
-        while not condition():
+        nonlocal is_so
+        while not is_so:
             await reader.getmany(timeout_ms=20)
+            is_so = is_so or condition()
 
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*map(poll, readers))
