@@ -12,7 +12,7 @@ not know, and take a field that is missing for null.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 SCHEMA_VERSION = 1
@@ -87,9 +87,6 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
 }
 
 
-NO_CAUSES: Mapping[str, str] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of event: when it comes, its causes, and its fields besides `COMMON`."""
@@ -97,7 +94,7 @@ class Kind:
     name: str
     says: str
     fields: tuple[Field, ...] = ()
-    causes: Mapping[str, str] = NO_CAUSES
+    causes: Mapping[str, str] = field(default_factory=dict)
 
 
 _STATE = _always("state", "string", "the group's state after the event")
@@ -228,7 +225,7 @@ KINDS: tuple[Kind, ...] = (
         ),
         {
             "all_joined": "nobody was missing any more",
-            "rebalance_timeout": "the longest of the members' rebalance timeouts was over",
+            "rebalance_timeout": "the longest rebalance timeout of a member was over",
             "initial_delay": "the initial delay was over (KIP-134)",
             "nobody_left": "all members are gone",
         },
