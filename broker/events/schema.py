@@ -253,8 +253,8 @@ KINDS: tuple[Kind, ...] = (
         "A member's partitions are others than before, as its assignment has it.",
         (
             _always("owned", "[part]", "what it has now"),
-            _always("gained", "[part]", "what is new"),
-            _always("lost", "[part]", "what it had before"),
+            _always("partitions_gained", "[part]", "what is new"),
+            _always("partitions_lost", "[part]", "what it had before"),
         ),
         {
             "assigned": "the leader's assignment",
