@@ -29,6 +29,14 @@ class Clock(Protocol):
         """Calls `callback` once `now()` has reached `when`."""
 
 
+def wall_ns() -> int:
+    """The machine's clock, ns since the epoch, for who wants to compare with others.
+
+    It may jump: nothing is measured by it.
+    """
+    return time.time_ns()
+
+
 class RealClock:
     """The system's monotonic clock, set to the wall clock once, at its creation."""
 

@@ -7,6 +7,11 @@ import random
 import uuid
 
 
+def run_id() -> str:
+    """An id of a start of the broker; no seed makes two starts one."""
+    return str(uuid.uuid4())
+
+
 class Ids:
     """A source of ids.
 

@@ -15,8 +15,9 @@ from kohort.broker.clock import Clock, RealClock
 from kohort.broker.cluster import Cluster, ClusterError, Node
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
+from kohort.broker.events.bus import Events
 from kohort.broker.housekeeping import Housekeeper
-from kohort.broker.ids import Ids
+from kohort.broker.ids import Ids, run_id
 
 BACKLOG = 1024
 """Connections that may wait to be accepted: 1,000 consumers start at once."""
@@ -115,9 +116,11 @@ class Broker:
             that follow.
         data_dir: folder that topics, groups and offsets are kept in, in Kafka's
             formats; None to keep them in memory.
+        labels: what to call this run in its events: settings, a seed, anything.
 
     Attributes:
         cluster: the cluster's state, once started.
+        events: what happens, as one stream; see `kohort.broker.events`.
 
     Raises:
         ConfigError: from the constructor; a key is unknown or a value is bad.
@@ -136,10 +139,12 @@ class Broker:
         seed: int | None = None,
         nodes: int = 1,
         data_dir: str | os.PathLike[str] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster of {nodes} nodes: there must be at least 1")
         self.config = config if isinstance(config, Config) else Config(config or {})
+        self.events = Events(labels)
         self.host = host
         self.port = port
         self._advertise = advertise
@@ -184,6 +189,7 @@ class Broker:
         for name, value, origin in self.config.unused:
             log.warning("key_has_no_effect_yet", key=name, value=value, origin=origin)
         self._clock = RealClock(asyncio.get_running_loop())
+        self.events.begin(run_id())
         self.cluster = Cluster(
             self.config,
             self._clock,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kohort.broker.coordinator.events import TimerKey
 from kohort.protocol.slotted import slotted
@@ -200,14 +201,30 @@ class Append:
     records: Sequence[Record]
 
 
+Who = tuple[str, str | None, str | None, str | None]
+"""Whom a notice is about: member id, instance id, client id, host; of an id that
+was given out, or of somebody who is no member, as far as it is known."""
+
+
 @slotted
 class Notice:
-    """Something happened to a group, for logs and listeners."""
+    """Something happened: an event of `kohort.broker.events.schema`, still raw.
+
+    Whoever reads it makes an event of it, by `kohort.broker.events.render`. What
+    it refers to is not changed any more.
+    """
 
     kind: str
     """As in ``rebalance_started``."""
-    group_id: str
-    fields: Mapping[str, object]
+    group_id: str | None
+    """None: it is about no group."""
+    generation: int | None
+    """The group's, afterwards."""
+    who: Who | None
+    fields: Mapping[str, Any]
+    """Those of the kind, and ``cause`` and ``reason``; raw where `render` says so."""
+    weight: int = 1
+    """How many rows it keeps in memory: members, partitions, or offsets."""
 
 
 Effect = Reply | Arm | Disarm | Append | Notice

@@ -66,7 +66,7 @@ class Turn:
 
     def notice(self, kind: str, group_id: str, **fields: object) -> None:
         """Tells listeners; to be called only if there are any."""
-        self.effects.append(Notice(kind, group_id, fields))
+        self.effects.append(Notice(kind, group_id, None, None, fields))
 
     def transition(self, group: Group, state: GroupState) -> None:
         """Takes a group to another state."""

@@ -1,0 +1,336 @@
+"""The one stream of events: what happened, in order, to whoever listens.
+
+The coordinators and the broker hand in what they saw, raw. Nothing is made of it
+until somebody reads it: with nobody listening an event costs about half a
+microsecond and some memory, and that is bounded. Everything else that tells what
+happened (log lines, files, pages, metrics) is a reader of this stream.
+
+A reader never slows the broker down. What a slow one misses is announced to it, by
+one `events_lost` per node.
+
+Nothing here may be called from other threads than the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self
+
+from kohort.broker.clock import wall_ns
+from kohort.broker.coordinator.effects import Notice
+from kohort.broker.events.render import render
+from kohort.broker.events.schema import SCHEMA_VERSION
+
+REMEMBERED: Final = 10_000
+"""Events that are kept for who comes later: some minutes of a busy broker."""
+
+ROWS_PER_EVENT: Final = 10
+"""Of rows (offsets of a commit, members of a rebalance) a buffer takes so many times
+its size. One commit can have 100,000 offsets: counting events alone bounds nothing."""
+
+
+class Seen:
+    """One event as it was seen, and, once somebody has read it, as it reads.
+
+    Attributes:
+        source: the node's part of the stream.
+        sequence: its number there.
+        time: the broker's clock, seconds since the epoch.
+        wall_ns: the machine's clock.
+        notice: what happened.
+    """
+
+    __slots__ = ("_event", "notice", "sequence", "source", "time", "wall_ns")
+
+    def __init__(
+        self,
+        source: NodeEvents,
+        sequence: int,
+        time: float,
+        wall_ns: int,
+        notice: Notice,
+    ) -> None:
+        self.source = source
+        self.sequence = sequence
+        self.time = time
+        self.wall_ns = wall_ns
+        self.notice = notice
+        self._event: dict[str, Any] | None = None
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The event, as in `kohort.broker.events.schema`; made once, for all."""
+        event = self._event
+        if event is None:
+            event = self._event = {
+                **self.source.header,
+                "sequence": self.sequence,
+                "wall_ns": self.wall_ns,
+                **render(self.notice, self.time),
+            }
+        return event
+
+
+class _Buffer:
+    """The latest events, up to a number of them and of their rows."""
+
+    __slots__ = ("_rows", "events", "size")
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"a buffer for {size} events: there must be room for 1")
+        self.size = size
+        self.events: deque[Seen] = deque()
+        self._rows = 0
+
+    def add(self, seen: Seen) -> None:
+        events = self.events
+        events.append(seen)
+        self._rows += seen.notice.weight
+        if len(events) > self.size or self._rows > self.size * ROWS_PER_EVENT:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Drops the oldest; the latest stays, however large it is."""
+        events, most = self.events, self.size * ROWS_PER_EVENT
+        while len(events) > 1 and (len(events) > self.size or self._rows > most):
+            self.drop(events.popleft())
+
+    def drop(self, seen: Seen) -> None:
+        self._rows -= seen.notice.weight
+
+    def clear(self) -> list[Seen]:
+        events = [*self.events]
+        self.events.clear()
+        self._rows = 0
+        return events
+
+
+class Reader(_Buffer):
+    """Somebody who reads the stream, at its own pace: an async iterator of events.
+
+        with broker.events.subscribe() as reader:
+            async for event in reader:
+                print(event["kind"])
+
+    Each event is a dict that all readers share: it is not to be changed. After
+    `close` those that have come are still given, and then the iteration ends.
+
+    Attributes:
+        lost: how many events it has missed so far.
+    """
+
+    __slots__ = ("_gaps", "_leave", "_wake", "is_closed", "lost")
+
+    def __init__(self, size: int, leave: Callable[[Reader], object]) -> None:
+        super().__init__(size)
+        self.lost = 0
+        self.is_closed = False
+        # By node's part of the stream: the first that was missed and the last.
+        self._gaps: dict[NodeEvents, tuple[int, Seen]] = {}
+        self._leave = leave
+        self._wake: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        while not self.events:
+            if self.is_closed:
+                raise StopAsyncIteration
+            await self.wait()
+        if self._gaps:
+            return self._gap()
+        seen = self.events.popleft()
+        _Buffer.drop(self, seen)
+        return seen.event
+
+    async def wait(self) -> None:
+        """Returns as soon as there is something to `take`, or it is closed.
+
+        One task at a time may wait.
+        """
+        if self.events or self.is_closed:
+            return
+        assert self._wake is None, "somebody waits already"  # noqa: S101 - a mistake
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+    def take(self) -> list[dict[str, Any]]:
+        """All events that have come, without waiting; none may be there."""
+        told = []
+        while self._gaps:
+            told.append(self._gap())
+        told += [seen.event for seen in self.clear()]
+        return told
+
+    def close(self) -> None:
+        """Nothing is added any more."""
+        self.is_closed = True
+        self._leave(self)
+        self._notify()
+
+    def add(self, seen: Seen) -> None:
+        """Takes an event; the stream calls it."""
+        super().add(seen)
+        if self._wake is not None:
+            self._notify()
+
+    def drop(self, seen: Seen) -> None:
+        """An event is given up: others have come before it was read."""
+        super().drop(seen)
+        self.lost += 1
+        first, _ = self._gaps.get(seen.source, (seen.sequence, seen))
+        self._gaps[seen.source] = (first, seen)
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def _gap(self) -> dict[str, Any]:
+        """One `events_lost`, which bears the number of the last that is missing."""
+        source = next(iter(self._gaps))
+        first, last = self._gaps.pop(source)
+        fields = {"first": first, "last": last.sequence}
+        notice = Notice("events_lost", None, None, None, fields)
+        return Seen(source, last.sequence, last.time, last.wall_ns, notice).event
+
+
+class NodeEvents:
+    """One node's part of the stream: gives its events their numbers.
+
+    Attributes:
+        header: the fields that all its events share.
+        sequence: the number of its last event; 0 before the first.
+    """
+
+    __slots__ = ("_stream", "header", "sequence")
+
+    def __init__(self, stream: Events, node: int) -> None:
+        self._stream = stream
+        self.sequence = 0
+        self.header: Mapping[str, Any] = {
+            "schema": SCHEMA_VERSION,
+            "run": stream.run,
+            "labels": stream.labels,
+            "node": node,
+        }
+
+    def publish(self, notice: Notice, now: float) -> None:
+        """Something happened.
+
+        Args:
+            notice: what.
+            now: the broker's clock, seconds since the epoch.
+        """
+        stream = self._stream
+        if stream.listening:
+            self.sequence = sequence = self.sequence + 1
+            stream.add(Seen(self, sequence, now, stream.wall_ns(), notice))
+
+    def tell(self, kind: str, now: float, /, **fields: object) -> None:
+        """Something happened that is about no group."""
+        self.publish(Notice(kind, None, None, None, fields), now)
+
+
+class Events:
+    """The stream of all nodes of a broker.
+
+    Args:
+        labels: what the user calls this run, its settings, its seed.
+        remembered: how many events to keep for those who come later.
+        wall: the machine's clock, ns since the epoch; virtual in a simulation.
+
+    Attributes:
+        run: unique to a start of the broker; empty before the first.
+        labels: see above.
+        listening: whether events are made at all. To be set before the start.
+        heartbeats: whether heartbeats are events, too. To be set before the start.
+        wall_ns: see `wall`.
+    """
+
+    def __init__(
+        self,
+        labels: Mapping[str, str] | None = None,
+        *,
+        remembered: int = REMEMBERED,
+        wall: Callable[[], int] = wall_ns,
+    ) -> None:
+        self.run = ""
+        self.labels: Mapping[str, str] = dict(labels or {})
+        self.listening = True
+        self.heartbeats = False
+        self.wall_ns = wall
+        self._recent = _Buffer(remembered)
+        self._nodes: dict[int, NodeEvents] = {}
+        # Replaced, never changed: a reader may leave while others are told.
+        self._listeners: tuple[Callable[[Seen], object], ...] = ()
+
+    def begin(self, run: str) -> None:
+        """A start of the broker: all nodes count from 1 again."""
+        self.run = run
+        self._nodes = {}
+
+    def of(self, node: int) -> NodeEvents:
+        """A node's part of the stream."""
+        found = self._nodes.get(node)
+        if found is None:
+            found = self._nodes[node] = NodeEvents(self, node)
+        return found
+
+    def add(self, seen: Seen) -> None:
+        """Takes the next event; `NodeEvents` calls it."""
+        self._recent.add(seen)
+        for listener in self._listeners:
+            listener(seen)
+
+    # -- reading
+
+    def subscribe(self, *, size: int = 10_000, past: bool = False) -> Reader:
+        """Begins to read.
+
+        Args:
+            size: how many events may wait to be read; when more come, the oldest
+                are given up, and an `events_lost` says which.
+            past: whether to begin with what is remembered.
+
+        Returns:
+            A reader, to be closed.
+
+        Raises:
+            ValueError: `size` is less than 1.
+        """
+        reader = Reader(size, lambda gone: self.unlisten(gone.add))
+        if past:
+            for seen in self._recent.events:
+                reader.add(seen)
+        self.listen(reader.add)
+        return reader
+
+    def listen(self, listener: Callable[[Seen], object]) -> None:
+        """Has each event handed to a function at once, raw: it must be quick."""
+        self._listeners = (*self._listeners, listener)
+
+    def unlisten(self, listener: Callable[[Seen], object]) -> None:
+        """Undoes `listen`; fine if it has been undone."""
+        self._listeners = tuple(each for each in self._listeners if each != listener)
+
+    def recent(self, group: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """What is remembered, the oldest first: of one group, or everything."""
+        return [seen.event for seen in self._remembered(group)]
+
+    def _remembered(self, group: str | None) -> Iterator[Seen]:
+        for seen in self._recent.events:
+            if group is None or seen.notice.group_id == group:
+                yield seen

@@ -1,0 +1,166 @@
+"""Makes events of notices: what was collected in a hurry becomes JSON's own types.
+
+Most fields of a notice are fields of the event. The others are raw, and the table
+at the end says how they are made: assignments are still bytes, times are still
+seconds, and what can be worked out is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kohort.broker.coordinator.effects import Notice
+from kohort.protocol.consumer import decode_assignment
+from kohort.protocol.messages import WireError
+
+Fields = Mapping[str, Any]
+Parts = list[dict[str, Any]]
+"""Rows of ``part``: partitions by topic, both in order."""
+
+_NOBODY = (None, None, None, None)
+
+
+def ns(seconds: float) -> int:
+    """Nanoseconds of seconds since the epoch, as clocks have them here."""
+    return round(seconds * 1_000_000_000)
+
+
+def render(notice: Notice, time: float) -> dict[str, Any]:
+    """What an event says besides who saw it.
+
+    Args:
+        notice: what happened.
+        time: when, in seconds since the epoch.
+
+    Returns:
+        A new dict of JSON's types, with every field of the kind.
+    """
+    member_id, instance_id, client_id, host = notice.who or _NOBODY
+    fields = notice.fields
+    make = _MAKE.get(notice.kind)
+    return {
+        "kind": notice.kind,
+        "time_ns": ns(time),
+        "group": notice.group_id,
+        "generation": notice.generation,
+        "member_id": member_id,
+        "instance_id": instance_id,
+        "client_id": client_id,
+        "host": host,
+        "cause": None,
+        "reason": None,
+        **(fields if make is None else make(fields, time)),
+    }
+
+
+# -- raw fields
+
+
+def _parts(pairs: Iterable[tuple[str, int]]) -> Parts:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(pairs):
+        by_topic.setdefault(topic, []).append(partition)
+    return [{"topic": t, "partitions": p} for t, p in by_topic.items()]
+
+
+def assigned(data: bytes) -> set[tuple[str, int]]:
+    """The partitions of an assignment; none where it is not the consumer protocol's."""
+    if not data:
+        return set()
+    try:
+        parts = decode_assignment(data).assigned_partitions
+    except WireError:
+        return set()
+    return {(part.topic, p) for part in parts for p in part.partitions}
+
+
+def _partitions_changed(fields: Fields, _: float) -> Fields:
+    """Raw: the assignment ``before`` and the one ``after``, in bytes."""
+    before, after = assigned(fields["before"]), assigned(fields["after"])
+    return {
+        "cause": fields["cause"],
+        "owned": _parts(after),
+        "partitions_gained": _parts(after - before),
+        "partitions_lost": _parts(before - after),
+    }
+
+
+def _offsets(offsets: Sequence[tuple[str, int, int, int, str | None]]) -> Parts:
+    return [
+        {"topic": topic, "partition": partition, "offset": offset}
+        for topic, partition, offset, _, _ in offsets
+    ]
+
+
+def _committed(fields: Fields, _: float) -> Fields:
+    """Raw: the ``offsets`` of the request."""
+    return {**fields, "offsets": _offsets(fields["offsets"])}
+
+
+def _expired(fields: Fields, _: float) -> Fields:
+    return {"expired": _parts(fields["expired"])}
+
+
+def _deleted(fields: Fields, _: float) -> Fields:
+    return {"cause": fields["cause"], "deleted": _parts(fields["deleted"])}
+
+
+def _join_completed(fields: Fields, time: float) -> Fields:
+    """Raw: ``before``, ``after``, ``started`` and ``waits``.
+
+    The first two are rows that begin with a member's id. Waits are by member id:
+    when it ended, and whether it came; None for one that was waited for to the end.
+    """
+    now, started = ns(time), ns(fields["started"])
+    before = [row[0] for row in fields["before"]]
+    after = [row[0] for row in fields["after"]]
+    known, current = set(before), set(after)
+    return {
+        "cause": fields["cause"],
+        "members": after,
+        "gained": [member_id for member_id in after if member_id not in known],
+        "lost": [member_id for member_id in before if member_id not in current],
+        "waits": [
+            {
+                "member_id": member_id,
+                "waited_ns": (now if end is None else ns(end[0])) - started,
+                "came": end is not None and end[1],
+            }
+            for member_id, end in fields["waits"].items()
+        ],
+        "duration_ns": now - started,
+        "protocol": fields["protocol"],
+        "leader": fields["leader"],
+    }
+
+
+def _assignment_made(fields: Fields, time: float) -> Fields:
+    """Raw: the ``members``, as rows that end with what each said of itself.
+
+    And ``since`` when the join phase was over.
+    """
+    return {
+        "protocol": fields["protocol"],
+        "leader": fields["leader"],
+        "bytes": fields["bytes"],
+        "metadata_bytes": sum(len(row[-1]) for row in fields["members"]),
+        "duration_ns": ns(time) - ns(fields["since"]),
+    }
+
+
+def _member_synced(fields: Fields, time: float) -> Fields:
+    """Raw: ``since`` when its join was answered."""
+    return {"waited_ns": ns(time) - ns(fields["since"])}
+
+
+_MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
+    "assignment_made": _assignment_made,
+    "commit_refused": _committed,
+    "join_completed": _join_completed,
+    "member_synced": _member_synced,
+    "offsets_committed": _committed,
+    "offsets_deleted": _deleted,
+    "offsets_expired": _expired,
+    "partitions_changed": _partitions_changed,
+}

@@ -1,0 +1,195 @@
+"""The stream: numbers without gaps, buffers with bounds, readers at their own pace."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from kohort.broker.coordinator.effects import Notice
+from kohort.broker.events.bus import ROWS_PER_EVENT, Events, NodeEvents
+
+NOW = 1_700_000_000.0
+
+
+def stream(**options: int) -> Events:
+    """A stream of a run, on a machine whose clock counts."""
+    ticks = itertools.count(1)
+    events = Events({"seed": "7"}, wall=lambda: next(ticks), **options)
+    events.begin("r")
+    return events
+
+
+def happen(node: NodeEvents, *groups: str, weight: int = 1) -> None:
+    """A member expires in each of these groups."""
+    for group in groups:
+        who = ("m", None, "c", "/127.0.0.1")
+        notice = Notice("member_expired", group, 3, who, {}, weight)
+        node.publish(notice, NOW)
+
+
+def told(events: list[dict[str, object]]) -> list[object]:
+    """The groups of events, and the gaps between them."""
+    return [
+        (e["first"], e["last"]) if e["kind"] == "events_lost" else e["group"]
+        for e in events
+    ]
+
+
+def test_an_event_says_who_saw_it_when_and_about_whom() -> None:
+    """All common fields are there, those that are null included."""
+    events = stream()
+    with events.subscribe() as reader:
+        happen(events.of(2), "g")
+        (event,) = reader.take()
+    assert event == {
+        "schema": 1,
+        "run": "r",
+        "labels": {"seed": "7"},
+        "node": 2,
+        "sequence": 1,
+        "kind": "member_expired",
+        "time_ns": 1_700_000_000_000_000_000,
+        "wall_ns": 1,
+        "group": "g",
+        "generation": 3,
+        "member_id": "m",
+        "instance_id": None,
+        "client_id": "c",
+        "host": "/127.0.0.1",
+        "cause": None,
+        "reason": None,
+    }
+
+
+def test_nodes_count_for_themselves() -> None:
+    """Each node's events have numbers from 1, without gaps; a new run starts over."""
+    events = stream()
+    with events.subscribe() as reader:
+        for node in (1, 2, 1, 1, 2):
+            happen(events.of(node), "g")
+        rows = [(e["node"], e["sequence"]) for e in reader.take()]
+        assert rows == [(1, 1), (2, 1), (1, 2), (1, 3), (2, 2)]
+        events.begin("s")
+        happen(events.of(1), "g")
+        (event,) = reader.take()
+        assert (event["run"], event["sequence"]) == ("s", 1)
+
+
+def test_a_reader_hears_what_comes_after_it() -> None:
+    """And what was before only if it asks for it."""
+    events = stream()
+    happen(events.of(1), "a")
+    with events.subscribe() as late, events.subscribe(past=True) as curious:
+        happen(events.of(1), "b")
+        assert told(late.take()) == ["b"]
+        assert told(curious.take()) == ["a", "b"]
+        assert curious.take() == []
+    happen(events.of(1), "c")
+    assert (late.take(), curious.take()) == ([], [])
+
+
+def test_the_slow_one_learns_what_it_missed() -> None:
+    """One notice per node, in place of the oldest; nobody else misses anything."""
+    events = stream()
+    with events.subscribe(size=2) as slow, events.subscribe() as quick:
+        happen(events.of(1), "a", "b")
+        happen(events.of(2), "c")
+        happen(events.of(1), "d", "e")
+        missed = slow.take()
+        assert told(missed) == [(1, 2), (1, 1), "d", "e"]
+        # With it the numbers of a node go on without gaps.
+        assert [(e["node"], e["sequence"]) for e in missed] == [
+            (1, 2),
+            (2, 1),
+            (1, 3),
+            (1, 4),
+        ]
+        assert slow.lost == 3
+        happen(events.of(2), "f")
+        assert told(slow.take()) == ["f"]
+        assert told(quick.take()) == ["a", "b", "c", "d", "e", "f"]
+
+
+def test_large_events_fill_a_buffer_sooner() -> None:
+    """Rows count, too: but the latest event is there, however large."""
+    events = stream(remembered=2)
+    with events.subscribe(size=2) as reader:
+        happen(events.of(1), "a", weight=ROWS_PER_EVENT)
+        happen(events.of(1), "b", weight=2 * ROWS_PER_EVENT)
+        assert told(reader.take()) == [(1, 1), "b"]
+        happen(events.of(1), "c", weight=100 * ROWS_PER_EVENT)
+        assert told(reader.take()) == ["c"]
+    assert [e["group"] for e in events.recent()] == ["c"]
+    happen(events.of(1), "d")
+    assert [e["group"] for e in events.recent()] == ["d"]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """The latest, of all groups or of one."""
+    events = stream(remembered=3)
+    happen(events.of(1), "a", "b", "a", "c")
+    assert [e["group"] for e in events.recent()] == ["b", "a", "c"]
+    assert [e["sequence"] for e in events.recent("a")] == [3]
+    assert events.recent("z") == []
+
+
+def test_nothing_is_made_where_nobody_listens() -> None:
+    """Numbers do not go on, either."""
+    events = stream()
+    events.listening = False
+    happen(events.of(1), "a")
+    assert (events.recent(), events.of(1).sequence) == ([], 0)
+
+
+async def test_iteration() -> None:
+    """A reader that has read everything waits for more, until it is closed."""
+    events = stream()
+    reader = events.subscribe(size=2)
+    heard: list[dict[str, object]] = []
+
+    async def listen() -> None:
+        heard.extend([event async for event in reader])
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0)
+    happen(events.of(1), "a")
+    await asyncio.sleep(0)
+    happen(events.of(1), "b", "c", "d")
+    reader.close()
+    await listening
+    assert told(heard) == [(1, 2), "c", "d"] or told(heard) == ["a", (2, 2), "c", "d"]
+    reader.close()
+
+
+async def test_waiting_can_be_given_up() -> None:
+    """A wait that is cancelled loses nothing, and another may follow."""
+    events = stream()
+    with events.subscribe() as reader:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.wait(), 0.001)
+        happen(events.of(1), "a")
+        await reader.wait()
+        assert told([await anext(reader)]) == ["a"]
+
+
+def test_a_buffer_for_nothing() -> None:
+    """Whoever wants to read must have room for one event."""
+    with pytest.raises(ValueError, match="a buffer for 0 events"):
+        stream().subscribe(size=0)
+
+
+def test_a_listener_is_told_at_once() -> None:
+    """It gets what happened, raw, and nothing once it has left."""
+    events = stream()
+    heard: list[str | None] = []
+
+    def listener(seen: object) -> None:
+        heard.append(getattr(seen, "notice").group_id)  # noqa: B009 - any listener
+
+    events.listen(listener)
+    happen(events.of(1), "a")
+    events.unlisten(listener)
+    happen(events.of(1), "b")
+    assert heard == ["a"]
