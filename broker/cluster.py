@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards import NodeGroups, Shards
 from kohort.broker.topics import (
+    EVENTS_TOPIC,
+    EVENTS_TOPIC_OVERRIDES,
     NOBODY,
     OFFSETS_TOPIC,
     Topic,
@@ -57,6 +59,7 @@ class Cluster:
         ids: the one source of ids.
         topics: the topics and their partitions.
         nodes: the nodes by id.
+        topic_created: called with each topic that is created; None for nobody.
         shards: the partitions of ``__consumer_offsets`` and their coordinators.
     """
 
@@ -76,6 +79,7 @@ class Cluster:
         self._storage: ClusterStorage | None = None
         self._first_unused_producer_id = 0
         self._next_producer_id = 0
+        self.topic_created: Callable[[Topic], object] | None = None
         self.topics = Topics(
             config, ids, self._make_partition, self._drop_partition, self._save
         )
@@ -187,6 +191,8 @@ class Cluster:
         topic = self.topics.create(name, replicas, leaders, overrides)
         if name == OFFSETS_TOPIC:
             self.shards.attach(topic)
+        if self.topic_created is not None:
+            self.topic_created(topic)
         return topic
 
     def grow_topic(
@@ -223,6 +229,10 @@ class Cluster:
         """Creates a topic that a client has asked for, as Kafka does."""
         if name == OFFSETS_TOPIC:
             self._create_offsets_topic()
+            return
+        if name == EVENTS_TOPIC:
+            # All in one partition: so they are read in the order of the stream.
+            self.create_topic(name, 1, len(self.nodes), EVENTS_TOPIC_OVERRIDES.copy())
             return
         factor = min(self.config["default.replication.factor"], len(self.nodes))
         self.create_topic(name, self.config["num.partitions"], factor)

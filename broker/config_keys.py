@@ -397,6 +397,7 @@ unstable.feature.versions.enable                boolean  false * hidden
 
 _KOHORT = """
 coordinator.load.delay.ms                       long     0 0.. read-only used
+events.topic.enable                             boolean  false * read-only used
 wire.error.numbering                            string   auto auto|kip-389|apache read-only used
 """
 

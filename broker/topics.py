@@ -23,13 +23,16 @@ NOBODY = -1
 OFFSETS_TOPIC = "__consumer_offsets"
 """Where groups and their offsets are kept."""
 
+EVENTS_TOPIC = "__kohort_events"
+"""What happens to groups, as records: see `kohort.broker.events.views.topic`."""
+
 SMALLEST_SEGMENT = 1024 * 1024
 """Bytes: the least that ``segment.bytes`` of a topic may be."""
 
 INTERNAL_TOPICS = frozenset(
-    {OFFSETS_TOPIC, "__transaction_state", "__share_group_state"}
+    {OFFSETS_TOPIC, EVENTS_TOPIC, "__transaction_state", "__share_group_state"}
 )
-"""Topics that are Kafka's own, and that clients may not write to."""
+"""Topics that are Kafka's own, or kohort's, and that clients may not write to."""
 
 log = telemetry.get_logger("topics")
 
@@ -80,7 +83,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the topic is Kafka's own."""
+        """Whether the topic is Kafka's own, or kohort's."""
         return self.name in INTERNAL_TOPICS
 
     def led_by(
@@ -339,6 +342,15 @@ def offsets_topic_overrides(config: Config) -> dict[str, str]:
             max(config["offsets.topic.segment.bytes"], SMALLEST_SEGMENT)
         ),
     }
+
+
+EVENTS_TOPIC_OVERRIDES = {
+    "cleanup.policy": "delete",
+    # In memory nothing else bounds it; some 250,000 events.
+    "retention.bytes": str(128 * 1024 * 1024),
+    "segment.bytes": str(16 * 1024 * 1024),
+}
+"""The configuration of `EVENTS_TOPIC`, unless somebody creates it with another."""
 
 
 def spread(

@@ -1,0 +1,1 @@
+"""Views of the stream of events that the broker keeps up itself: a file, a topic."""

@@ -1,0 +1,157 @@
+"""``--events FILE``: the stream as a file, one JSON object per line.
+
+Lines are written in batches, by a thread, so that a slow disk keeps nobody waiting.
+Where the disk is full the batch is tried again every second. What comes meanwhile
+waits as long as there is room for it; what does not fit is missing, and the file
+says so itself, by the `events_lost` that every slow reader of the stream gets.
+
+The file always ends with a whole line, after a crash of the machine as soon as it is
+opened again. It is for one broker: two would cut off each other's lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from typing import Final
+
+from kohort.broker import telemetry
+from kohort.broker.events.bus import Events
+from kohort.broker.events.views.text import SLICE, json_of
+
+LINGER_S: Final = 0.05
+"""The pause between two writes: that much of the stream may be lost if the process
+is killed, and a busy broker writes 20 times a second."""
+RETRY_S: Final = 1.0
+"""The pause before a write that failed is tried again."""
+CLOSE_S: Final = 5.0
+"""How long closing waits for a disk that does not answer."""
+LONGEST_WRITE: Final = 1024 * 1024
+"""Bytes of one write, some 2,000 events: what is tried again as a whole."""
+
+log = telemetry.get_logger("events")
+
+
+class EventsFile:
+    """Appends the stream to a file, from its beginning on; a regular file, or none yet.
+
+    Args:
+        path: of the file.
+        events: the stream.
+        size: how many events may wait while the file cannot be written.
+
+    Raises:
+        OSError: from the constructor; the file cannot be written to.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], events: Events, *, size: int = 10_000
+    ) -> None:
+        self._path = os.fspath(path)
+        # Of a pipe that nobody reads, opening would wait for ever.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        self._file = os.open(path, flags, 0o644)
+        try:
+            self._mend()
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._reader = events.subscribe(size=size, past=True)
+        self._closing = asyncio.Event()
+        self._is_failing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def _mend(self) -> None:
+        """Ends a last line that has no end: whoever wrote it was killed."""
+        found = os.fstat(self._file)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is no regular file")
+        size = found.st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")
+
+    def start(self) -> None:
+        """Begins to write, on the running loop."""
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Writes what there is until now, once, and closes the file."""
+        self._reader.close()
+        self._closing.set()
+        if self._task is not None:
+            _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_S)
+            if unfinished:
+                # Its thread has the file: to close it would give its number away.
+                self._task.cancel()
+                log.error("events_not_written", file=self._path, reason="no answer")
+                return
+            self._task.result()
+        os.close(self._file)
+
+    async def _run(self) -> None:
+        reader = self._reader
+        while True:
+            await reader.wait()
+            lines = await self._lines()
+            if not lines:
+                return  # closed, and everything is written
+            while not await self._write(lines):
+                if self._closing.is_set():
+                    lost = lines.count(b"\n") + len(reader)
+                    log.error("events_not_kept", file=self._path, count=lost)
+                    return
+                await self._pause(RETRY_S)
+            await self._pause(LINGER_S)
+
+    async def _lines(self) -> bytes:
+        """The next batch: what has come, up to `LONGEST_WRITE`."""
+        lines: list[bytes] = []
+        size = 0
+        while size < LONGEST_WRITE and (events := self._reader.take(SLICE)):
+            made = [json_of(event) for event in events]
+            lines += made
+            size += sum(map(len, made))
+            # Others have their turn.
+            await asyncio.sleep(0)
+        lines.append(b"")
+        return b"\n".join(lines)
+
+    async def _write(self, lines: bytes) -> bool:
+        """Appends lines, all of them or none; False if that did not work."""
+        try:
+            await asyncio.to_thread(_append, self._file, lines)
+        except OSError as error:
+            if not self._is_failing:
+                # One line, not one per second.
+                self._is_failing = True
+                reason = error.strerror or str(error)
+                log.warning("events_not_written", file=self._path, reason=reason)
+            return False
+        if self._is_failing:
+            self._is_failing = False
+            log.warning("events_written_again", file=self._path)
+        return True
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits, but not for what will never come any more."""
+        try:
+            await asyncio.wait_for(self._closing.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+def _append(file: int, lines: bytes) -> None:
+    """Writes all or, as far as the disk lets it, nothing.
+
+    Raises:
+        OSError: it was nothing.
+    """
+    before = os.fstat(file).st_size
+    rest = memoryview(lines)
+    try:
+        while rest:
+            rest = rest[os.write(file, rest) :]
+    except OSError:
+        os.ftruncate(file, before)
+        raise

@@ -1,0 +1,221 @@
+"""``__kohort_events``: the stream as a topic, which any consumer of Kafka's reads.
+
+A record is an event: its value is JSON, its key the group. The topic is written as
+long as there is a topic of that name, and begins with what is remembered. Nobody
+pays for it otherwise: to write an event costs some thirty times what it costs to see
+it. It comes to be by ``events.topic.enable``, or as other topics do, because somebody
+asks for it or creates it.
+
+Who reads the topic and commits would make events by that, which it would read, and
+so on without end. So events about groups that subscribe to the topic, or commit to
+it, are in every view but this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kohort.broker import telemetry
+from kohort.broker.cluster import Cluster
+from kohort.broker.coordinator.group import Group
+from kohort.broker.events.bus import Events, Reader, Seen
+from kohort.broker.events.views.text import SLICE, json_of
+from kohort.broker.log.store import StorageError
+from kohort.broker.shard_hash import partition_of
+from kohort.broker.topics import EVENTS_TOPIC, Topic
+from kohort.protocol.consumer import decode_subscription
+from kohort.protocol.messages import WireError
+from kohort.protocol.records import Record, build_batch
+
+LINGER_S: Final = 0.02
+"""The pause between two batches. A client that was given an id joins meanwhile, so
+that it is known what it subscribes to before its first event is written."""
+RETRY_S: Final = 1.0
+"""The pause before a batch that could not be written is tried again."""
+LONGEST_BATCH: Final = 512 * 1024
+"""Bytes of a batch, if it has more than one event: what consumers fetch at once."""
+MOST_READERS: Final = 10_000
+"""Groups that are remembered to read the topic. One that is forgotten is known again
+by its next join or commit."""
+
+_NAME = EVENTS_TOPIC.encode()
+
+log = telemetry.get_logger("events")
+
+
+class EventsTopic:
+    """Keeps `EVENTS_TOPIC` up to date, as long as it exists.
+
+    Args:
+        cluster: where the topic is; it has not loaded its groups yet.
+        events: the stream.
+    """
+
+    def __init__(self, cluster: Cluster, events: Events) -> None:
+        self._cluster = cluster
+        self._events = events
+        # A dict for its order: who has read the topic, by group.
+        self._readers: dict[str, None] = {}
+        self._reader: Reader | None = None
+        self._closing = asyncio.Event()
+        self._is_failing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Writes what happens from now on, if there is the topic, or else later."""
+        self._events.listen(self._look)
+        self._cluster.topic_created = self._created
+        topic = self._cluster.topics.by_name.get(EVENTS_TOPIC)
+        if topic is not None:
+            self._begin(past=False)
+        elif self._cluster.config["events.topic.enable"]:
+            self._cluster.auto_create(EVENTS_TOPIC)
+
+    async def close(self) -> None:
+        """Writes what has happened until now."""
+        self._cluster.topic_created = None
+        self._events.unlisten(self._look)
+        self._closing.set()
+        if self._reader is not None:
+            self._reader.close()
+        if self._task is not None:
+            await self._task
+
+    def _created(self, topic: Topic) -> None:
+        if topic.name == EVENTS_TOPIC and self._task is None:
+            self._begin(past=True)
+
+    def _begin(self, *, past: bool) -> None:
+        self._reader = self._events.subscribe(past=past)
+        self._task = asyncio.create_task(self._run(self._reader))
+
+    # -- who reads the topic
+
+    def _look(self, seen: Seen) -> None:
+        """Notes whether an event shows that its group reads the topic."""
+        notice = seen.notice
+        group_id = notice.group_id
+        if group_id is None or notice.kind not in _TELLING or group_id in self._readers:
+            return
+        if self._shows_reader(group_id, notice.kind, notice.who, notice.fields):
+            self._readers[group_id] = None
+            if len(self._readers) > MOST_READERS:
+                del self._readers[next(iter(self._readers))]
+
+    def _shows_reader(
+        self,
+        group_id: str,
+        kind: str,
+        who: Sequence[str | None] | None,
+        fields: Mapping[str, Any],
+    ) -> bool:
+        if kind in _COMMITS:
+            return any(row[0] == EVENTS_TOPIC for row in fields["offsets"])
+        driver = self._cluster.shards.of(group_id).driver
+        group = None if driver is None else driver.coordinator.groups.get(group_id)
+        if group is None:
+            return False
+        if kind == "group_loaded":
+            return _has_offsets(group) or any(
+                _subscribes(group, member_id) for member_id in group.members
+            )
+        return who is not None and _subscribes(group, who[0])
+
+    # -- writing
+
+    async def _run(self, reader: Reader) -> None:
+        while not (reader.is_closed and not len(reader)):
+            await reader.wait()
+            await self._pause(LINGER_S)
+            while events := reader.take(SLICE):
+                records = self._records(events)
+                while not self._append(records):
+                    if self._closing.is_set():
+                        return
+                    await self._pause(RETRY_S)
+                if EVENTS_TOPIC not in self._cluster.topics.by_name:
+                    # It was deleted: that ends it, until it is there again.
+                    reader.close()
+                    self._reader = self._task = None
+                    return
+                # Others have their turn.
+                await asyncio.sleep(0)
+
+    def _records(self, events: Sequence[Mapping[str, Any]]) -> list[Record]:
+        """Events as records, without those that the topic is not to have."""
+        readers = self._readers
+        return [_record(event) for event in events if event["group"] not in readers]
+
+    def _append(self, records: list[Record]) -> bool:
+        """Appends records, and takes them off the list; False if there is no room."""
+        topic = self._cluster.topics.by_name.get(EVENTS_TOPIC)
+        try:
+            while records and topic is not None:
+                # There is one partition, unless somebody wanted to have more.
+                batch = _first_of(records, len(topic.partitions))
+                partition = topic.partitions[_index(batch[0], len(topic.partitions))]
+                now_ms = self._cluster.now_ms()
+                partition.append_own(build_batch(batch), now_ms=now_ms)
+                records[:] = records[len(batch) :]
+        except StorageError as error:
+            if not self._is_failing:
+                self._is_failing = True
+                log.warning("events_not_written", topic=EVENTS_TOPIC, reason=str(error))
+            return False
+        self._is_failing = False
+        return True
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._closing.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+_COMMITS = frozenset({"offsets_committed", "commit_refused"})
+_TELLING = _COMMITS | {"member_joined", "group_loaded"}
+"""The kinds of events that may show who reads the topic."""
+
+
+def _index(record: Record, count: int) -> int:
+    """The partition that a record goes to, by its group's hash."""
+    return partition_of(record.key.decode(), count) if record.key else 0
+
+
+def _first_of(records: Sequence[Record], count: int) -> Sequence[Record]:
+    """The next batch: records that go to the same partition of so many."""
+    first, size = _index(records[0], count), 0
+    for number, record in enumerate(records):
+        size += len(record.value or b"")
+        if number and (size > LONGEST_BATCH or _index(record, count) != first):
+            return records[:number]
+    return records
+
+
+def _record(event: Mapping[str, Any]) -> Record:
+    group = event["group"]
+    key = None if group is None else group.encode()
+    return Record(0, event["time_ns"] // 1_000_000, key, json_of(event))
+
+
+def _has_offsets(group: Group) -> bool:
+    return any(topic == EVENTS_TOPIC for topic, _ in group.offsets)
+
+
+def _subscribes(group: Group, member_id: str | None) -> bool:
+    """Whether a member's subscription has the topic."""
+    member = group.members.get(member_id or "")
+    return member is not None and any(
+        _NAME in metadata and _is_named(metadata) for _, metadata in member.protocols
+    )
+
+
+def _is_named(metadata: bytes) -> bool:
+    """Whether a subscription that has the name somewhere in it means the topic."""
+    try:
+        return EVENTS_TOPIC in decode_subscription(metadata).topics
+    except WireError:
+        # Nobody can tell; better some events too few than events without end.
+        return True
