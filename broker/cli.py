@@ -15,8 +15,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -84,6 +84,23 @@ SERVE_OPTIONS = (
     ),
     *CONFIG_OPTIONS,
     click.option(
+        "--events",
+        metavar="FILE",
+        help="Appends what happens to groups to a file, one JSON object per line.",
+    ),
+    click.option(
+        "--events-heartbeats",
+        is_flag=True,
+        help="Makes each heartbeat an event, too.",
+    ),
+    click.option(
+        "--label",
+        "labels",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Is in all events of this run; can be given again.",
+    ),
+    click.option(
         "--log-format",
         type=click.Choice(["auto", "pretty", "json"]),
         default="auto",
@@ -118,6 +135,9 @@ def serve(
     advertise: str | None,
     file: str | None,
     sets: tuple[str, ...],
+    events: str | None,
+    events_heartbeats: bool,
+    labels: tuple[str, ...],
     log_format: telemetry.Format,
     log_level: Literal["debug", "info", "warning", "error", "critical"],
     *,
@@ -142,9 +162,11 @@ def serve(
         advertise=advertise,
         nodes=nodes,
         data_dir=data_dir,
+        labels=_labels(labels),
     )
+    broker.events.heartbeats = events_heartbeats
     try:
-        loop.run(_serve(broker, beside))
+        loop.run(_serve(broker, beside, events))
     except NoStart as why:
         fail(str(why), 1)
     sys.exit(0)
@@ -158,7 +180,35 @@ def _advertised_port(advertise: str | None) -> int:
         fail(f"--advertise {error}", 2)
 
 
-async def _serve(broker: Broker, beside: Beside | None) -> None:
+def _labels(given: tuple[str, ...]) -> dict[str, str]:
+    """The labels of --label, each of which is wrong or right."""
+    labels = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            fail(f"--label {text!r}: must be KEY=VALUE", 2)
+        labels[name] = value
+    return labels
+
+
+@asynccontextmanager
+async def _written(broker: Broker, path: str) -> AsyncIterator[None]:
+    """Writes events to a file, from before the start until after the stop."""
+    from kohort.broker.events.views.jsonl import EventsFile  # noqa: PLC0415 - few do
+
+    try:
+        view = EventsFile(path, broker.events)
+    except OSError as error:
+        reason = error.strerror or error
+        raise NoStart(f"--events: cannot write to {path}: {reason}") from None
+    view.start()
+    try:
+        yield
+    finally:
+        await view.close()
+
+
+async def _serve(broker: Broker, beside: Beside | None, events: str | None) -> None:
     import asyncio  # noqa: PLC0415 - as above
 
     from kohort.protocol.records import crc_of  # noqa: PLC0415 - as above
@@ -173,6 +223,8 @@ async def _serve(broker: Broker, beside: Beside | None) -> None:
     # Nothing of what a start makes is garbage, and groups that are loaded are many.
     gc.disable()
     async with AsyncExitStack() as opened:
+        if events is not None:
+            await opened.enter_async_context(_written(broker, events))
         await _start(broker)
         opened.push_async_callback(broker.stop)
         addresses = broker.bootstrap_servers

@@ -22,7 +22,7 @@ from aiohttp.typedefs import Handler
 
 from kohort.broker import telemetry
 from kohort.broker.server import Broker
-from kohort.control import cluster
+from kohort.control import cluster, event_stream
 from kohort.control.answers import json_response
 
 MAX_BODY_BYTES = 64 * 1024
@@ -74,6 +74,9 @@ class Control:
             middlewares=[_answer_errors, self._guard], client_max_size=MAX_BODY_BYTES
         )
         app.add_routes(cluster.routes(broker))
+        app.add_routes(event_stream.routes(broker))
+        app[event_stream.STREAMS] = set()
+        app.on_shutdown.append(event_stream.close_streams)
         self._runner = web.AppRunner(
             app,
             access_log=None,

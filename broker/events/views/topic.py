@@ -20,11 +20,12 @@ from typing import Any, Final
 from kohort.broker import telemetry
 from kohort.broker.cluster import Cluster
 from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.member import Protocols
 from kohort.broker.events.bus import Events, Reader, Seen
-from kohort.broker.events.views.text import SLICE, json_of
+from kohort.broker.events.views.reading import json_of, slice_of
 from kohort.broker.log.store import StorageError
 from kohort.broker.shard_hash import partition_of
-from kohort.broker.topics import EVENTS_TOPIC, Topic
+from kohort.broker.topics import EVENTS_TOPIC
 from kohort.protocol.consumer import decode_subscription
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import Record, build_batch
@@ -46,107 +47,101 @@ log = telemetry.get_logger("events")
 
 
 class EventsTopic:
-    """Keeps `EVENTS_TOPIC` up to date, as long as it exists.
+    """Writes the stream to `EVENTS_TOPIC`, until that is deleted.
 
     Args:
-        cluster: where the topic is; it has not loaded its groups yet.
+        cluster: where the topic is.
         events: the stream.
     """
 
     def __init__(self, cluster: Cluster, events: Events) -> None:
         self._cluster = cluster
         self._events = events
-        # A dict for its order: who has read the topic, by group.
+        # A dict for its order: who reads the topic, by group.
         self._readers: dict[str, None] = {}
-        self._reader: Reader | None = None
+        self._reader: Reader
         self._closing = asyncio.Event()
         self._is_failing = False
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is written any more: the topic was deleted."""
+        return self._task.done()
 
     def start(self) -> None:
-        """Writes what happens from now on, if there is the topic, or else later."""
+        """Begins to write, on the running loop: what is remembered of this run."""
+        for shard in self._cluster.shards:
+            if shard.driver is not None:
+                for group in shard.driver.coordinator.groups.values():
+                    if _reads(group):
+                        self._note(group.group_id)
         self._events.listen(self._look)
-        self._cluster.topic_created = self._created
-        topic = self._cluster.topics.by_name.get(EVENTS_TOPIC)
-        if topic is not None:
-            self._begin(past=False)
-        elif self._cluster.config["events.topic.enable"]:
-            self._cluster.auto_create(EVENTS_TOPIC)
+        self._reader = self._events.subscribe(past=True)
+        self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """Writes what has happened until now."""
-        self._cluster.topic_created = None
-        self._events.unlisten(self._look)
+        self._reader.close()
         self._closing.set()
-        if self._reader is not None:
-            self._reader.close()
-        if self._task is not None:
-            await self._task
-
-    def _created(self, topic: Topic) -> None:
-        if topic.name == EVENTS_TOPIC and self._task is None:
-            self._begin(past=True)
-
-    def _begin(self, *, past: bool) -> None:
-        self._reader = self._events.subscribe(past=past)
-        self._task = asyncio.create_task(self._run(self._reader))
+        await self._task
 
     # -- who reads the topic
 
     def _look(self, seen: Seen) -> None:
         """Notes whether an event shows that its group reads the topic."""
         notice = seen.notice
-        group_id = notice.group_id
-        if group_id is None or notice.kind not in _TELLING or group_id in self._readers:
+        if notice.kind not in _TELLING or notice.group_id is None:
             return
-        if self._shows_reader(group_id, notice.kind, notice.who, notice.fields):
-            self._readers[group_id] = None
-            if len(self._readers) > MOST_READERS:
-                del self._readers[next(iter(self._readers))]
+        if notice.kind in _COMMITS:
+            is_reader = any(row[0] == EVENTS_TOPIC for row in notice.fields["offsets"])
+        elif notice.kind == "group_loaded":
+            is_reader = _reads(self._group(notice.group_id))
+        else:
+            is_reader = _subscribes(notice.fields["protocols"])
+        if is_reader:
+            self._note(notice.group_id)
 
-    def _shows_reader(
-        self,
-        group_id: str,
-        kind: str,
-        who: Sequence[str | None] | None,
-        fields: Mapping[str, Any],
-    ) -> bool:
-        if kind in _COMMITS:
-            return any(row[0] == EVENTS_TOPIC for row in fields["offsets"])
+    def _note(self, group_id: str) -> None:
+        self._readers[group_id] = None
+        if len(self._readers) > MOST_READERS:
+            del self._readers[next(iter(self._readers))]
+
+    def _group(self, group_id: str) -> Group | None:
         driver = self._cluster.shards.of(group_id).driver
-        group = None if driver is None else driver.coordinator.groups.get(group_id)
-        if group is None:
-            return False
-        if kind == "group_loaded":
-            return _has_offsets(group) or any(
-                _subscribes(group, member_id) for member_id in group.members
-            )
-        return who is not None and _subscribes(group, who[0])
+        return None if driver is None else driver.coordinator.groups.get(group_id)
 
     # -- writing
 
-    async def _run(self, reader: Reader) -> None:
-        while not (reader.is_closed and not len(reader)):
-            await reader.wait()
-            await self._pause(LINGER_S)
-            while events := reader.take(SLICE):
-                records = self._records(events)
-                while not self._append(records):
-                    if self._closing.is_set():
+    async def _run(self) -> None:
+        reader = self._reader
+        try:
+            while reader.events or not reader.is_closed:
+                await reader.wait()
+                await self._pause(LINGER_S)
+                while events := await slice_of(reader):
+                    records = self._records(events)
+                    while not self._append(records):
+                        if self._closing.is_set():
+                            return
+                        await self._pause(RETRY_S)
+                    if EVENTS_TOPIC not in self._cluster.topics.by_name:
                         return
-                    await self._pause(RETRY_S)
-                if EVENTS_TOPIC not in self._cluster.topics.by_name:
-                    # It was deleted: that ends it, until it is there again.
-                    reader.close()
-                    self._reader = self._task = None
-                    return
-                # Others have their turn.
-                await asyncio.sleep(0)
+                    # Others have their turn.
+                    await asyncio.sleep(0)
+        finally:
+            self._events.unlisten(self._look)
+            reader.close()
 
     def _records(self, events: Sequence[Mapping[str, Any]]) -> list[Record]:
         """Events as records, without those that the topic is not to have."""
-        readers = self._readers
-        return [_record(event) for event in events if event["group"] not in readers]
+        run, readers = self._events.run, self._readers
+        return [
+            _record(event)
+            for event in events
+            # A broker that was stopped and started again remembers its last run.
+            if event["group"] not in readers and event["run"] == run
+        ]
 
     def _append(self, records: list[Record]) -> bool:
         """Appends records, and takes them off the list; False if there is no room."""
@@ -175,7 +170,7 @@ class EventsTopic:
 
 
 _COMMITS = frozenset({"offsets_committed", "commit_refused"})
-_TELLING = _COMMITS | {"member_joined", "group_loaded"}
+_TELLING = _COMMITS | {"group_loaded", "member_joined", "member_replaced"}
 """The kinds of events that may show who reads the topic."""
 
 
@@ -200,16 +195,17 @@ def _record(event: Mapping[str, Any]) -> Record:
     return Record(0, event["time_ns"] // 1_000_000, key, json_of(event))
 
 
-def _has_offsets(group: Group) -> bool:
-    return any(topic == EVENTS_TOPIC for topic, _ in group.offsets)
-
-
-def _subscribes(group: Group, member_id: str | None) -> bool:
-    """Whether a member's subscription has the topic."""
-    member = group.members.get(member_id or "")
-    return member is not None and any(
-        _NAME in metadata and _is_named(metadata) for _, metadata in member.protocols
+def _reads(group: Group | None) -> bool:
+    """Whether a group subscribes to the topic, or has committed to it."""
+    return group is not None and (
+        any(topic == EVENTS_TOPIC for topic, _ in group.offsets)
+        or any(_subscribes(member.protocols) for member in group.members.values())
     )
+
+
+def _subscribes(protocols: Protocols) -> bool:
+    """Whether a member's subscription has the topic."""
+    return any(_NAME in metadata and _is_named(metadata) for _, metadata in protocols)
 
 
 def _is_named(metadata: bytes) -> bool:

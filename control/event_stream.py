@@ -1,0 +1,261 @@
+"""Events over HTTP: those that are remembered first, and then as they happen.
+
+    GET /events?group=G            server-sent events, without end
+    GET /events?follow=false       what is remembered, and then the end
+    GET /events.json?group=G       the same, as one JSON object
+
+With ``Accept: application/x-ndjson`` the first two are JSON lines, as ``--events``
+writes them. Server-sent events have the id ``run:node:sequence``, and go on behind the
+one that ``Last-Event-ID`` names, as browsers do by themselves.
+
+Whatever is missing is announced by an `events_lost` in its place: because it is
+remembered no longer, or because the reader is too slow. A stream holds no more than
+its reader's buffer and a little of the socket's, and keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from kohort.broker.events.bus import Events, Reader
+from kohort.broker.events.schema import COMMON
+from kohort.broker.events.views.reading import SLICE, json_of, slice_of
+from kohort.broker.server import Broker
+
+KEEP_ALIVE_S: Final = 15.0
+"""After so long without an event a stream says that it is there: half of what proxies
+wait for, at the least."""
+MOST_STREAMS: Final = 100
+"""Streams at once: each may hold a buffer of events."""
+BUFFER: Final = 10_000
+"""Events that wait for a slow reader."""
+
+_LINES: Final = "application/x-ndjson"
+Event = Mapping[str, Any]
+
+
+def routes(broker: Broker) -> list[web.RouteDef]:
+    """What can be asked of a broker's events; `close_streams` goes with it."""
+    asked = _Streams(broker.events)
+    return [
+        # A HEAD would be a stream, too.
+        web.get("/events", asked.follow, allow_head=False),
+        web.get("/events.json", asked.show, allow_head=False),
+    ]
+
+
+STREAMS: Final = web.AppKey("event_streams", set[Reader])
+"""The readers of the streams that are open."""
+
+
+async def close_streams(app: web.Application) -> None:
+    """Ends all streams: the server stops, and would wait for them."""
+    for reader in [*app[STREAMS]]:
+        reader.close()
+
+
+class _Streams:
+    """The handlers of the routes."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """What is remembered, as one object."""
+        wanted = _Wanted(request)
+        response = await _begin(request, "application/json")
+        header = {"run": self._events.run, "labels": self._events.labels}
+        await response.write(json_of(header)[:-1] + b',"events":[')
+        before = b""
+        with self._events.subscribe(past=True) as reader:
+            reader.close()
+            async for events in wanted.of(reader):
+                if events:
+                    rows = b",\n".join(map(json_of, events))
+                    await response.write(before + rows)
+                    before = b",\n"
+        await response.write(b"]}\n")
+        return response
+
+    async def follow(self, request: web.Request) -> web.StreamResponse:
+        """What is remembered, and what happens from then on."""
+        wanted = _Wanted(request)
+        is_lines = _LINES in request.headers.get("Accept", "")
+        streams = request.app[STREAMS]
+        if len(streams) >= MOST_STREAMS:
+            raise web.HTTPServiceUnavailable(
+                text=f"{MOST_STREAMS} streams of events are open already"
+            )
+        with self._events.subscribe(size=BUFFER, past=True) as reader:
+            streams.add(reader)
+            try:
+                if not wanted.follow:
+                    reader.close()
+                response = await _begin(
+                    request, _LINES if is_lines else "text/event-stream"
+                )
+                async for events in wanted.of(reader):
+                    if is_lines:
+                        text = b"".join(json_of(event) + b"\n" for event in events)
+                    else:
+                        text = _blocks(events, wanted.last)
+                    if text:
+                        await response.write(text)
+            except ConnectionResetError:
+                # The reader is gone.
+                return response
+            finally:
+                streams.discard(reader)
+        return response
+
+
+class _Wanted:
+    """Which events a request is to be answered with.
+
+    Args:
+        request: the request.
+
+    Attributes:
+        follow: whether it is to go on with what happens.
+        last: the id of the last event that was looked at, of any group.
+
+    Raises:
+        web.HTTPBadRequest: a parameter is unknown or wrong.
+    """
+
+    def __init__(self, request: web.Request) -> None:
+        unknown = request.query.keys() - {"follow", "group", "last_event_id"}
+        if unknown:
+            raise web.HTTPBadRequest(
+                text=f"there is no parameter {min(unknown)[:100]!r}; "
+                "there are group, follow and last_event_id"
+            )
+        follow = request.query.get("follow", "true")
+        if follow not in {"true", "false"}:
+            raise web.HTTPBadRequest(text="follow is true or false")
+        self.follow = follow == "true"
+        self._groups = frozenset(request.query.getall("group", ()))
+        self.last = request.headers.get("Last-Event-ID") or request.query.get(
+            "last_event_id", ""
+        )
+
+    async def of(self, reader: Reader) -> AsyncIterator[list[Event]]:
+        """Slices of the events that are wanted; empty ones where nothing happens."""
+        resumed = _Resumed(self.last, len(reader.events))
+        while True:
+            try:
+                await asyncio.wait_for(reader.wait(), KEEP_ALIVE_S)
+            except TimeoutError:
+                yield []
+                continue
+            taken = await slice_of(reader)
+            if not taken:
+                return
+            self.last = id_of(taken[-1])
+            events = [each for event in taken for each in resumed.take(event)]
+            wanted = [event for event in events if self._wants(event)]
+            for first in range(0, len(wanted), SLICE):
+                yield wanted[first : first + SLICE]
+            # Others have their turn.
+            await asyncio.sleep(0)
+
+    def _wants(self, event: Event) -> bool:
+        groups = self._groups
+        return not groups or event["group"] in groups or event["kind"] == "events_lost"
+
+
+class _Resumed:
+    """Finds, in what is remembered, the place behind the event that was read last.
+
+    Args:
+        last: the id of that event; anything else for none.
+        past: how many events are remembered.
+    """
+
+    def __init__(self, last: str, past: int) -> None:
+        run, node, sequence = [*last.rsplit(":", 2), "", ""][:3]
+        self._run = run
+        self._node = int(node) if node.isascii() and node.isdigit() else -1
+        is_number = sequence.isascii() and sequence.isdigit() and len(sequence) < 20
+        self._sequence = int(sequence) if is_number else 0
+        self._past = past
+        # What came before that event, as long as it may not be there any more.
+        self._held: list[Event] | None = []
+        # By node: the next number; and of nodes that nothing is known about.
+        self._next: dict[int, int] = {}
+        self._first: int | None = 1
+
+    def take(self, event: Event) -> list[Event]:
+        """The events that are to be sent now that this one is there."""
+        if self._held is None:
+            return self._with_gap(event)
+        self._past -= 1
+        is_same = event["run"] == self._run and event["node"] == self._node
+        if is_same and event["sequence"] >= self._sequence > 0:
+            self._next[self._node] = self._sequence + 1
+            self._first = None
+            if event["sequence"] == self._sequence:
+                # All that was held has been read, too.
+                self._held = None
+                return []
+            self._past = 0
+        self._held.append(event)
+        if self._past > 0 and self._sequence:
+            return []
+        held, self._held = self._held, None
+        return [each for row in held for each in self._with_gap(row)]
+
+    def _with_gap(self, event: Event) -> list[Event]:
+        """An event, behind the announcement of those that are missing before it."""
+        node, sequence = event["node"], event["sequence"]
+        expected = self._next.get(node, self._first)
+        self._next[node] = sequence + 1
+        # The stream's own announcement has the number of the last that is missing.
+        if expected is None or sequence <= expected or event["kind"] == "events_lost":
+            return [event]
+        return [lost(event, expected), event]
+
+
+def lost(event: Event, first: int) -> Event:
+    """Announces that events are missing: from a number on, up to an event."""
+    common = {
+        field.name: None if field.may_be_null else event[field.name] for field in COMMON
+    }
+    last = event["sequence"] - 1
+    return common | {
+        "sequence": last,
+        "kind": "events_lost",
+        "first": first,
+        "last": last,
+    }
+
+
+def id_of(event: Event) -> str:
+    """The id of an event among all that there ever are."""
+    return f"{event['run']}:{event['node']}:{event['sequence']}"
+
+
+def _blocks(events: Iterable[Event], last: str) -> bytes:
+    """Server-sent events; without any, only where the stream stands."""
+    text = b"".join(
+        b"id: %b\ndata: %b\n\n" % (id_of(event).encode(), json_of(event))
+        for event in events
+    )
+    return text or (f"id: {last}\n\n".encode() if last else b":\n\n")
+
+
+async def _begin(request: web.Request, content_type: str) -> web.StreamResponse:
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": content_type,
+            "Cache-Control": "no-store",
+            # Proxies are not to wait until there is more.
+            "X-Accel-Buffering": "no",
+        }
+    )
+    await response.prepare(request)
+    return response
