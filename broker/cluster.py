@@ -10,6 +10,7 @@ from kohort.broker import telemetry
 from kohort.broker.clock import Clock
 from kohort.broker.config import Config
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.events.bus import Events
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.group_records import Encoder
 from kohort.broker.ids import Ids
@@ -51,6 +52,7 @@ class Cluster:
         ids: the one source of ids.
         data_dir: where logs are kept; None for memory.
         nodes: how many nodes there are; the first is ``node.id``.
+        events: where what happens is told.
 
     Attributes:
         id: the cluster's id, 22 characters.
@@ -71,6 +73,7 @@ class Cluster:
         *,
         data_dir: Path | None = None,
         nodes: int = 1,
+        events: Events,
     ) -> None:
         self.id = ids.cluster_id()
         self.config = config
@@ -90,6 +93,7 @@ class Cluster:
             ids.member_id,
             config["coordinator.load.delay.ms"],
             self._create_offsets_topic,
+            events,
         )
         first = config["node.id"]
         self.nodes = {id_: Node(id_, self) for id_ in range(first, first + nodes)}
@@ -143,7 +147,8 @@ class Cluster:
         for topic in self.topics.by_name.values():
             for index, leader in enumerate(topic.leaders):
                 if leader == node.id:
-                    self._lead(topic, index, self._elected(topic.replicas[index]))
+                    elected = self._elected(topic.replicas[index])
+                    self._lead(topic, index, elected, "stopped")
         self._save_leaders()
 
     def _elected(self, replicas: Sequence[int]) -> int:
@@ -152,10 +157,12 @@ class Cluster:
                 return node_id
         return NOBODY
 
-    def _lead(self, topic: Topic, index: int, node_id: int) -> None:
+    def _lead(
+        self, topic: Topic, index: int, node_id: int, cause: str = "moved"
+    ) -> None:
         self.topics.lead(topic, index, node_id)
         if topic.name == OFFSETS_TOPIC:
-            self.shards.lead(index, node_id)
+            self.shards.lead(index, node_id, cause)
 
     def _fetch_sessions(self) -> FetchSessions:
         slots = self.config["max.incremental.fetch.session.cache.slots"]
@@ -220,7 +227,7 @@ class Cluster:
         """Deletes a topic, and the offsets that groups have committed for it."""
         topic = self.topics.delete(name)
         if name == OFFSETS_TOPIC:
-            self.shards.detach()
+            self.shards.detach("deleted")
         self.shards.topics_deleted((name,))
         for index, partition in enumerate(topic.partitions):
             self._drop_partition(topic, index, partition)
@@ -357,7 +364,7 @@ class Cluster:
 
     def close(self) -> None:
         """No timer fires any more, and all is on the disk."""
-        self.shards.detach()
+        self.shards.detach("stopped")
         if self._storage is not None:
             self._storage.close()
 

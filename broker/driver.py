@@ -29,9 +29,6 @@ from kohort.broker.log.store import StorageError
 
 log = telemetry.get_logger("groups")
 
-_DETAILS = frozenset({"group_state", "member_id_given", "member_joined"})
-"""Notices that come once per member and rebalance: logged for debugging only."""
-
 
 class Waiter(Protocol):
     """Somebody who waits for the reply to an event."""
@@ -50,6 +47,7 @@ class GroupDriver:
             the replies that stand on them go out.
         lost: called if `append` raises `StorageError`, with the effects that it
             was among: the coordinator's state is ahead of the log then.
+        publish: takes what happened, and when.
     """
 
     def __init__(
@@ -58,6 +56,7 @@ class GroupDriver:
         clock: Clock,
         append: Callable[[Append], None],
         lost: Callable[[Sequence[Effect]], None],
+        publish: Callable[[Notice, float], None],
     ) -> None:
         self.coordinator = coordinator
         self._clock = clock
@@ -68,7 +67,10 @@ class GroupDriver:
         self._heap: list[tuple[float, TimerKey]] = []
         self._timer: Timer | None = None
         self._timer_at = math.inf
-        self._since = 0.0
+        self._publish = publish
+        # The time of this turn, and how many offsets it has removed.
+        self._now = 0.0
+        self._expired = 0
         self._perform: dict[type, Callable[..., None]] = {
             Append: append,
             Arm: self._arm,
@@ -78,7 +80,7 @@ class GroupDriver:
 
     def start(self, loading: Loading) -> None:
         """Takes over the groups that were loaded, and arms what always runs."""
-        now = self._clock.now()
+        self._now = now = self._clock.now()
         self._run(self.coordinator.take_over(loading, now))
         self._run(self.coordinator.start(now))
 
@@ -90,7 +92,7 @@ class GroupDriver:
 
     def submit(self, event: Event) -> None:
         """Hands an event to the coordinator and performs what it asks for."""
-        self._since = now = self._clock.now()
+        self._now = now = self._clock.now()
         self._run(self.coordinator.handle(event, now))
         if self._timer_at <= now:
             # What ends at once has ended when the next request comes.
@@ -109,14 +111,15 @@ class GroupDriver:
 
     def _notice(self, notice: Notice) -> None:
         if notice.kind == "offsets_expired":
-            count = notice.fields["count"]
-            took_ms = round((self._clock.now() - self._since) * 1000)
-            line = f"Removed {count} expired offsets in {took_ms} milliseconds."
-            log.info(line)
-        elif notice.kind in _DETAILS:
-            log.debug(notice.kind, group=notice.group_id, **notice.fields)
-        else:
-            log.info(notice.kind, group=notice.group_id, **notice.fields)
+            self._expired += len(notice.fields["expired"])
+        self._publish(notice, self._now)
+
+    def _say_what_expired(self) -> None:
+        """Of all groups at once, and in Kafka's words."""
+        count, self._expired = self._expired, 0
+        took_ms = round((self._clock.now() - self._now) * 1000)
+        line = f"Removed {count} expired offsets in {took_ms} milliseconds."
+        log.info(line)
 
     def _arm(self, arm: Arm) -> None:
         self._deadlines[arm.key] = arm.deadline
@@ -162,4 +165,6 @@ class GroupDriver:
                 except Exception:
                     # A defect of ours, in one group: the timers of others go on.
                     log.exception("timer_failed", key=key)
+                if self._expired:
+                    self._say_what_expired()
         self._schedule()

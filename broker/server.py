@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, RealClock
@@ -16,8 +16,13 @@ from kohort.broker.cluster import Cluster, ClusterError, Node
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
+from kohort.broker.events.lines import write_line
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids, run_id
+from kohort.broker.topics import EVENTS_TOPIC, Topic
+
+if TYPE_CHECKING:
+    from kohort.broker.events.views.topic import EventsTopic
 
 BACKLOG = 1024
 """Connections that may wait to be accepted: 1,000 consumers start at once."""
@@ -117,6 +122,7 @@ class Broker:
         data_dir: folder that topics, groups and offsets are kept in, in Kafka's
             formats; None to keep them in memory.
         labels: what to call this run in its events: settings, a seed, anything.
+        events_heartbeats: whether each heartbeat is an event.
 
     Attributes:
         cluster: the cluster's state, once started.
@@ -140,11 +146,14 @@ class Broker:
         nodes: int = 1,
         data_dir: str | os.PathLike[str] | None = None,
         labels: Mapping[str, str] | None = None,
+        events_heartbeats: bool = False,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster of {nodes} nodes: there must be at least 1")
         self.config = config if isinstance(config, Config) else Config(config or {})
         self.events = Events(labels)
+        self.events.heartbeats = events_heartbeats
+        self.events.listen(write_line)
         self.host = host
         self.port = port
         self._advertise = advertise
@@ -156,6 +165,7 @@ class Broker:
         self._changing_nodes = asyncio.Lock()
         self._clock: Clock
         self._housekeeper: Housekeeper | None = None
+        self._events_topic: EventsTopic | None = None
         self.cluster: Cluster
 
     @property
@@ -196,23 +206,63 @@ class Broker:
             Ids(self._seed),
             data_dir=self._data_dir,
             nodes=self._node_count,
+            events=self.events,
         )
+        self.cluster.topic_created = self._topic_created
         try:
             for number, node in enumerate(self.cluster.nodes.values()):
                 await self._bind(node, number)
             self.port = self._listeners[self.config["node.id"]].port
+            self._open_events_topic()
             # Who connects first is told where all nodes are, and finds its group.
             self.cluster.load_groups()
             for listener in self._listeners.values():
-                await listener.serve()
+                await self._serve(listener)
         except BaseException:
             await self._stop_listening()
+            await self._close_events_topic()
             self.cluster.close()
             raise
         self._housekeeper = Housekeeper(
             self.cluster, self._clock, lambda: self.connections
         )
         self._housekeeper.start()
+
+    async def _serve(self, listener: Listener) -> None:
+        await listener.serve()
+        self._tell("node_started", listener.node)
+
+    def _close(self, listener: Listener) -> None:
+        was_open = listener.node.is_open
+        listener.close()
+        if was_open:
+            self._tell("node_stopped", listener.node)
+
+    def _tell(self, kind: str, node: Node) -> None:
+        self.events.of(node.id).tell(kind, self._clock.now())
+
+    def _open_events_topic(self) -> None:
+        """Writes events to their topic from now on, if there is or shall be one."""
+        topic = self.cluster.topics.by_name.get(EVENTS_TOPIC)
+        if topic is not None:
+            self._topic_created(topic)
+        elif self.config["events.topic.enable"]:
+            self.cluster.auto_create(EVENTS_TOPIC)
+
+    def _topic_created(self, topic: Topic) -> None:
+        before = self._events_topic
+        if topic.name == EVENTS_TOPIC and (before is None or before.is_over):
+            from kohort.broker.events.views.topic import (  # noqa: PLC0415 - few want it
+                EventsTopic,
+            )
+
+            self._events_topic = EventsTopic(self.cluster, self.events)
+            self._events_topic.start()
+
+    async def _close_events_topic(self) -> None:
+        view, self._events_topic = self._events_topic, None
+        if view is not None:
+            await view.close()
 
     async def _bind(self, node: Node, number: int) -> None:
         before = self._listeners.get(node.id)
@@ -252,13 +302,14 @@ class Broker:
             housekeeper.stop()
             try:
                 await self._stop_listening()
+                await self._close_events_topic()
             finally:
                 # Also if nobody waits any more: others may want the data directory.
                 self.cluster.close()
 
     async def _stop_listening(self) -> None:
         for listener in self._listeners.values():
-            listener.close()
+            self._close(listener)
         await asyncio.gather(*(each.drain() for each in self._listeners.values()))
 
     # -- power over nodes
@@ -274,7 +325,7 @@ class Broker:
             if not node.is_running:
                 raise ClusterError(f"node {node_id} does not run")
             listener = self._listeners[node_id]
-            listener.close()
+            self._close(listener)
             self.cluster.node_stopped(node)
             await listener.drain()
 
@@ -294,9 +345,9 @@ class Broker:
             listener = self._listeners[node_id]
             try:
                 await listener.bind()
-                await listener.serve()
+                await self._serve(listener)
             except BaseException:
-                listener.close()
+                self._close(listener)
                 raise
             self.cluster.node_started(node)
 

@@ -45,6 +45,8 @@ from kohort.broker.coordinator.events import (
 from kohort.broker.coordinator.replay import Loading
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.driver import GroupDriver
+from kohort.broker.events.bus import Events
+from kohort.broker.events.render import ns
 from kohort.broker.group_records import Decoder, Encoder
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
@@ -121,6 +123,7 @@ class Shard:
         loader: reads logs.
         make: makes a coordinator without groups.
         load_delay_ms: how much longer than it takes loading is to last.
+        events: where what happens is told.
 
     Attributes:
         index: see above.
@@ -133,9 +136,10 @@ class Shard:
         "_clock",
         "_deleted",
         "_encoder",
+        "_events",
         "_is_failed",
         "_load_delay_ms",
-        "_load_until",
+        "_load_since",
         "_loader",
         "_make",
         "_partition",
@@ -156,6 +160,7 @@ class Shard:
         loader: Loader,
         make: Callable[[], Coordinator],
         load_delay_ms: int,
+        events: Events,
     ) -> None:
         self.index = index
         self.node_id = NOBODY
@@ -166,10 +171,11 @@ class Shard:
         self._make = make
         self._encoder = encoder
         self._load_delay_ms = load_delay_ms
+        self._events = events
         self._loader = loader
         # What the log said so far, while it is read.
         self._read: Loading | None = None
-        self._load_until = 0.0
+        self._load_since = 0.0
         self._timer: Timer | None = None
         # Topics that were deleted while the groups were not there.
         self._deleted: list[str] = []
@@ -189,9 +195,14 @@ class Shard:
         """How many groups it has by now."""
         return 0 if self.driver is None else len(self.driver.coordinator.groups)
 
-    def lead(self, node_id: int) -> None:
-        """The partition has this leader from now on; `NOBODY` for none."""
-        self.unload()
+    def lead(self, node_id: int, cause: str = "moved") -> None:
+        """The partition has this leader from now on; `NOBODY` for none.
+
+        Args:
+            node_id: the leader.
+            cause: why the one before does not lead any more; see `shard_unloaded`.
+        """
+        self.unload(cause)
         self.node_id = node_id
         if node_id != NOBODY:
             self._load()
@@ -201,7 +212,7 @@ class Shard:
     def _load(self) -> None:
         """Begins to load."""
         self._is_failed = False
-        self._load_until = self._clock.now() + self._load_delay_ms / 1000
+        self._load_since = self._clock.now()
         self._read = Loading()
         self._loader.add(self, self._slices(self._read))
 
@@ -224,8 +235,9 @@ class Shard:
 
     def finish_load(self) -> None:
         """Everything is read: takes events as soon as the delay is over."""
-        if self._clock.now() < self._load_until:
-            self._timer = self._clock.call_at(self._load_until, self._activate)
+        until = self._load_since + self._load_delay_ms / 1000
+        if self._clock.now() < until:
+            self._timer = self._clock.call_at(until, self._activate)
         else:
             self._activate()
 
@@ -238,25 +250,37 @@ class Shard:
         )
         self._read = None
         self._is_failed = True
+        self._tell(self.node_id, "shard_unloaded", cause="failed")
+
+    def _tell(self, node_id: int, kind: str, **fields: object) -> None:
+        node = self._events.of(node_id)
+        node.tell(kind, self._clock.now(), partition=self.index, **fields)
 
     def _activate(self) -> None:
         read, self._read = self._read, None
         assert read is not None  # noqa: S101 - unloading cancels the timer
         self._timer = None
-        driver = GroupDriver(self._make(), self._clock, self._append, self._revert)
-        self.driver = driver
+        publish = self._events.of(self.node_id).publish
+        self.driver = driver = GroupDriver(
+            self._make(), self._clock, self._append, self._revert, publish
+        )
         self.is_active = True
+        duration_ns = ns(self._clock.now()) - ns(self._load_since)
+        groups = len(read.found)
+        self._tell(self.node_id, "shard_loaded", groups=groups, duration_ns=duration_ns)
         driver.start(read)
         if self._deleted:
             deleted, self._deleted = self._deleted, []
             driver.submit(TopicsDeleted(deleted))
 
-    def unload(self) -> None:
+    def unload(self, cause: str) -> None:
         """Takes the coordinator away; what waits for it is told NOT_COORDINATOR."""
-        self.node_id = NOBODY
-        self._stop()
+        node_id, self.node_id = self.node_id, NOBODY
+        self._stop(node_id, cause)
 
-    def _stop(self, unanswered: Sequence[Effect] = ()) -> None:
+    def _stop(
+        self, node_id: int, cause: str, unanswered: Sequence[Effect] = ()
+    ) -> None:
         driver, self.driver = self.driver, None
         self.is_active = False
         self._loader.remove(self)
@@ -268,6 +292,7 @@ class Shard:
         if driver is None:
             return
         driver.stop()
+        self._tell(node_id, "shard_unloaded", cause=cause)
         for effect in unanswered:
             if isinstance(effect, Reply):
                 _answer(effect, _reverted(effect.result))
@@ -296,7 +321,7 @@ class Shard:
             partition=f"{OFFSETS_TOPIC}-{self.index}",
             reason="its records could not be written",
         )
-        self._stop(effects)
+        self._stop(self.node_id, "failed", effects)
         self._load()
 
     def topics_deleted(self, names: Sequence[str]) -> None:
@@ -326,6 +351,7 @@ class Shards:
         new_member_id: makes member ids.
         load_delay_ms: ``coordinator.load.delay.ms``.
         create: called where a group is asked for and there is no topic yet.
+        events: where what happens is told.
 
     Attributes:
         loader: reads their logs.
@@ -339,6 +365,7 @@ class Shards:
         new_member_id: Callable[[str], str],
         load_delay_ms: int,
         create: Callable[[], object],
+        events: Events,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -346,6 +373,7 @@ class Shards:
         self._new_member_id = new_member_id
         self._load_delay_ms = load_delay_ms
         self._create = create
+        self._events = events
         self.loader = Loader(clock)
         self._shards: list[Shard] = []
 
@@ -357,7 +385,12 @@ class Shards:
         return len(self._shards)
 
     def _make(self) -> Coordinator:
-        return Coordinator(self._settings, self._new_member_id)
+        events = self._events
+        coordinator = Coordinator(
+            self._settings, self._new_member_id, heartbeats=events.heartbeats
+        )
+        coordinator.listening = events.listening
+        return coordinator
 
     def attach(self, topic: Topic) -> None:
         """``__consumer_offsets`` is there: its leaders load their groups."""
@@ -370,21 +403,22 @@ class Shards:
                 self.loader,
                 self._make,
                 self._load_delay_ms,
+                self._events,
             )
             for index, partition in enumerate(topic.partitions)
         ]
         for shard, leader in zip(self._shards, topic.leaders, strict=True):
             shard.lead(leader)
 
-    def detach(self) -> None:
+    def detach(self, cause: str) -> None:
         """``__consumer_offsets`` is deleted, or the broker stops."""
         shards, self._shards = self._shards, []
         for shard in shards:
-            shard.unload()
+            shard.unload(cause)
 
-    def lead(self, index: int, node_id: int) -> None:
-        """A partition of ``__consumer_offsets`` has another leader."""
-        self._shards[index].lead(node_id)
+    def lead(self, index: int, node_id: int, cause: str) -> None:
+        """A partition of ``__consumer_offsets`` has another leader; see `Shard`."""
+        self._shards[index].lead(node_id, cause)
 
     def index_of(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that a group belongs to."""

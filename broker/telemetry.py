@@ -40,6 +40,11 @@ def configure(
     _Settings.version += 1
 
 
+def is_on(level: str) -> bool:
+    """Whether lines of a level are written: where making them takes time."""
+    return LEVELS.index(level) >= _Settings.level
+
+
 class Logger:
     """A logger that becomes structlog's when it first has something to say.
 

@@ -22,10 +22,13 @@ from kohort.broker.coordinator import (
 from kohort.broker.coordinator.effects import (
     Arm,
     Effect,
+    HeartbeatResult,
     JoinResult,
+    Notice,
     Record,
     Reply,
     SyncResult,
+    Who,
 )
 from kohort.broker.coordinator.events import (
     CommitOffsets,
@@ -62,7 +65,11 @@ class Coordinator:
     """
 
     def __init__(
-        self, settings: GroupSettings, new_member_id: Callable[[str], str]
+        self,
+        settings: GroupSettings,
+        new_member_id: Callable[[str], str],
+        *,
+        heartbeats: bool = False,
     ) -> None:
         """Makes a coordinator without groups.
 
@@ -70,6 +77,7 @@ class Coordinator:
             settings: what it goes by.
             new_member_id: makes an id that is not taken, of a client id or, for
                 static members, an instance id.
+            heartbeats: whether to make notices of heartbeats, too.
         """
         self.settings = settings
         self.groups: dict[str, Group] = {}
@@ -89,6 +97,8 @@ class Coordinator:
             DeleteOffsets: self._delete_offsets,
             TopicsDeleted: self._topics_deleted,
         }
+        if heartbeats:
+            self._handlers[Heartbeat] = self._noticed_heartbeat
 
     def start(self, now: float) -> list[Effect]:
         """Arms what always runs: the check for offsets that are to expire."""
@@ -166,6 +176,25 @@ class Coordinator:
         error = self._heartbeat_error(group, event)
         return [Reply(event.token, HEARTBEAT_RESULTS[error])]
 
+    def _noticed_heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
+        """The same, where listeners asked for heartbeats."""
+        effects = self._heartbeat(event, now)
+        if self.listening:
+            (reply,) = (each for each in effects if isinstance(each, Reply))
+            assert isinstance(reply.result, HeartbeatResult)  # noqa: S101 - ours
+            who: Who = (event.member_id or None, event.group_instance_id, None, None)
+            generation = None
+            group = self.groups.get(event.group_id)
+            if group is not None:
+                generation = group.generation_id
+                member = group.members.get(event.member_id)
+                if member is not None:
+                    who = member.identity
+            fields = {"error": ErrorCode(reply.result.error_code).name}
+            notice = Notice("heartbeat", event.group_id, generation, who, fields)
+            effects.insert(-1, notice)
+        return effects
+
     def _heartbeat_error(self, group: Group | None, event: Heartbeat) -> int:
         if not event.group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -175,7 +204,9 @@ class Coordinator:
         return error or ErrorCode.ILLEGAL_GENERATION
 
     def _commit(self, event: CommitOffsets, now: float) -> list[Effect]:
-        return offsets.commit(self.settings, self.groups, event, now)
+        return offsets.commit(
+            self.settings, self.groups, event, now, listening=self.listening
+        )
 
     def _fetch(self, event: FetchOffsets, _: float) -> list[Effect]:
         return [Reply(event.token, offsets.fetch(self.groups, event))]

@@ -201,7 +201,7 @@ class Append:
     records: Sequence[Record]
 
 
-Who = tuple[str, str | None, str | None, str | None]
+Who = tuple[str | None, str | None, str | None, str | None]
 """Whom a notice is about: member id, instance id, client id, host; of an id that
 was given out, or of somebody who is no member, as far as it is known."""
 

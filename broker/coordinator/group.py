@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kohort.broker.coordinator.effects import GroupRecord, HeartbeatResult
+from kohort.broker.coordinator.effects import GroupRecord, HeartbeatResult, Who
 from kohort.broker.coordinator.member import Member, Protocols
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -27,6 +27,7 @@ OffsetEntry = tuple[int, int, str, int]
 """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
 
 _FEWEST_BUCKETS = 16
+_NO_WAIT = (0.0, False)
 
 
 class Group:
@@ -43,6 +44,7 @@ class Group:
         static_members: member ids by instance id (KIP-345).
         pending_members: ids that were given out and have not joined yet
             (KIP-394), and when they are forgotten.
+        pending_clients: whom they were given to.
         pending_sync: members of this generation that have not synced yet.
         awaiting_join: how many members have a join that waits.
         support: how many members support a protocol.
@@ -50,6 +52,11 @@ class Group:
         window_ms: the initial window that is open, and what remains after it.
         join_deadline: when the join phase, or the window, ends; None outside.
         sync_deadline: when those who have not synced are removed.
+        rows: the latest generation's members: (id, instance id, metadata).
+        started: when the join phase began, in seconds since the epoch.
+        completed: when the last one was over.
+        waits: whom this join phase waits for, and when that was over, and
+            whether the member came; for listeners.
         offsets: by (topic, partition).
         expire_ms: when an offset expires, where its commit said so itself.
     """
@@ -58,6 +65,7 @@ class Group:
         "_subscribed",
         "_subscriptions",
         "awaiting_join",
+        "completed",
         "expire_ms",
         "generation_id",
         "group_id",
@@ -67,16 +75,20 @@ class Group:
         "members",
         "new_member_added",
         "offsets",
+        "pending_clients",
         "pending_members",
         "pending_sync",
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "rows",
+        "started",
         "state",
         "state_timestamp_ms",
         "static_members",
         "support",
         "sync_deadline",
+        "waits",
         "window_ms",
     )
 
@@ -94,11 +106,15 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending_members: dict[str, float] = {}
+        self.pending_clients: dict[str, Who] = {}
         self.pending_sync: set[str] = set()
         self.awaiting_join = 0
         self.support: dict[str, int] = {}
         self.new_member_added = False
         self.window_ms: tuple[int, int] | None = None
+        self.rows: Sequence[tuple[str, str | None, bytes]] = ()
+        self.started = self.completed = now
+        self.waits: dict[str, tuple[float, bool] | None] = {}
         self.join_deadline: float | None = None
         self.sync_deadline: float | None = None
         self.offsets: dict[tuple[str, int], OffsetEntry] = {}
@@ -127,10 +143,12 @@ class Group:
         self._count(member.protocols, 1)
         self.awaiting_join += 1
         self.pending_members.pop(member.member_id, None)
+        self.pending_clients.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
         """Takes out a member, or an id that was given out. Leadership passes on."""
         self.pending_members.pop(member_id, None)
+        self.pending_clients.pop(member_id, None)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is None:
@@ -160,13 +178,26 @@ class Group:
             old.protocols,
         )
         new.assignment = old.assignment
+        new.owned = old.owned
         del self.members[old.member_id]
         self.members[new_member_id] = new
         if old.group_instance_id is not None:
             self.static_members[old.group_instance_id] = new_member_id
         if self.leader == old.member_id:
             self.leader = new_member_id
+        # Others may still read the rows as they were.
+        self.rows = [
+            row if row[0] != old.member_id else (new_member_id, *row[1:])
+            for row in self.rows
+        ]
+        if old.member_id in self.waits:
+            self.waits[new_member_id] = self.waits.pop(old.member_id)
         return new
+
+    def wait_is_over(self, member_id: str, now: float, *, came: bool) -> None:
+        """A member, or an id that was given out, is not waited for any more."""
+        if self.waits and self.waits.get(member_id, _NO_WAIT) is None:
+            self.waits[member_id] = (now, came)
 
     def update(
         self, member: Member, protocols: Protocols, timeouts_ms: tuple[int, int]
@@ -251,7 +282,7 @@ class Group:
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.pending_sync.clear()
-        listed = self.current_members()
+        self.rows = listed = self.current_members()
         self._note_subscriptions(listed)
         self.transition(COMPLETING_REBALANCE if listed else EMPTY, now)
         return listed
@@ -352,7 +383,8 @@ class Group:
             self.state = STABLE
             if self.leader not in self.members:
                 self.leader = next(iter(self.members))
-        self._note_subscriptions(self.current_members())
+        self.rows = self.current_members()
+        self._note_subscriptions(self.rows)
 
 
 def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:

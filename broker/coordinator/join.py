@@ -28,29 +28,31 @@ def join(
     """Takes a JoinGroup; a group that does not exist is made for newcomers."""
     settings = turn.settings
     if not event.group_id:
-        _refuse(turn, event, ErrorCode.INVALID_GROUP_ID, event.member_id)
+        _refuse(turn, None, event, ErrorCode.INVALID_GROUP_ID)
         return
     session_ms = event.session_timeout_ms
     if not (
         settings.min_session_timeout_ms <= session_ms <= settings.max_session_timeout_ms
     ):
-        _refuse(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT, event.member_id)
+        group = groups.get(event.group_id)
+        _refuse(turn, group, event, ErrorCode.INVALID_SESSION_TIMEOUT)
         return
     group = groups.get(event.group_id)
     if group is None:
         if event.member_id:
-            _refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
+            _refuse(turn, None, event, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         # It stays, Empty, even if this member is refused, as in Kafka.
         group = groups[event.group_id] = Group(event.group_id, turn.now)
         turn.append(group.record())
+        if turn.listening:
+            turn.notice_state(group)
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
     protocols = _protocols(event)
     if not group.supports(event.protocol_type, protocols):
-        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        _refuse(turn, event, code, event.member_id)
+        _refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif event.member_id:
         _join_known(turn, group, event, protocols)
     else:
@@ -71,17 +73,39 @@ def _protocols(event: Join) -> Protocols:
     return protocols
 
 
-def _refuse(turn: Turn, event: Join, code: int, member_id: str) -> None:
-    turn.reply(event.token, JoinResult(code, member_id))
+_REFUSALS = {
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "full",
+    ErrorCode.FENCED_INSTANCE_ID: "fenced",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "inconsistent",
+    ErrorCode.UNKNOWN_MEMBER_ID: "unknown",
+}
+
+
+def _refuse(
+    turn: Turn,
+    group: Group | None,
+    event: Join,
+    code: int,
+    member_id: str | None = None,
+) -> None:
+    """Refuses a join; the answer has its own member id unless told otherwise."""
+    answered = event.member_id if member_id is None else member_id
+    turn.reply(event.token, JoinResult(code, answered))
     if turn.listening:
-        turn.notice(
+        error = ErrorCode(code)
+        turn.notice_refused(
             "member_refused",
             event.group_id,
-            member_id=event.member_id,
-            group_instance_id=event.group_instance_id,
-            client_id=event.client_id,
-            error=ErrorCode(code).name,
+            group,
+            (
+                event.member_id or None,
+                event.group_instance_id,
+                event.client_id,
+                event.client_host,
+            ),
+            cause=_REFUSALS.get(error, "invalid"),
             reason=event.reason,
+            error=error.name,
         )
 
 
@@ -111,11 +135,14 @@ def _turn_away(turn: Turn, group: Group, event: Join) -> None:
     """
     member = group.members.get(event.member_id)
     if member is not None:
-        turn.remove(group, member)
+        turn.remove(group, member, "member_kicked", cause="full", was_pending=False)
     elif event.member_id in group.pending_members:
-        group.remove(event.member_id)
-        turn.disarm(("session", group.group_id, event.member_id))
-    _refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        member_id = event.member_id
+        turn.disarm(("session", group.group_id, member_id))
+        turn.remove_pending(
+            group, member_id, "member_kicked", cause="full", was_pending=True
+        )
+    _refuse(turn, group, event, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
 
 # -- without a member id
@@ -144,13 +171,11 @@ def _hand_out_id(turn: Turn, group: Group, event: Join, member_id: str) -> None:
     turn.arm(("session", group.group_id, member_id), deadline)
     turn.reply(event.token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     if turn.listening:
-        turn.notice(
-            "member_id_given",
-            group.group_id,
-            member_id=member_id,
-            client_id=event.client_id,
-            client_host=event.client_host,
-        )
+        who = (member_id, None, event.client_id, event.client_host)
+        group.pending_clients[member_id] = who
+        if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY:
+            group.waits[member_id] = None
+        turn.notice("member_id_given", group, who)
 
 
 def _add_member(
@@ -168,25 +193,33 @@ def _add_member(
     )
     member.is_new = True
     member.join_token = event.token
+    previous = group.leader
     group.add(member, event.protocol_type)
     # This replaces the timer of a pending member, under the same key.
     turn.keep_alive(member, turn.settings.new_member_join_timeout_ms / 1000)
     if turn.listening:
-        _notice_joined(turn, member, event, rejoined=False)
-    cause = Cause("member_joined", member_id, event.reason)
+        group.wait_is_over(member_id, turn.now, came=True)
+        _notice_joined(turn, group, member, event, "new")
+        turn.notice_leader(group, "first", previous)
+    cause = Cause("member_joined", member.identity, event.reason)
     rebalance.prepare_or_complete(turn, group, cause)
 
 
-def _notice_joined(turn: Turn, member: Member, event: Join, *, rejoined: bool) -> None:
+def _notice_joined(
+    turn: Turn, group: Group, member: Member, event: Join, cause: str
+) -> None:
     turn.notice(
         "member_joined",
-        event.group_id,
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
-        rejoined=rejoined,
+        group,
+        member.identity,
+        1 + len(event.protocols),
+        cause=cause,
         reason=event.reason,
+        is_first=cause == "new",
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        protocol_type=event.protocol_type,
+        protocols=event.protocols,
     )
 
 
@@ -201,31 +234,31 @@ def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> 
             _add_member(turn, group, event, protocols, member_id)
         else:
             # Static members are never pending: Kafka has no code for that.
-            _refuse(turn, event, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+            _refuse(turn, group, event, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         return
     error = group.validate_member(member_id, event.group_instance_id)
     if error:
-        _refuse(turn, event, error, member_id)
+        _refuse(turn, group, event, error)
         return
     member = group.members[member_id]
-    if turn.listening:
-        _notice_joined(turn, member, event, rejoined=True)
     is_leader = group.leader == member_id
     is_changed = member.protocols != protocols
     if group.state is COMPLETING_REBALANCE and not is_changed:
         # Perhaps it never got the answer to its first join: it gets it again.
-        _answer_again(turn, group, event, is_leader=is_leader)
+        _answer_again(turn, group, member, event, is_leader=is_leader)
     elif group.state is STABLE and not is_changed and not is_leader:
-        _answer_again(turn, group, event, is_leader=False)
+        _answer_again(turn, group, member, event, is_leader=False)
     else:
-        # A leader asks for a rebalance by joining: what it assigns by may have
-        # changed without anybody's metadata, as topics do.
-        kind = "metadata_changed" if is_changed else "leader_rejoined"
-        _rejoin(turn, group, member, event, (protocols, kind))
+        _rejoin(turn, group, member, event, protocols)
 
 
-def _answer_again(turn: Turn, group: Group, event: Join, *, is_leader: bool) -> None:
+def _answer_again(
+    turn: Turn, group: Group, member: Member, event: Join, *, is_leader: bool
+) -> None:
     """Tells a member about the generation it is in; nothing of it changes."""
+    member.told_at = turn.now
+    if turn.listening:
+        _notice_joined(turn, group, member, event, "repeated")
     result = JoinResult(
         ErrorCode.NONE,
         event.member_id,
@@ -244,7 +277,7 @@ def _rejoin(
     group: Group,
     member: Member,
     event: Join,
-    change: tuple[Protocols, str],
+    protocols: Protocols,
 ) -> None:
     """Takes a member's join into the next generation.
 
@@ -253,12 +286,21 @@ def _rejoin(
     which clients take as "keep your member id, join again"; UNKNOWN_MEMBER_ID
     would make one that still listens throw away the id that it is joining with.
     """
-    protocols, kind = change
+    is_changed = member.protocols != protocols
     timeouts_ms = event.session_timeout_ms, event.rebalance_timeout_ms
     group.update(member, protocols, timeouts_ms)
     again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     turn.answer_join(group, member, again)
     member.join_token = event.token
     group.awaiting_join += 1
-    cause = Cause(kind, member.member_id, event.reason)
+    if turn.listening:
+        group.wait_is_over(member.member_id, turn.now, came=True)
+        why = "metadata_changed" if is_changed else "leader"
+        if group.state is PREPARING_REBALANCE:
+            why = "rejoin"
+        _notice_joined(turn, group, member, event, why)
+    # A leader asks for a rebalance by joining: what it assigns by may have
+    # changed without anybody's metadata, as topics do.
+    kind = "metadata_changed" if is_changed else "leader_rejoined"
+    cause = Cause(kind, member.identity, event.reason)
     rebalance.prepare_or_complete(turn, group, cause)

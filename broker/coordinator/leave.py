@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker.coordinator import rebalance
-from kohort.broker.coordinator.effects import LeaveResult
+from kohort.broker.coordinator.effects import LeaveResult, Who
 from kohort.broker.coordinator.events import Leave, LeavingMember
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import NEVER, Member
@@ -24,23 +24,28 @@ def leave(turn: Turn, groups: dict[str, Group], event: Leave) -> None:
         return
     group = groups.get(event.group_id)
     results = []
-    gone = []
+    gone: list[Who] = []
+    reasons = []
     for leaving in event.members:
         code = int(ErrorCode.UNKNOWN_MEMBER_ID)
         if group is not None:
-            code = int(_go(turn, group, leaving))
-        if not code:
-            gone.append(leaving)
+            who = _go(turn, group, leaving)
+            if isinstance(who, tuple):
+                gone.append(who)
+                reasons.append(leaving.reason)
+                code = int(ErrorCode.NONE)
+            else:
+                code = int(who)
         results.append((leaving.member_id, leaving.group_instance_id, code))
     if group is not None and gone and group.state is not EMPTY:
-        names = ", ".join(m.member_id or m.group_instance_id or "" for m in gone)
-        cause = Cause("member_left", names, gone[0].reason)
+        culprits = [who[0] or "" for who in gone]
+        cause = Cause("member_left", gone[0], reasons[0], culprits)
         rebalance.prepare_or_complete(turn, group, cause)
     turn.reply(event.token, LeaveResult(ErrorCode.NONE, results))
 
 
-def _go(turn: Turn, group: Group, leaving: LeavingMember) -> int:
-    """Takes one member out; the error code where it cannot go."""
+def _go(turn: Turn, group: Group, leaving: LeavingMember) -> Who | int:
+    """Takes one member out, and says who it was; an error code if it cannot go."""
     member_id, instance = leaving.member_id, leaving.group_instance_id
     if not member_id:
         # Admins name static members by instance id alone.
@@ -48,24 +53,21 @@ def _go(turn: Turn, group: Group, leaving: LeavingMember) -> int:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = group.static_members[instance]
     elif member_id in group.pending_members:
-        group.remove(member_id)
         turn.disarm(("session", group.group_id, member_id))
+        fields = _left(leaving, was_pending=True)
+        return turn.remove_pending(group, member_id, "member_left", **fields)
     else:
         error = group.validate_member(member_id, instance)
         if error:
             return error
-    member = group.members.get(member_id)
-    if member is not None:
-        turn.remove(group, member)
-    if turn.listening:
-        turn.notice(
-            "member_left",
-            group.group_id,
-            member_id=member_id,
-            group_instance_id=member.group_instance_id if member else None,
-            reason=leaving.reason,
-        )
-    return ErrorCode.NONE
+    member = group.members[member_id]
+    turn.remove(group, member, "member_left", **_left(leaving, was_pending=False))
+    return member.identity
+
+
+def _left(leaving: LeavingMember, *, was_pending: bool) -> dict[str, object]:
+    cause = "left" if leaving.member_id else "removed"
+    return {"cause": cause, "reason": leaving.reason, "was_pending": was_pending}
 
 
 # -- silence
@@ -92,30 +94,17 @@ def session_expired(turn: Turn, group: Group, member_id: str) -> None:
 
 
 def _forget_pending(turn: Turn, group: Group, member_id: str) -> None:
-    group.remove(member_id)
-    if turn.listening:
-        turn.notice(
-            "session_expired",
-            group.group_id,
-            member_id=member_id,
-            group_instance_id=None,
-            pending=True,
-        )
+    turn.remove_pending(group, member_id, "pending_member_expired")
     _complete_without(turn, group)
 
 
 def _expire(turn: Turn, group: Group, member: Member) -> None:
-    turn.remove(group, member)
-    if turn.listening:
-        turn.notice(
-            "session_expired",
-            group.group_id,
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            pending=False,
-        )
+    timeout = member.session_timeout
+    if member.is_new:
+        timeout = turn.settings.new_member_join_timeout_ms / 1000
+    turn.remove(group, member, "member_expired", heard=member.deadline - timeout)
     if group.state in (STABLE, COMPLETING_REBALANCE):
-        cause = Cause("session_expired", member.member_id)
+        cause = Cause("session_expired", member.identity)
         rebalance.prepare(turn, group, cause)
     else:
         _complete_without(turn, group)
@@ -127,4 +116,4 @@ def _complete_without(turn: Turn, group: Group) -> None:
     That ends initial windows early, too. Leaving does not, in Kafka either.
     """
     if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
-        rebalance.complete_join(turn, group)
+        rebalance.complete_join(turn, group, "all_joined")

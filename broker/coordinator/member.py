@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kohort.broker.coordinator.effects import MemberDescription
+from kohort.broker.coordinator.effects import MemberDescription, Who
 from kohort.broker.coordinator.events import TimerKey
 
 NEVER = float("inf")
@@ -25,6 +25,10 @@ class Member:
         deadline: when its session ends, unless it shows a sign of life.
         armed: when the session's timer fires next, at or before `deadline`;
             never, where there is no timer.
+        identity: who it is, for notices.
+        owned: the assignment that listeners know it by; unlike `assignment` it
+            stays while the group rebalances.
+        told_at: when its join was answered, in seconds since the epoch.
     """
 
     __slots__ = (
@@ -34,15 +38,18 @@ class Member:
         "client_id",
         "deadline",
         "group_instance_id",
+        "identity",
         "is_new",
         "join_token",
         "member_id",
+        "owned",
         "protocols",
         "rebalance_timeout_ms",
         "session_key",
         "session_timeout",
         "session_timeout_ms",
         "sync_token",
+        "told_at",
     )
 
     def __init__(
@@ -67,9 +74,12 @@ class Member:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.client_id, self.client_host = client
+        self.identity: Who = (member_id, group_instance_id, *client)
         self.protocols = protocols
         self.set_timeouts(*timeouts_ms)
         self.assignment = b""
+        self.owned = b""
+        self.told_at = 0.0
         self.join_token: object | None = None
         self.sync_token: object | None = None
         self.is_new = False

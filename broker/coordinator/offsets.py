@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from kohort.broker.coordinator.effects import (
     Append,
@@ -12,9 +12,11 @@ from kohort.broker.coordinator.effects import (
     Effect,
     FetchOffsetsResult,
     GroupTombstone,
+    Notice,
     OffsetRecord,
     Record,
     Reply,
+    Who,
 )
 from kohort.broker.coordinator.events import (
     CommitOffsets,
@@ -43,13 +45,21 @@ _REFUSED = {int(code): CommitResult(int(code)) for code in ErrorCode}
 
 
 def commit(
-    settings: GroupSettings, groups: dict[str, Group], event: CommitOffsets, now: float
+    settings: GroupSettings,
+    groups: dict[str, Group],
+    event: CommitOffsets,
+    now: float,
+    *,
+    listening: bool,
 ) -> list[Effect]:
     """Stores offsets; a simple consumer's first commit makes its group."""
     group = groups.get(event.group_id)
     error = _validate(group, event)
     if error or not event.offsets:
-        return [Reply(event.token, _REFUSED[error])]
+        reply = Reply(event.token, _REFUSED[error])
+        if error and listening:
+            return [_notice(group, event, event.offsets, error), reply]
+        return [reply]
     effects: list[Effect] = []
     is_new = group is None
     if group is None:
@@ -67,6 +77,8 @@ def commit(
         effects.append(Append(records))
         if is_new:
             groups[event.group_id] = group
+    if listening:
+        _notice_commit(effects, (group, is_new), event, result.codes)
     effects.append(Reply(event.token, result))
     return effects
 
@@ -120,6 +132,52 @@ def _store(
     return records, CommitResult(ErrorCode.NONE, codes)
 
 
+def _notice(
+    group: Group | None,
+    event: CommitOffsets,
+    offsets: Sequence[tuple[str, int, int, int, str | None]],
+    error: int = 0,
+) -> Notice:
+    who: Who = (event.member_id or None, event.group_instance_id, None, None)
+    generation = None
+    if group is not None:
+        generation = group.generation_id
+        member = group.members.get(event.member_id)
+        if member is not None:
+            who = member.identity
+    fields: dict[str, object] = {"offsets": offsets}
+    if error:
+        fields["error"] = ErrorCode(error).name
+    kind = "commit_refused" if error else "offsets_committed"
+    return Notice(kind, event.group_id, generation, who, fields, 1 + len(offsets))
+
+
+def _notice_commit(
+    effects: list[Effect],
+    place: tuple[Group, bool],
+    event: CommitOffsets,
+    codes: Sequence[int] | None,
+) -> None:
+    """Tells listeners what was stored, and what was too large for that."""
+    group, is_new = place
+    if codes is None:
+        stored, refused = event.offsets, []
+    else:
+        rows = [*zip(event.offsets, codes, strict=True)]
+        stored = [offset for offset, code in rows if not code]
+        refused = [offset for offset, code in rows if code]
+    if stored:
+        if is_new:
+            fields = {"state": EMPTY.value, "previous_state": DEAD.value}
+            effects.append(Notice("group_state", group.group_id, 0, None, fields))
+        effects.append(_notice(group, event, stored))
+    if refused:
+        # A group that would have been new is not there.
+        known = None if is_new and not stored else group
+        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        effects.append(_notice(known, event, refused, too_large))
+
+
 # -- fetch
 
 
@@ -163,6 +221,7 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
         turn.reply(event.token, DeleteOffsetsResult(error))
         return
     records: list[Record] = []
+    gone: list[tuple[str, int]] = []
     topics = []
     for topic, partitions in event.topics:
         code = ErrorCode.NONE
@@ -171,10 +230,20 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
         else:
             keys = [(topic, p) for p in partitions if (topic, p) in group.offsets]
             records += _remove(group, keys)
+            gone += dict.fromkeys(keys)
         topics.append((topic, [(p, int(code)) for p in partitions]))
     if records:
         turn.append(*records)
+        if turn.listening:
+            _notice_gone(turn, group, gone, "admin")
     turn.reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, topics))
+
+
+def _notice_gone(
+    turn: Turn, group: Group, gone: Collection[tuple[str, int]], cause: str
+) -> None:
+    weight = 1 + len(gone)
+    turn.notice("offsets_deleted", group, None, weight, cause=cause, deleted=gone)
 
 
 def topics_deleted(turn: Turn, groups: dict[str, Group], event: TopicsDeleted) -> None:
@@ -182,7 +251,10 @@ def topics_deleted(turn: Turn, groups: dict[str, Group], event: TopicsDeleted) -
     gone = frozenset(event.topics)
     records: list[Record] = []
     for group in groups.values():
-        records += _remove(group, [key for key in group.offsets if key[0] in gone])
+        keys = [key for key in group.offsets if key[0] in gone]
+        records += _remove(group, keys)
+        if keys and turn.listening:
+            _notice_gone(turn, group, keys, "topic_deleted")
     if records:
         turn.append(*records)
 
@@ -202,19 +274,17 @@ def _remove(group: Group, keys: Collection[tuple[str, int]]) -> list[Record]:
 def expire(turn: Turn, groups: dict[str, Group]) -> None:
     """Removes offsets that were kept long enough, and groups that have nothing left."""
     records: list[Record] = []
-    counts: dict[str, int] = {}
     for group in list(groups.values()):
         expired = _expired(turn, group)
         if expired:
-            counts[group.group_id] = len(expired)
             records += _remove(group, expired)
+            if turn.listening:
+                weight = 1 + len(expired)
+                turn.notice("offsets_expired", group, None, weight, expired=expired)
         if group.state is EMPTY and not group.offsets:
             records += bury(turn, groups, group)
     if records:
         turn.append(*records)
-    if counts and turn.listening:
-        count = sum(counts.values())
-        turn.notice("offsets_expired", "", count=count, groups=counts)
 
 
 def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:

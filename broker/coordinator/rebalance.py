@@ -7,7 +7,9 @@ another one follows, of the delay or of what remains of the rebalance timeout.
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.effects import JoinResult, SyncResult
+from collections.abc import Sequence
+
+from kohort.broker.coordinator.effects import JoinResult, SyncResult, Who
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.state import (
@@ -41,23 +43,18 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     _end_sync_phase(turn, group)
     is_initial = group.state is EMPTY
     if turn.listening:
-        turn.notice(
-            "rebalance_started",
-            group.group_id,
-            cause=cause.kind,
-            member_id=cause.member_id,
-            reason=cause.reason,
-            previous_state=group.state,
-            generation_id=group.generation_id,
-        )
+        _notice_started(turn, group, cause)
     turn.transition(group, PREPARING_REBALANCE)
     if is_initial:
         delay_ms = turn.settings.initial_rebalance_delay_ms
         _open_window(
-            turn, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0)
+            turn,
+            group,
+            (delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0)),
+            "first",
         )
     elif group.has_all_members_joined():
-        complete_join(turn, group)
+        complete_join(turn, group, "all_joined")
     else:
         _arm_join(turn, group, group.rebalance_timeout_ms())
 
@@ -69,34 +66,33 @@ def try_complete_join(turn: Turn, group: Group) -> None:
         and group.previous_state is not EMPTY
         and group.has_all_members_joined()
     ):
-        complete_join(turn, group)
+        complete_join(turn, group, "all_joined")
 
 
-def complete_join(turn: Turn, group: Group) -> None:
-    """Ends the join phase: those who are in make the next generation."""
+def complete_join(turn: Turn, group: Group, cause: str) -> None:
+    """Ends the join phase, for a cause: who is in makes the next generation."""
+    if not group.members:
+        cause = "nobody_left"
     if group.join_deadline is not None:
         group.join_deadline = None
         turn.disarm(("join", group.group_id))
     group.window_ms = None
     _remove_late_members(turn, group)
     _keep_within_max_size(turn, group)
+    previous_leader = group.leader
     if group.members and not group.elect_leader():
         # Static members that are away stay until their sessions end, and a
         # generation needs a leader that is there.
         timeout_ms = group.rebalance_timeout_ms()
         _arm_join(turn, group, max(timeout_ms, _SHORTEST_RETRY_MS))
         return
+    before = group.rows
     listed = group.next_generation(turn.now)
+    group.completed = turn.now
     if turn.listening:
+        turn.notice_leader(group, "late", previous_leader)
+        _notice_completed(turn, group, cause, before)
         turn.notice_state(group)
-        turn.notice(
-            "generation_started" if listed else "rebalance_completed",
-            group.group_id,
-            generation_id=group.generation_id,
-            members=len(listed),
-            leader=group.leader,
-            protocol_name=group.protocol_name,
-        )
     if not listed:
         turn.append(group.record())
         return
@@ -127,6 +123,7 @@ def _answer_joins(
             turn.reply(member.join_token, result)
             member.join_token = None
         member.is_new = False
+        member.told_at = turn.now
         turn.keep_alive(member, member.session_timeout)
         group.pending_sync.add(member_id)
     group.awaiting_join = 0
@@ -162,15 +159,60 @@ def _keep_within_max_size(turn: Turn, group: Group) -> None:
 
 
 def _remove(turn: Turn, group: Group, member: Member, cause: str) -> None:
-    turn.remove(group, member)
-    if turn.listening:
-        turn.notice(
-            "member_removed",
-            group.group_id,
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            cause=cause,
-        )
+    turn.remove(group, member, "member_kicked", cause=cause, was_pending=False)
+
+
+# -- listeners
+
+
+def _notice_started(turn: Turn, group: Group, cause: Cause) -> None:
+    """Tells who is to join, and begins to note who is waited for, and how long."""
+    members = [*group.members]
+    group.started = turn.now
+    group.waits = {}
+    if group.state is not EMPTY:
+        for member_id, member in group.members.items():
+            if member.join_token is None:
+                group.waits[member_id] = None
+        for member_id in group.pending_members:
+            group.waits[member_id] = None
+    culprits = cause.culprits
+    if not culprits and cause.who is not None:
+        culprits = cause.who[:1]
+    turn.notice(
+        "rebalance_started",
+        group,
+        cause.who,
+        1 + len(members) + len(culprits),
+        cause=cause.kind,
+        reason=cause.reason,
+        culprits=culprits,
+        previous_state=group.state.value,
+        members=members,
+    )
+
+
+def _notice_completed(
+    turn: Turn,
+    group: Group,
+    cause: str,
+    before: Sequence[tuple[str, str | None, bytes]],
+) -> None:
+    waits, group.waits = group.waits, {}
+    after = group.rows
+    turn.notice(
+        "join_completed",
+        group,
+        None,
+        1 + len(before) + len(after) + len(waits),
+        cause=cause,
+        before=before,
+        after=after,
+        started=group.started,
+        waits=waits,
+        protocol=group.protocol_name,
+        leader=group.leader if after else None,
+    )
 
 
 # -- timers
@@ -181,9 +223,20 @@ def _arm_join(turn: Turn, group: Group, timeout_ms: int) -> None:
     turn.arm(("join", group.group_id), group.join_deadline)
 
 
-def _open_window(turn: Turn, group: Group, delay_ms: int, remaining_ms: int) -> None:
-    group.window_ms = (delay_ms, remaining_ms)
+def _open_window(
+    turn: Turn, group: Group, window_ms: tuple[int, int], cause: str
+) -> None:
+    group.window_ms = window_ms
+    delay_ms, remaining_ms = window_ms
     _arm_join(turn, group, delay_ms)
+    if turn.listening and delay_ms:
+        turn.notice(
+            "window_opened",
+            group,
+            cause=cause,
+            delay_ms=delay_ms,
+            remaining_ms=remaining_ms,
+        )
 
 
 def join_expired(turn: Turn, group: Group) -> None:
@@ -203,9 +256,11 @@ def join_expired(turn: Turn, group: Group) -> None:
             # in Kafka.
             group.new_member_added = False
             next_ms = min(turn.settings.initial_rebalance_delay_ms, remaining_ms)
-            _open_window(turn, group, next_ms, max(remaining_ms - delay_ms, 0))
+            window_ms = next_ms, max(remaining_ms - delay_ms, 0)
+            _open_window(turn, group, window_ms, "extended")
             return
-    complete_join(turn, group)
+    is_initial = group.window_ms is not None
+    complete_join(turn, group, "initial_delay" if is_initial else "rebalance_timeout")
 
 
 def sync_expired(turn: Turn, group: Group) -> None:
@@ -217,12 +272,14 @@ def sync_expired(turn: Turn, group: Group) -> None:
         turn.arm(("sync", group.group_id), deadline)
         return
     group.sync_deadline = None
-    missing = [*group.pending_sync]
-    for member_id in missing:
-        member = group.members.get(member_id)
-        if member is not None:
-            _remove(turn, group, member, "did_not_sync_in_time")
-    prepare(turn, group, Cause("sync_timeout", ", ".join(sorted(missing))))
+    missing = sorted(group.pending_sync)
+    # An id that was replaced before it synced is none of a member any more.
+    late = [group.members[each] for each in missing if each in group.members]
+    whose: list[Who] = [member.identity for member in late]
+    whose += [(each, None, None, None) for each in missing]
+    for member in late:
+        _remove(turn, group, member, "did_not_sync_in_time")
+    prepare(turn, group, Cause("sync_timeout", whose[0], None, missing))
 
 
 # -- the sync phase, as far as a rebalance ends it

@@ -19,6 +19,7 @@ from kohort.broker.coordinator.effects import (
 )
 from kohort.broker.coordinator.group import Group, OffsetEntry
 from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.protocol.consumer import PROTOCOL_TYPE
 
 
 class Found:
@@ -125,18 +126,32 @@ def _add(turn: Turn, groups: dict[str, Group], group_id: str, found: Found) -> N
     group.expire_ms = found.expire_ms
     groups[group_id] = group
     if turn.listening:
-        turn.notice(
-            "group_loaded",
-            group_id,
-            state=group.state,
-            generation_id=group.generation_id,
-            members=len(group.members),
-            offsets=len(group.offsets),
-        )
+        _notice_loaded(turn, group)
     for member in group.members.values():
         turn.keep_alive(member, member.session_timeout)
     if len(group.members) > turn.settings.max_size:
-        rebalance.prepare(turn, group, Cause("group_over_max_size", ""))
+        rebalance.prepare(turn, group, Cause("group_over_max_size"))
+
+
+def _notice_loaded(turn: Turn, group: Group) -> None:
+    members = [*group.members]
+    turn.notice(
+        "group_loaded",
+        group,
+        None,
+        1 + len(members),
+        state=group.state.value,
+        members=members,
+        protocol=group.protocol_name,
+        leader=group.leader,
+    )
+    turn.notice_leader(group, "loaded", None)
+    if group.protocol_type == PROTOCOL_TYPE:
+        for member in group.members.values():
+            owned = member.owned = member.assignment
+            if owned:
+                # It has them as before: nothing is gained, nothing lost.
+                turn.notice_owned(group, member, owned, owned, "loaded")
 
 
 def load(turn: Turn, groups: dict[str, Group], records: Iterable[Record]) -> None:

@@ -41,26 +41,47 @@ def replace(
         member, protocols, (event.session_timeout_ms, event.rebalance_timeout_ms)
     )
     if turn.listening:
-        turn.notice(
-            "member_replaced",
-            group.group_id,
-            member_id=member.member_id,
-            replaced_member_id=old.member_id,
-            group_instance_id=member.group_instance_id,
-            reason=event.reason,
-        )
+        _notice_replaced(turn, group, event, (old, member), old_leader)
     if group.state is STABLE and group.select_protocol() == group.protocol_name:
         _take_over(turn, group, event, member, old_leader)
         return
     member.join_token = event.token
     group.awaiting_join += 1
-    cause = Cause("static_member_replaced", member.member_id, event.reason)
+    group.wait_is_over(member.member_id, turn.now, came=True)
+    cause = Cause("static_member_replaced", member.identity, event.reason)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         # Stable: the group's protocol changes. CompletingRebalance: the leader
         # may already have assigned something to the old id.
         rebalance.prepare(turn, group, cause)
     else:
         rebalance.try_complete_join(turn, group)
+
+
+def _notice_replaced(
+    turn: Turn,
+    group: Group,
+    event: Join,
+    members: tuple[Member, Member],
+    old_leader: str,
+) -> None:
+    old, member = members
+    turn.notice(
+        "member_replaced",
+        group,
+        # Client id and host stay those of the old process, as in Kafka.
+        member.identity,
+        1 + len(event.protocols),
+        reason=event.reason,
+        replaced_member_id=old.member_id,
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        protocol_type=event.protocol_type,
+        protocols=event.protocols,
+    )
+    if old.owned:
+        turn.notice_owned(group, old, old.owned, b"", "replaced")
+        turn.notice_owned(group, member, b"", old.owned, "replaced")
+    turn.notice_leader(group, "replaced", old_leader)
 
 
 def _take_over(
@@ -73,6 +94,7 @@ def _take_over(
     so that it does not take itself for the leader.
     """
     turn.append(group.record())
+    member.told_at = turn.now
     is_leader = event.can_skip_assignment and group.leader == member.member_id
     result = JoinResult(
         ErrorCode.NONE,

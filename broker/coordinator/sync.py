@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import Sync
 from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -12,6 +15,7 @@ from kohort.broker.coordinator.state import (
     STABLE,
 )
 from kohort.broker.coordinator.turn import Turn
+from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
@@ -31,6 +35,8 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
             ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment
         )
         turn.reply(event.token, result)
+        if turn.listening:
+            turn.notice("member_synced", group, member.identity, since=member.told_at)
         return
     # A client that asks again has given up its first request. Kafka forgets
     # that one; here it is answered, by the code that every client follows by
@@ -74,10 +80,12 @@ def _has_synced(turn: Turn, group: Group, member_id: str) -> None:
 def _store_assignments(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
     """Makes the group Stable; members whom the leader forgot get nothing."""
     assert group.state is COMPLETING_REBALANCE  # noqa: S101 - ours
-    turn.transition(group, STABLE)
+    group.transition(STABLE, turn.now)
     protocol_type, protocol_name = group.protocol_type, group.protocol_name
+    size, synced = 0, []
     for member_id, member in group.members.items():
-        member.assignment = assignments.get(member_id, b"")
+        member.assignment = assignment = assignments.get(member_id, b"")
+        size += len(assignment)
         if member.sync_token is not None:
             result = SyncResult(
                 ErrorCode.NONE, protocol_type, protocol_name, member.assignment
@@ -85,13 +93,32 @@ def _store_assignments(turn: Turn, group: Group, assignments: dict[str, bytes]) 
             turn.answer_sync(member, result)
             # While its sync waited its session may have ended unheeded.
             turn.keep_alive(member, member.session_timeout)
+            synced.append(member)
     turn.append(group.record())
     if turn.listening:
-        turn.notice(
-            "rebalance_completed",
-            group.group_id,
-            generation_id=group.generation_id,
-            members=len(group.members),
-            leader=group.leader,
-            protocol_name=protocol_name,
-        )
+        _notice_assigned(turn, group, size, synced)
+
+
+def _notice_assigned(
+    turn: Turn, group: Group, size: int, synced: Sequence[Member]
+) -> None:
+    leader = group.leader or ""
+    turn.notice(
+        "assignment_made",
+        group,
+        group.members[leader].identity,
+        protocol=group.protocol_name,
+        leader=leader,
+        bytes=size,
+        members=group.rows,
+        since=group.completed,
+    )
+    turn.notice_state(group)
+    if group.protocol_type == PROTOCOL_TYPE:
+        for member in group.members.values():
+            before, after = member.owned, member.assignment
+            if before != after:
+                member.owned = after
+                turn.notice_owned(group, member, before, after, "assigned")
+    for member in synced:
+        turn.notice("member_synced", group, member.identity, since=member.told_at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kohort.broker.coordinator.effects import (
     Append,
     Arm,
@@ -13,6 +15,7 @@ from kohort.broker.coordinator.effects import (
     Reply,
     Result,
     SyncResult,
+    Who,
 )
 from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.group import Group
@@ -22,6 +25,9 @@ from kohort.broker.coordinator.state import GroupState
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
 
+_BYTES_PER_ROW = 100
+"""Bytes that weigh as much as a row: a topic's name, and some partitions."""
+
 
 @slotted
 class Cause:
@@ -29,19 +35,23 @@ class Cause:
 
     kind: str
     """As in ``member_joined``."""
-    member_id: str
+    who: Who | None = None
+    """Whose doing it is; of several the first."""
     reason: str | None = None
     """What the client said (KIP-800)."""
+    culprits: Sequence[str | None] = ()
+    """The member ids of all whose doing it is, where there are several."""
 
 
 class Turn:
     """The coordinator's turn on one event.
 
     Replies come out last. Whoever is answered may send its next request at
-    once, and that finds every record written and every timer in place.
+    once, and that finds every record written and every timer in place. Notices
+    come before them: of what cannot be written nobody is told.
     """
 
-    __slots__ = ("_replies", "effects", "listening", "now", "settings")
+    __slots__ = ("_notices", "_replies", "effects", "listening", "now", "settings")
 
     def __init__(self, settings: GroupSettings, now: float, *, listening: bool) -> None:
         """Begins at `now`, seconds since the epoch; notices only if listened to."""
@@ -49,10 +59,12 @@ class Turn:
         self.now = now
         self.listening = listening
         self.effects: list[Effect] = []
+        self._notices: list[Effect] = []
         self._replies: list[Effect] = []
 
     def end(self) -> list[Effect]:
         """Everything that is to happen, in order."""
+        self.effects += self._notices
         self.effects += self._replies
         return self.effects
 
@@ -64,9 +76,34 @@ class Turn:
         """Writes records; all replies of this turn wait for them."""
         self.effects.append(Append(records))
 
-    def notice(self, kind: str, group_id: str, **fields: object) -> None:
-        """Tells listeners; to be called only if there are any."""
-        self.effects.append(Notice(kind, group_id, None, None, fields))
+    # -- listeners: to be told only if there are any
+
+    def notice(
+        self,
+        kind: str,
+        group: Group,
+        who: Who | None = None,
+        weight: int = 1,
+        /,
+        **fields: object,
+    ) -> None:
+        """Tells listeners; see `Notice`."""
+        self._notices.append(
+            Notice(kind, group.group_id, group.generation_id, who, fields, weight)
+        )
+
+    def notice_refused(
+        self,
+        kind: str,
+        group_id: str,
+        group: Group | None,
+        who: Who,
+        /,
+        **fields: object,
+    ) -> None:
+        """Tells listeners about somebody in a group that need not exist."""
+        generation = None if group is None else group.generation_id
+        self._notices.append(Notice(kind, group_id, generation, who, fields))
 
     def transition(self, group: Group, state: GroupState) -> None:
         """Takes a group to another state."""
@@ -78,10 +115,32 @@ class Turn:
         """Tells listeners the state that the group has come to."""
         self.notice(
             "group_state",
-            group.group_id,
-            previous_state=group.previous_state,
-            state=group.state,
-            generation_id=group.generation_id,
+            group,
+            state=group.state.value,
+            previous_state=group.previous_state.value,
+        )
+
+    def notice_leader(self, group: Group, cause: str, previous: str | None) -> None:
+        """Tells listeners who leads, if there is anybody and it is another one."""
+        leader = group.leader
+        if leader is not None and leader != previous:
+            who = group.members[leader].identity
+            self.notice(
+                "leader_chosen", group, who, cause=cause, previous_leader=previous
+            )
+
+    def notice_owned(
+        self, group: Group, member: Member, before: bytes, after: bytes, cause: str
+    ) -> None:
+        """Tells listeners that a member's assignment has become another one."""
+        self.notice(
+            "partitions_changed",
+            group,
+            member.identity,
+            1 + (len(before) + len(after)) // _BYTES_PER_ROW,
+            cause=cause,
+            before=before,
+            after=after,
         )
 
     # -- timers
@@ -128,14 +187,38 @@ class Turn:
         member.sync_token = None
         return True
 
-    def remove(self, group: Group, member: Member) -> None:
+    def remove(self, group: Group, member: Member, kind: str, **fields: object) -> None:
         """Takes a member out of its group, and out of whatever it waits for.
 
         UNKNOWN_MEMBER_ID makes a client that is still there join as a new
         member. Kafka leaves a waiting sync without an answer here.
+
+        Args:
+            group: its group.
+            member: the member.
+            kind: what listeners are to be told.
+            fields: of that.
         """
         code = ErrorCode.UNKNOWN_MEMBER_ID
         self.answer_join(group, member, JoinResult(code, ""))
         self.answer_sync(member, SyncResult(code))
         self.end_session(member)
+        leader = group.leader
         group.remove(member.member_id)
+        if self.listening:
+            group.wait_is_over(member.member_id, self.now, came=False)
+            self.notice(kind, group, member.identity, **fields)
+            if member.owned:
+                self.notice_owned(group, member, member.owned, b"", "gone")
+            self.notice_leader(group, "gone", leader)
+
+    def remove_pending(
+        self, group: Group, member_id: str, kind: str, **fields: object
+    ) -> Who:
+        """Forgets an id that was given out; says whom it was given to."""
+        who = group.pending_clients.get(member_id, (member_id, None, None, None))
+        group.remove(member_id)
+        if self.listening:
+            group.wait_is_over(member_id, self.now, came=False)
+            self.notice(kind, group, who, **fields)
+        return who

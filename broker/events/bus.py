@@ -101,12 +101,6 @@ class _Buffer:
     def drop(self, seen: Seen) -> None:
         self._rows -= seen.notice.weight
 
-    def clear(self) -> list[Seen]:
-        events = [*self.events]
-        self.events.clear()
-        self._rows = 0
-        return events
-
 
 class Reader(_Buffer):
     """Somebody who reads the stream, at its own pace: an async iterator of events.
@@ -139,6 +133,14 @@ class Reader(_Buffer):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __len__(self) -> int:
+        """How many events wait to be read, the announcements of gaps included."""
+        return len(self.events) + len(self._gaps)
+
+    def __bool__(self) -> bool:
+        """A reader is one even if nothing waits."""
+        return True
+
     def __aiter__(self) -> Self:
         return self
 
@@ -147,11 +149,7 @@ class Reader(_Buffer):
             if self.is_closed:
                 raise StopAsyncIteration
             await self.wait()
-        if self._gaps:
-            return self._gap()
-        seen = self.events.popleft()
-        _Buffer.drop(self, seen)
-        return seen.event
+        return self._next()
 
     async def wait(self) -> None:
         """Returns as soon as there is something to `take`, or it is closed.
@@ -167,13 +165,21 @@ class Reader(_Buffer):
         finally:
             self._wake = None
 
-    def take(self) -> list[dict[str, Any]]:
-        """All events that have come, without waiting; none may be there."""
-        told = []
-        while self._gaps:
-            told.append(self._gap())
-        told += [seen.event for seen in self.clear()]
-        return told
+    def take(self, most: int | None = None) -> list[dict[str, Any]]:
+        """Events that have come, without waiting; there may be none.
+
+        Args:
+            most: how many; None for all of them.
+        """
+        count = len(self) if most is None else min(most, len(self))
+        return [self._next() for _ in range(count)]
+
+    def _next(self) -> dict[str, Any]:
+        if self._gaps:
+            return self._gap()
+        seen = self.events.popleft()
+        _Buffer.drop(self, seen)
+        return seen.event
 
     def close(self) -> None:
         """Nothing is added any more."""
@@ -202,9 +208,7 @@ class Reader(_Buffer):
         """One `events_lost`, which bears the number of the last that is missing."""
         source = next(iter(self._gaps))
         first, last = self._gaps.pop(source)
-        fields = {"first": first, "last": last.sequence}
-        notice = Notice("events_lost", None, None, None, fields)
-        return Seen(source, last.sequence, last.time, last.wall_ns, notice).event
+        return source.lost(first, last.sequence, last.time, last.wall_ns)
 
 
 class NodeEvents:
@@ -238,6 +242,15 @@ class NodeEvents:
         if stream.listening:
             self.sequence = sequence = self.sequence + 1
             stream.add(Seen(self, sequence, now, stream.wall_ns(), notice))
+
+    def lost(self, first: int, last: int, time: float, wall_ns: int) -> dict[str, Any]:
+        """The `events_lost` of somebody who misses the events `first` to `last`.
+
+        It is an event of that reader's alone, and has no number of its own: it bears
+        the last one that is missing, so that the next event goes on from there.
+        """
+        notice = Notice("events_lost", None, None, None, {"first": first, "last": last})
+        return Seen(self, last, time, wall_ns, notice).event
 
     def tell(self, kind: str, now: float, /, **fields: object) -> None:
         """Something happened that is about no group."""
@@ -329,6 +342,20 @@ class Events:
     def recent(self, group: str | None = None) -> Sequence[Mapping[str, Any]]:
         """What is remembered, the oldest first: of one group, or everything."""
         return [seen.event for seen in self._remembered(group)]
+
+    def lost(self, node: int, first: int, last: int) -> dict[str, Any]:
+        """The `events_lost` of somebody who wants more than is remembered.
+
+        Args:
+            node: whose events are missing.
+            first: the number of the first one that is missing.
+            last: the number of the last one.
+        """
+        for seen in self._recent.events:
+            if seen.source is self._nodes.get(node) and seen.sequence > last:
+                return seen.source.lost(first, last, seen.time, seen.wall_ns)
+        now_ns = self.wall_ns()
+        return self.of(node).lost(first, last, now_ns / 1e9, now_ns)
 
     def _remembered(self, group: str | None) -> Iterator[Seen]:
         for seen in self._recent.events:

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kohort.broker.coordinator.effects import Notice
-from kohort.protocol.consumer import decode_assignment
+from kohort.protocol.consumer import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+)
 from kohort.protocol.messages import WireError
 
 Fields = Mapping[str, Any]
@@ -23,7 +27,9 @@ _NOBODY = (None, None, None, None)
 
 def ns(seconds: float) -> int:
     """Nanoseconds of seconds since the epoch, as clocks have them here."""
-    return round(seconds * 1_000_000_000)
+    # In two parts: a product would be off by up to 128 ns.
+    whole = int(seconds)
+    return whole * 1_000_000_000 + round((seconds - whole) * 1_000_000_000)
 
 
 def render(notice: Notice, time: float) -> dict[str, Any]:
@@ -149,6 +155,28 @@ def _assignment_made(fields: Fields, time: float) -> Fields:
     }
 
 
+def _member_expired(fields: Fields, time: float) -> Fields:
+    """Raw: when it was ``heard`` of last."""
+    return {"silent_ns": ns(time) - ns(fields["heard"])}
+
+
+def _joined(fields: Fields, _: float) -> Fields:
+    """Raw: ``protocol_type``, and ``protocols``: the name of each and its metadata."""
+    made = {**fields, "protocols": [name for name, _ in fields["protocols"]]}
+    made["topics"] = None
+    if made.pop("protocol_type") == PROTOCOL_TYPE and fields["protocols"]:
+        try:
+            subscription = decode_subscription(fields["protocols"][0][1])
+        except WireError:
+            return made
+        made["topics"] = [*subscription.topics]
+    return made
+
+
+def _rebalance_started(fields: Fields, _: float) -> Fields:
+    return {**fields, "culprits": [*fields["culprits"]]}
+
+
 def _member_synced(fields: Fields, time: float) -> Fields:
     """Raw: ``since`` when its join was answered."""
     return {"waited_ns": ns(time) - ns(fields["since"])}
@@ -158,9 +186,13 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "assignment_made": _assignment_made,
     "commit_refused": _committed,
     "join_completed": _join_completed,
+    "member_expired": _member_expired,
+    "member_joined": _joined,
+    "member_replaced": _joined,
     "member_synced": _member_synced,
     "offsets_committed": _committed,
     "offsets_deleted": _deleted,
     "offsets_expired": _expired,
     "partitions_changed": _partitions_changed,
+    "rebalance_started": _rebalance_started,
 }

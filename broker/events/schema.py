@@ -70,8 +70,8 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
         _always(
             "waited_ns",
             "long",
-            "from the rebalance's start to its join; to the end of"
-            " the join phase if it never came",
+            "from the rebalance's start to its join; if it never came, to when it"
+            " was gone, or to the end of the join phase",
         ),
         _always("came", "boolean", "whether it joined in the end"),
     ),
@@ -100,6 +100,13 @@ class Kind:
 _STATE = _always("state", "string", "the group's state after the event")
 _PREVIOUS_STATE = _always("previous_state", "string", "the group's state before it")
 _ERROR = _always("error", "string", "the error's name on the wire, as Kafka spells it")
+_WAS_PENDING = _always("was_pending", "boolean", "it had an id and had not joined yet")
+_OFFER = (
+    _always("session_timeout_ms", "long", "how long it may be silent"),
+    _always("rebalance_timeout_ms", "long", "how long it may take to rejoin"),
+    _always("protocols", "[string]", "the assignors it knows, the preferred one first"),
+    Field("topics", "[string]", "what it subscribes to; null: it is no consumer"),
+)
 _REASONS_TO_REBALANCE = MappingProxyType(
     {
         "member_joined": "a new member came",
@@ -122,7 +129,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_joined",
         "A JoinGroup was taken.",
-        (_always("is_first", "boolean", "false: it was a member already"),),
+        (_always("is_first", "boolean", "false: it was a member already"), *_OFFER),
         {
             "new": "the member is new",
             "rejoin": "the group rebalances, and it takes part",
@@ -146,18 +153,23 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_left",
         "A member, or an id that was given out, is gone by LeaveGroup.",
-        (_always("was_pending", "boolean", "it had an id and had not joined yet"),),
+        (_WAS_PENDING,),
         {
             "left": "it said so itself; `reason` has its words, null: no reason given",
             "removed": "an admin took it out",
         },
     ),
-    Kind("member_expired", "A member was not heard of for its session timeout."),
+    Kind(
+        "member_expired",
+        "A member was not heard of for its session timeout.",
+        (_always("silent_ns", "long", "since its last sign of life"),),
+    ),
     Kind(
         "member_kicked",
-        "The broker took a member out.",
-        (),
+        "The broker took a member, or an id that was given out, away.",
+        (_WAS_PENDING,),
         {
+            "full": "it came late, and others had taken its room (KIP-389)",
             "did_not_join_in_time": "it missed the join phase",
             "did_not_sync_in_time": "it did not fetch its assignment in time",
             "group_over_max_size": "the group was too large (KIP-389)",
@@ -166,7 +178,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_replaced",
         "A static member came back under a new id; the old one is fenced (KIP-345).",
-        (_always("replaced_member_id", "string", "its old id"),),
+        (_always("replaced_member_id", "string", "its old id"), *_OFFER),
     ),
     Kind(
         "leader_chosen",
@@ -197,6 +209,11 @@ KINDS: tuple[Kind, ...] = (
         (
             _PREVIOUS_STATE,
             _always("members", "[string]", "who is to join, in order of arrival"),
+            _always(
+                "culprits",
+                "[string]",
+                "the ids of all who caused it; `member_id` is the first of them",
+            ),
         ),
         _REASONS_TO_REBALANCE,
     ),
@@ -246,11 +263,12 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "member_synced",
         "A member was given its assignment.",
-        (_always("waited_ns", "long", "since the join phase was over"),),
+        (_always("waited_ns", "long", "since its join was answered"),),
     ),
     Kind(
         "partitions_changed",
-        "A member's partitions are others than before, as its assignment has it.",
+        "A member's assignment is another one than before. Where it says the same in"
+        " other words, or something besides partitions, none is gained and none lost.",
         (
             _always("owned", "[part]", "what it has now"),
             _always("partitions_gained", "[part]", "what is new"),
@@ -260,6 +278,7 @@ KINDS: tuple[Kind, ...] = (
             "assigned": "the leader's assignment",
             "gone": "it is no member any more",
             "replaced": "a static member came back: they moved to its new id",
+            "loaded": "the log says so; none is gained and none lost",
         },
     ),
     # -- offsets
@@ -312,6 +331,7 @@ KINDS: tuple[Kind, ...] = (
             "moved": "another node does",
             "stopped": "the node stops",
             "failed": "its log failed",
+            "deleted": "__consumer_offsets was deleted",
         },
     ),
     Kind("node_started", "A node accepts connections."),
@@ -319,7 +339,8 @@ KINDS: tuple[Kind, ...] = (
     # -- the stream itself
     Kind(
         "events_lost",
-        "This reader was too slow: events are missing here, and only here.",
+        "This reader was too slow: events are missing here, and only here. It bears"
+        " the number and the times of the last one that is missing.",
         (
             _always("first", "long", "the first sequence that is missing"),
             _always("last", "long", "the last one"),

@@ -53,6 +53,7 @@ from kohort.broker.coordinator.events import (
 )
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.events.render import render
 from kohort.protocol.consumer import Subscription, encode
 from kohort.protocol.errors import ErrorCode
 
@@ -133,6 +134,7 @@ class Context:
         self.timers: dict[TimerKey, tuple[float, int]] = {}
         self.records: list[Record] = []
         self.notices: list[Notice] = []
+        self._noticed_at: list[float] = []
         # Requests without an answer, and since when.
         self.waiting: dict[Pending[Any], float] = {}
         # The latest generation of each group, and who was told that it leads one.
@@ -231,6 +233,7 @@ class Context:
                 del self.timers[effect.key]
             else:
                 self.notices.append(effect)
+                self._noticed_at.append(self.now)
                 if effect.fields.get("cause") == "group_over_max_size":
                     kind = effect.kind
                     assert kind == "rebalance_started" or self._is_lowered, "let in"
@@ -453,6 +456,15 @@ class Context:
     def notice(self, kind: str) -> Notice:
         """The latest notice of a kind."""
         return next(n for n in reversed(self.notices) if n.kind == kind)
+
+    def events(self, since: int = 0) -> list[dict[str, Any]]:
+        """All notices as events read, from the one with this number on."""
+        rows = zip(self.notices[since:], self._noticed_at[since:], strict=True)
+        return [render(notice, time) for notice, time in rows]
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """The latest event of a kind."""
+        return next(e for e in reversed(self.events()) if e["kind"] == kind)
 
 
 class Member:

@@ -118,15 +118,17 @@ def test_notices_about_members(context: Context) -> None:
     a.join(protocols=[("other", b"")])
     a.join()
     a.leave()
-    told = [n for n in context.notices if n.kind.startswith("member_")]
-    assert [n.kind for n in told] == [
+    told = [e for e in context.events() if e["kind"].startswith("member_")]
+    assert [event["kind"] for event in told] == [
         "member_id_given",
         "member_joined",
+        "member_synced",
         "member_refused",
         "member_joined",
         "member_left",
     ]
-    assert told[1].fields["reason"] == "starting"
-    assert [told[i].fields["rejoined"] for i in (1, 3)] == [False, True]
-    assert told[2].fields["error"] == "INCONSISTENT_GROUP_PROTOCOL"
-    assert {n.fields["member_id"] for n in told} == {a.member_id}
+    assert told[1]["reason"] == "starting"
+    assert [told[i]["is_first"] for i in (1, 4)] == [True, False]
+    assert [told[i]["cause"] for i in (1, 4)] == ["new", "leader"]
+    assert told[3]["error"] == "INCONSISTENT_GROUP_PROTOCOL"
+    assert {event["member_id"] for event in told} == {a.member_id}

@@ -207,20 +207,27 @@ def test_notices_of_a_rebalance(context: Context) -> None:
     b = context.member("B")
     b.join()
     b.join(reason="scaling up")
-    started = context.notice("rebalance_started").fields
-    assert started == {
-        "cause": "member_joined",
-        "member_id": b.member_id,
-        "reason": "scaling up",
-        "previous_state": "Stable",
-        "generation_id": 1,
-    }
+    started = context.event("rebalance_started")
+    assert (started["cause"], started["reason"]) == ("member_joined", "scaling up")
+    assert (started["member_id"], started["client_id"]) == (b.member_id, "B")
+    assert (started["previous_state"], started["generation"]) == ("Stable", 1)
+    assert started["members"] == [a.member_id, b.member_id]
+    context.sleep(1_500)
     a.join()
-    generation = context.notice("generation_started").fields
-    assert (generation["generation_id"], generation["members"]) == (2, 2)
+    joined = context.event("join_completed")
+    assert (joined["cause"], joined["generation"]) == ("all_joined", 2)
+    assert (joined["gained"], joined["lost"]) == ([b.member_id], [])
+    wait = {"member_id": a.member_id, "waited_ns": 1_500_000_000, "came": True}
+    assert (joined["waits"], joined["duration_ns"]) == ([wait], 1_500_000_000)
+    context.sleep(250)
     context.sync_all([a, b])
-    assert context.notice("rebalance_completed").fields["generation_id"] == 2
-    assert context.notice("group_state").fields["state"] == "Stable"
+    made = context.event("assignment_made")
+    assert (made["generation"], made["duration_ns"]) == (2, 250_000_000)
+    assert (made["leader"], made["protocol"]) == (a.member_id, "range")
+    assert made["bytes"] == len(b"assigned-A" + b"assigned-B")
+    assert made["metadata_bytes"] == len(b"meta-A" + b"meta-B")
+    assert context.event("group_state")["state"] == "Stable"
+    assert context.event("member_synced")["waited_ns"] == 250_000_000
 
 
 def test_nobody_listens(context: Context) -> None:

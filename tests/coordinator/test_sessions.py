@@ -55,7 +55,8 @@ def test_follower_expires(context: Context) -> None:
     context.form([a, b])
     context.sleep(1_500)
     assert a.heartbeat() == 27
-    assert context.notice("session_expired").fields["member_id"] == b.member_id
+    assert context.event("member_expired")["member_id"] == b.member_id
+    assert context.event("member_expired")["silent_ns"] == 1_500_000_000
     assert context.notice("rebalance_started").fields["cause"] == "session_expired"
     assert len(a.join().result.members) == 1
 
@@ -161,7 +162,7 @@ def test_pending_member_expires(context: Context) -> None:
     context.sleep(1_000)
     assert joining.answered
     assert b.join().result.error_code == 25
-    assert context.notice("session_expired").fields["pending"] is True
+    assert context.event("pending_member_expired")["client_id"] == "B"
 
 
 def test_static_member_expires(context: Context) -> None:
@@ -212,7 +213,7 @@ def test_heartbeats_cost_no_timer(context: Context) -> None:
     )
     (reply,) = context.coordinator.handle(beat, context.now)
     assert isinstance(reply, Reply)
-    _, reply = context.coordinator.handle(commit, context.now)
+    _, _, reply = context.coordinator.handle(commit, context.now)
     assert isinstance(reply, Reply)
     assert isinstance(reply.result, CommitResult)
     key = ("session", "g", a.member_id)

@@ -22,10 +22,10 @@ def stream(**options: int) -> Events:
 
 
 def happen(node: NodeEvents, *groups: str, weight: int = 1) -> None:
-    """A member expires in each of these groups."""
+    """An id expires in each of these groups."""
     for group in groups:
         who = ("m", None, "c", "/127.0.0.1")
-        notice = Notice("member_expired", group, 3, who, {}, weight)
+        notice = Notice("pending_member_expired", group, 3, who, {}, weight)
         node.publish(notice, NOW)
 
 
@@ -49,7 +49,7 @@ def test_an_event_says_who_saw_it_when_and_about_whom() -> None:
         "labels": {"seed": "7"},
         "node": 2,
         "sequence": 1,
-        "kind": "member_expired",
+        "kind": "pending_member_expired",
         "time_ns": 1_700_000_000_000_000_000,
         "wall_ns": 1,
         "group": "g",

@@ -1,0 +1,52 @@
+"""Log lines: the view of the stream that is always there.
+
+What happens once per member or per request is for debugging only; the rest is what
+an operator wants to read. Lists are counted, not written out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker import telemetry
+from kohort.broker.events.bus import Seen
+
+DETAILS: Final = frozenset(
+    {
+        "commit_refused",
+        "group_state",
+        "heartbeat",
+        "leader_chosen",
+        "member_id_given",
+        "member_joined",
+        "member_synced",
+        "offsets_committed",
+        "partitions_changed",
+        "shard_loaded",
+        "shard_unloaded",
+    }
+)
+"""Kinds that come once per member, request, or shard."""
+
+UNSAID: Final = frozenset(
+    {"kind", "labels", "run", "schema", "sequence", "time_ns", "wall_ns"}
+)
+"""Fields that a line does without; it has its own time."""
+
+log = telemetry.get_logger("groups")
+
+
+def write_line(seen: Seen) -> None:
+    """Writes the line of an event, if the level that is set asks for it."""
+    kind = seen.notice.kind
+    if kind == "offsets_expired":
+        return  # one line for all groups says so, in Kafka's words: the driver's
+    level = "debug" if kind in DETAILS else "info"
+    if not telemetry.is_on(level):
+        return
+    fields = {
+        name: len(value) if isinstance(value, list) else value
+        for name, value in seen.event.items()
+        if value is not None and name not in UNSAID
+    }
+    (log.debug if level == "debug" else log.info)(kind, **fields)
