@@ -1,0 +1,271 @@
+"use strict";
+// What each kind of event changes in the model.
+
+/** Takes an event into the model; false: it was there already. */
+function fold(model, event) {
+  if (!event || typeof event.kind !== "string" || typeof event.time_ns !== "number") return false;
+  if (isRepeated(model, event)) return false;
+  if (model.origin === null) model.origin = event.time_ns;
+  const at = model.time(event.time_ns);
+  model.end = Math.max(model.end, at);
+  model.isRealTime = Math.abs(event.time_ns - event.wall_ns) < 60e9;
+  model.events += 1;
+  model.version += 1;
+  if (!model.runs.has(event.run)) {
+    model.runs.set(event.run, event.labels ?? {});
+    if (model.runs.size > 1) forget(model, at);
+  }
+  if (event.group === null || event.group === undefined) {
+    if (!SILENT.has(event.kind)) model.marks.push(eventMark(at, event, null, null));
+    return true;
+  }
+  const group = model.group(event.group);
+  if (Number.isInteger(event.generation)) group.generation = event.generation;
+  if (event.node !== undefined) group.node = event.node;
+  const folding = FOLDS[event.kind];
+  if (folding) folding(model, group, event, at);
+  mark(model, group, event, at);
+  return true;
+}
+
+/** Whether a reconnected stream, or a file that was joined of two, says it again. */
+function isRepeated(model, event) {
+  if (event.kind === "events_lost" || !Number.isInteger(event.sequence)) return false;
+  const source = `${event.run}/${event.node}`;
+  let seen = model.seen.get(source);
+  if (!seen) {
+    seen = { upTo: event.sequence - 1, beyond: new Set() };
+    model.seen.set(source, seen);
+  }
+  if (event.sequence <= seen.upTo || seen.beyond.has(event.sequence)) return true;
+  seen.beyond.add(event.sequence);
+  while (seen.beyond.delete(seen.upTo + 1)) seen.upTo += 1;
+  return false;
+}
+
+/** A broker was started anew: who is in its groups is known once they are loaded. */
+function forget(model, at) {
+  for (const group of model.groups.values()) {
+    for (const lane of group.lanes) lane.go(at, GONE);
+    closeRebalance(group, at, "cut");
+    group.state = null;
+  }
+}
+
+function closeRebalance(group, at, how) {
+  const current = group.current;
+  if (current && current.end === null) {
+    current.end = at;
+    current.how = how;
+  }
+}
+
+function gone(model, group, event, at) {
+  if (!event.member_id) return;
+  const lane = model.lane(group, event.member_id, at, event);
+  lane.pending = false;
+  lane.go(at, GONE);
+}
+
+const FOLDS = {
+  member_id_given(model, group, event, at) {
+    if (!event.member_id) return;
+    const lane = model.lane(group, event.member_id, at, event);
+    if (lane.state === GONE) {
+      lane.pending = true;
+      lane.go(at, JOINING);
+    }
+  },
+  member_joined(model, group, event, at) {
+    const lane = model.lane(group, event.member_id, at, event);
+    lane.pending = false;
+    lane.heard = at;
+    if (event.cause === "repeated") {
+      if (group.state === "CompletingRebalance") lane.go(at, SYNCING);
+      else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
+    } else lane.go(at, WAITING);
+  },
+  pending_member_expired: gone,
+  member_left: gone,
+  member_expired: gone,
+  member_kicked: gone,
+  member_replaced(model, group, event, at) {
+    const old = group.byMember.get(event.replaced_member_id);
+    if (old) {
+      group.byMember.delete(event.replaced_member_id);
+      model.rename(group, old, event.member_id);
+    }
+    const lane = model.lane(group, event.member_id, at, event);
+    lane.heard = at;
+    if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
+  },
+  leader_chosen(model, group, event) {
+    group.leader = event.member_id;
+  },
+  heartbeat(model, group, event, at) {
+    if (!event.member_id) return;
+    const known = group.byMember.get(event.member_id);
+    if (!known && event.error && event.error !== "NONE") return;
+    const lane = known ?? model.lane(group, event.member_id, at, event);
+    if (!known) lane.go(at, STABLE);
+    lane.beats.push(at);
+    lane.heard = at;
+  },
+  group_state(model, group, event) {
+    group.state = event.state;
+  },
+  rebalance_started(model, group, event, at) {
+    closeRebalance(group, at, "cut");
+    group.state = "PreparingRebalance";
+    for (const id of event.members ?? []) {
+      const lane = model.lane(group, id, at, event);
+      if (lane.state !== WAITING) lane.go(at, JOINING);
+    }
+    if (event.member_id && group.byMember.has(event.member_id)) model.learn(group, group.byMember.get(event.member_id), event);
+    const rebalance = {
+      group,
+      number: group.rebalances.length + 1,
+      key: `${event.run}/${event.node}/${event.sequence}`,
+      start: at,
+      joined: null,
+      end: null,
+      how: null,
+      generation: null,
+      cause: event.cause,
+      culprit: event.member_id,
+      culpritName: culpritName(group, event),
+      reason: event.reason ?? group.reason?.get(event.member_id) ?? null,
+      expected: event.members ?? [],
+      windows: [],
+      from: event.previous_state,
+      completed: null,
+      assigned: null,
+      moved: 0,
+      back: 0,
+      fresh: 0,
+      changes: [],
+    };
+    group.rebalances.push(rebalance);
+    model.rebalances += 1;
+    group.marks.push({ at, group, lane: null, event, rebalance });
+  },
+  window_opened(model, group, event, at) {
+    if (group.current && group.current.joined === null) group.current.windows.push({ at, event });
+  },
+  join_completed(model, group, event, at) {
+    group.state = event.members?.length ? "CompletingRebalance" : "Empty";
+    group.leader = event.leader ?? null;
+    for (const id of event.lost ?? []) group.byMember.get(id)?.go(at, GONE);
+    for (const id of event.members ?? []) {
+      const lane = model.lane(group, id, at, event);
+      lane.pending = false;
+      lane.go(at, SYNCING);
+    }
+    if (Number.isInteger(event.generation)) {
+      group.generations.push({ at, number: event.generation, size: event.members?.length ?? 0 });
+    }
+    const current = group.current;
+    if (!current || current.joined !== null) return;
+    current.joined = at;
+    current.generation = event.generation;
+    current.completed = event;
+    if (!event.members?.length) closeRebalance(group, at, "empty");
+  },
+  assignment_made(model, group, event, at) {
+    group.state = "Stable";
+    if (group.current && group.current.end === null) {
+      group.current.assigned = event;
+      closeRebalance(group, at, "assigned");
+    }
+  },
+  member_synced(model, group, event, at) {
+    if (!event.member_id) return;
+    const lane = model.lane(group, event.member_id, at, event);
+    lane.heard = at;
+    lane.go(at, STABLE);
+  },
+  partitions_changed(model, group, event, at) {
+    if (!event.member_id) return;
+    const lane = model.lane(group, event.member_id, at, event);
+    lane.own(at, event.owned ?? []);
+    group.mostOwned = Math.max(group.mostOwned, partsCount(event.owned ?? []));
+    if (event.cause === "gone") return;
+    const current = event.cause === "assigned" ? group.current : null;
+    if (current) current.changes.push(event);
+    for (const part of event.partitions_gained ?? []) {
+      for (const partition of part.partitions) {
+        const name = `${part.topic}/${partition}`;
+        const before = group.owners.get(name);
+        group.owners.set(name, lane);
+        if (!current) continue;
+        if (!before) current.fresh += 1;
+        else if (before === lane) current.back += 1;
+        else current.moved += 1;
+      }
+    }
+  },
+  offsets_committed(model, group, event, at) {
+    const lane = event.member_id ? group.byMember.get(event.member_id) : null;
+    if (lane) lane.commits.push(at);
+  },
+  group_loaded(model, group, event, at) {
+    group.state = event.state;
+    group.leader = event.leader ?? null;
+    const state = { Stable: STABLE, PreparingRebalance: JOINING, CompletingRebalance: SYNCING }[event.state] ?? GONE;
+    const members = new Set(event.members ?? []);
+    for (const lane of group.lanes) if (!members.has(lane.memberId)) lane.go(at, GONE);
+    for (const id of members) model.lane(group, id, at, event).go(at, state);
+    if (Number.isInteger(event.generation) && members.size) {
+      group.generations.push({ at, number: event.generation, size: members.size });
+    }
+  },
+};
+
+function culpritName(group, event) {
+  if (group.known.has(event.member_id)) return group.nameOf(event.member_id);
+  return event.instance_id ?? event.client_id ?? event.member_id ?? "somebody";
+}
+
+/** Marks what is worth a word and is no rebalance. */
+function mark(model, group, event, at) {
+  if (event.kind === "member_left" && event.reason) {
+    group.reason ??= new Map();
+    group.reason.set(event.member_id, event.reason);
+  }
+  if (SILENT.has(event.kind)) return;
+  const lane = group.byMember.get(event.member_id) ?? null;
+  (lane ?? group).marks.push(eventMark(at, event, group, lane));
+}
+
+const eventMark = (at, event, group, lane) => ({ at, group, lane, event, rebalance: null });
+
+/** The sign of a mark, and whether it is something bad. */
+function signOf(mark) {
+  if (mark.rebalance) {
+    const cause = REBALANCE_CAUSES[mark.rebalance.cause];
+    return [cause ? cause[0] : "\u2022", BAD_CAUSES.has(mark.rebalance.cause)];
+  }
+  const known = EVENT_MARKS[mark.event.kind];
+  return known ? [known[0], known[1]] : ["\u2022", false];
+}
+
+/** A mark in one line. */
+function titleOf(mark) {
+  const { event, rebalance, group } = mark;
+  if (rebalance) {
+    const to = rebalance.generation === null ? "" : `, to generation ${rebalance.generation}`;
+    return `Rebalance${to}: ${causeText(rebalance)}`;
+  }
+  const known = EVENT_MARKS[event.kind];
+  const who = mark.lane ? mark.lane.name : (event.instance_id ?? event.client_id ?? event.member_id ?? "somebody");
+  if (known) return known[2](event, who);
+  return `${plain(event.kind)}${event.cause ? `: ${plain(event.cause)}` : ""}${group ? ` (${group.name})` : ""}`;
+}
+
+function causeText(rebalance) {
+  const known = REBALANCE_CAUSES[rebalance.cause];
+  return known ? known[1](rebalance.culpritName) : `${plain(rebalance.cause) || "no cause is given"}.`;
+}
+
+/** Between a rebalance's start and the assignment, or what there is of it. */
+const lengthOf = (rebalance) => (rebalance.end === null ? null : rebalance.end - rebalance.start);

@@ -1,0 +1,255 @@
+"use strict";
+// Puts the parts together.
+
+(() => {
+  const root = document.documentElement;
+  const isLive = root.dataset.mode === "live";
+  const model = new Model();
+  let panel = null;
+  const follow = byId("follow");
+  const chart = new Chart(model, {
+    open: (marks, opener) => panel.open(marks, opener),
+    changed: () => follow.setAttribute("aria-pressed", String(chart.isFollowing)),
+  });
+  chart.isLive = isLive;
+  panel = new Panel(model, chart);
+  const tables = makeTables(model, chart, panel);
+
+  // -- colours
+
+  const themes = ["auto", "light", "dark"];
+  const systemDark = matchMedia("(prefers-color-scheme: dark)");
+  let theme = stored("kohort-theme") ?? "auto";
+  if (!themes.includes(theme)) theme = "auto";
+  function paint() {
+    root.dataset.theme = theme === "auto" ? (systemDark.matches ? "dark" : "light") : theme;
+    const button = byId("theme");
+    button.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[theme];
+    button.setAttribute("aria-label", `Colours: ${{ auto: "as the system", light: "light", dark: "dark" }[theme]}`);
+    chart.recolour();
+  }
+  systemDark.addEventListener("change", paint);
+  byId("theme").addEventListener("click", () => {
+    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+    store("kohort-theme", theme);
+    paint();
+  });
+
+  function stored(key) {
+    try {
+      return localStorage.getItem(key);
+    } catch {
+      return null; // a file, or a browser that keeps nothing
+    }
+  }
+  function store(key, value) {
+    try {
+      localStorage.setItem(key, value);
+    } catch {
+      // as above
+    }
+  }
+
+  // -- views
+
+  const tabs = [...document.querySelectorAll('[role="tab"]')];
+  const viewOf = (tab) => byId(tab.getAttribute("aria-controls"));
+  let current = tabs[0];
+  function choose(tab) {
+    current = tab;
+    for (const each of tabs) {
+      each.setAttribute("aria-selected", String(each === tab));
+      each.tabIndex = each === tab ? 0 : -1;
+      viewOf(each).hidden = each !== tab;
+    }
+    showTable();
+    chart.redraw();
+  }
+  tabs.forEach((tab, i) => {
+    tab.addEventListener("click", () => choose(tab));
+    tab.addEventListener("keydown", (event) => {
+      const to = { ArrowRight: i + 1, ArrowLeft: i - 1 + tabs.length, Home: 0, End: tabs.length - 1 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      choose(tabs[to % tabs.length]);
+      current.focus();
+    });
+  });
+  function showTable() {
+    const table = tables[current.id.replace("tab-", "")];
+    if (table) table.show();
+  }
+  function showCounts() {
+    const groups = [...model.groups.values()].filter((group) => !chart.filter.group || group.name === chart.filter.group);
+    const sum = (by) => groups.reduce((all, group) => all + by(group), 0);
+    const marks = [...model.everyMark(chart.filter.group)].length;
+    const counts = { rebalances: sum((group) => group.rebalances.length), members: sum((group) => group.lanes.length), marks };
+    for (const [name, value] of Object.entries(counts)) set(byId(`tab-${name}`).querySelector(".count"), "textContent", numbers.format(value));
+  }
+
+  // -- filters
+
+  const select = byId("group");
+  function offerGroups() {
+    const names = [...model.groups.keys()].sort();
+    if (select.options.length === names.length + 1) return;
+    select.replaceChildren(make("option", { value: "" }, "all groups"), ...names.map((name) => make("option", { value: name }, name)));
+    const wanted = chart.filter.group;
+    select.value = names.includes(wanted) ? wanted : "";
+  }
+  function filter() {
+    chart.layout();
+    showCounts();
+    showTable();
+  }
+  select.addEventListener("change", () => {
+    chart.filter.group = select.value;
+    history.replaceState(null, "", select.value ? `#group=${encodeURIComponent(select.value)}` : "#");
+    filter();
+  });
+  byId("find").addEventListener("input", (event) => {
+    chart.filter.find = event.target.value.trim().toLowerCase();
+    filter();
+  });
+  const linked = /^#group=(.+)$/.exec(location.hash);
+  if (linked) chart.filter.group = decodeURIComponent(linked[1]);
+
+  // -- the chart's buttons, keys, mouse
+
+  const glide = { glide: true };
+  const buttons = {
+    "zoom-in": () => chart.zoom(0.5, undefined, glide),
+    "zoom-out": () => chart.zoom(2, undefined, glide),
+    fit: () => chart.fit(glide),
+    "rows-less": () => chart.setRowHeight(-1),
+    "rows-more": () => chart.setRowHeight(1),
+    follow: () => (chart.isFollowing ? chart.unfollow() : chart.follow()),
+  };
+  for (const [id, action] of Object.entries(buttons)) byId(id).addEventListener("click", action);
+  byId("help").addEventListener("click", (event) => {
+    panel.remember(event.currentTarget);
+    panel.help();
+  });
+  chart.element.addEventListener("keydown", (event) => {
+    if (pressKey(chart, panel, event)) event.preventDefault();
+  });
+  chart.element.addEventListener("focus", () => chart.goToRow(chart.active));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && panel.isOpen) {
+      event.preventDefault();
+      panel.close();
+    }
+  });
+  takePointers(chart, chart.scroller, (event) => {
+    const rect = chart.element.getBoundingClientRect();
+    const { row, time } = chart.at(event.clientX - rect.left, event.clientY - rect.top);
+    if (row?.kind !== "lane" || event.clientX - rect.left < chart.labels || time > chart.now) return;
+    chart.active = row.index;
+    chart.draw();
+    panel.open([{ lane: row.lane, at: time, isMoment: true }], chart.elements.labelOf(row));
+  });
+  takeWheel(chart, chart.scroller);
+  takeWheel(chart, byId("canvas"));
+  takeWheel(chart, byId("overview"));
+  takeOverview(chart, byId("overview"));
+  chart.scroller.addEventListener("dblclick", (event) => {
+    const left = chart.element.getBoundingClientRect().left;
+    chart.zoom(0.4, chart.timeAt(event.clientX - left), glide);
+  });
+  const tip = byId("tip");
+  chart.scroller.addEventListener("pointermove", (event) => showTip(chart, tip, event));
+  chart.scroller.addEventListener("pointerleave", () => { tip.hidden = true; });
+
+  // -- what is shown beside it
+
+  function setStatus(status, text = status) {
+    const element = byId("status");
+    element.dataset.status = status;
+    set(element, "textContent", text);
+  }
+  function about() {
+    const labels = [...model.runs.values()].flatMap((each) => Object.entries(each)).map(([name, value]) => `${name}: ${value}`);
+    const facts = [
+      isLive ? null : root.dataset.source,
+      count(model.events, "event"),
+      count(model.groups.size, "group"),
+      count(model.lanes, "member"),
+      duration(model.end),
+      ...new Set(labels),
+    ];
+    set(byId("about"), "textContent", facts.filter(Boolean).join(" \u00b7 "));
+  }
+  function changed() {
+    offerGroups();
+    about();
+    showCounts();
+    chart.redraw();
+  }
+
+  // -- a file
+
+  async function showFile() {
+    const bad = await readPage(model, (text) => setStatus("loading", text));
+    const told = JSON.parse(byId("explanations").textContent);
+    for (const [key, sentences] of Object.entries(told)) model.explanations.set(key, sentences);
+    if (model.lanes > 60) chart.rowHeight = 18;
+    chart.now = model.end;
+    chart.fit();
+    setStatus(bad ? "lost" : "file", bad ? `${count(bad, "line")} could not be read` : "file");
+    byId("say").textContent = `${count(model.events, "event")} of ${count(model.groups.size, "group")} are shown.`;
+    changed();
+    chart.layout();
+  }
+
+  // -- a broker
+
+  function showLive() {
+    let said = 0;
+    let lastChange = -Infinity;
+    chart.to = 60_000;
+    chart.isFollowing = true;
+    follow.hidden = false;
+    const source = new LiveSource(model, root.dataset.source, {
+      changed: () => {
+        chart.start = model.begin ?? 0;
+        if (performance.now() - lastChange < 250) {
+          chart.redraw();
+          return;
+        }
+        lastChange = performance.now();
+        changed();
+      },
+      status: (status) => setStatus(status, status === "lost" ? "connection lost" : status),
+    });
+    setInterval(() => {
+      changed();
+      if (!current.id.endsWith("chart") && !viewOf(current).contains(document.activeElement)) showTable();
+      if (model.rebalances > said) {
+        byId("say").textContent = lastWords();
+        said = model.rebalances;
+      }
+    }, 2000);
+    const tick = () => {
+      chart.now = Math.max(model.end, source.now());
+      if (!document.hidden) chart.redraw();
+      const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      setTimeout(tick, calm ? 1000 : clamp(1 / chart.scale, 33, 1000));
+    };
+    tick();
+  }
+  function lastWords() {
+    let last = null;
+    for (const group of model.groups.values()) if (group.current && (!last || group.current.start > last.start)) last = group.current;
+    return last ? `Rebalance of ${last.group.name}: ${causeText(last)}` : "";
+  }
+
+  paint();
+  window.kohort = Object.freeze({ model, chart, panel }); // for the console, and for tests
+  if (isLive) showLive();
+  else {
+    showFile().catch((error) => {
+      setStatus("lost", "this page cannot show its events");
+      console.error(error);
+    });
+  }
+})();

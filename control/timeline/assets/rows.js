@@ -1,0 +1,72 @@
+"use strict";
+// Which rows there are, and where: the broker's, and of each group its own and its lanes.
+
+const GROUP_HEIGHT = 30;
+const ROW_HEIGHTS = [3, 6, 12, 18, 24, 34, 48];
+const LABELLED = 12; // rows at least so high have labels and marks of their own
+
+/** The rows that pass the filters, one below the other. */
+function layRows(model, filter, rowHeight) {
+  const rows = [];
+  let top = 0;
+  const add = (row, height) => {
+    rows.push({ ...row, top, height, index: rows.length });
+    top += height;
+  };
+  if (model.marks.length && !filter.group) add({ kind: "broker", group: null, lane: null }, GROUP_HEIGHT);
+  for (const group of model.groups.values()) {
+    if (filter.group && group.name !== filter.group) continue;
+    const lanes = filter.find ? group.lanes.filter((lane) => lane.isLike(filter.find)) : group.lanes;
+    if (filter.find && !lanes.length) continue;
+    add({ kind: "group", group, lane: null }, GROUP_HEIGHT);
+    if (group.isOpen) for (const lane of lanes) add({ kind: "lane", group, lane }, rowHeight);
+    top += 6;
+  }
+  return { rows, height: top };
+}
+
+/** The index of the row at a height, or of the one above it. */
+function rowAt(rows, y) {
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle].top <= y) low = middle + 1;
+    else high = middle;
+  }
+  return Math.max(0, low - 1);
+}
+
+/** The marks of a row, ascending in time. */
+function marksOf(row, model) {
+  if (row.kind === "broker") return model.marks;
+  return row.kind === "group" ? row.group.marks : row.lane.marks;
+}
+
+/** What a screen reader says of a row. */
+function describeRow(row, at) {
+  if (row.kind === "broker") return "Broker";
+  if (row.kind === "group") {
+    const { group } = row;
+    const generation = group.generation === null ? "" : `, generation ${group.generation}`;
+    return `Group ${group.name}: ${group.state ?? "state unknown"}${generation}, ${count(group.alive, "member")}, ${count(group.rebalances.length, "rebalance")}`;
+  }
+  const { lane } = row;
+  const owned = lane.ownedAt(at);
+  const parts = owned?.count ? `, owns ${partsText(owned.parts)}` : "";
+  const leads = row.group.leader === lane.memberId ? ", leader" : "";
+  return `Member ${lane.name} of ${row.group.name}: ${lane.pending ? "has an id, has not joined" : STATES[lane.state]}${leads}${parts}`;
+}
+
+/** The short text beside a row's name. */
+function noteOf(row) {
+  if (row.kind === "group") {
+    const { group } = row;
+    return [group.state, group.generation === null ? null : `gen ${group.generation}`, count(group.alive, "member")].filter(Boolean).join(" \u00b7 ");
+  }
+  if (row.kind === "lane") {
+    const owned = row.lane.owned[row.lane.owned.length - 1];
+    return owned?.count && row.lane.state !== GONE ? count(owned.count, "partition") : "";
+  }
+  return "";
+}

@@ -1,0 +1,119 @@
+"use strict";
+// The same facts as tables: for screen readers, for reading, for search in the page.
+
+const PAGE_ROWS = 100;
+
+/** A table of items, in pages, sorted by any of its columns. */
+class Table {
+  /** columns: {title, text(item), by(item)?, isNumber?, open?(item, button)} */
+  constructor(section, caption, columns, items, isNewestFirst = false) {
+    Object.assign(this, { section, columns, items, page: 0, sorted: 0, isDown: isNewestFirst });
+    this.body = make("tbody");
+    this.caption = make("caption", {}, caption);
+    this.heads = columns.map((column, i) =>
+      make("th", { scope: "col", class: column.isNumber ? "number" : null }, make("button", { type: "button", onclick: () => this.sort(i) }, column.title)));
+    this.pages = make("nav", { class: "pages", "aria-label": "Pages" });
+    section.append(make("table", {}, this.caption, make("thead", {}, make("tr", {}, ...this.heads)), this.body), this.pages);
+    this.title = caption;
+  }
+
+  sort(index) {
+    this.isDown = this.sorted === index ? !this.isDown : false;
+    this.sorted = index;
+    this.page = 0;
+    this.show();
+  }
+
+  show() {
+    const by = this.columns[this.sorted].by ?? this.columns[this.sorted].text;
+    const all = this.items().map((item) => [by(item), item]);
+    all.sort(([a], [b]) => (a === b ? 0 : a === null || a === undefined ? 1 : b === null || b === undefined ? -1 : a < b ? -1 : 1));
+    if (this.isDown) all.reverse();
+    const last = Math.max(0, Math.ceil(all.length / PAGE_ROWS) - 1);
+    this.page = clamp(this.page, 0, last);
+    const shown = all.slice(this.page * PAGE_ROWS, (this.page + 1) * PAGE_ROWS);
+    this.heads.forEach((head, i) => {
+      if (i === this.sorted) head.setAttribute("aria-sort", this.isDown ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    this.body.replaceChildren(...shown.map(([, item]) => this.row(item)));
+    this.caption.textContent = all.length ? `${this.title} ${numbers.format(all.length)} in all.` : `${this.title} There are none yet.`;
+    this.showPages(last);
+  }
+
+  row(item) {
+    return make("tr", {}, ...this.columns.map((column, i) => {
+      const text = column.text(item);
+      const content = column.open ? make("button", { type: "button", class: "link", onclick: (event) => column.open(item, event.currentTarget) }, text) : text;
+      return make(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: column.isNumber ? "number" : null }, content);
+    }));
+  }
+
+  showPages(last) {
+    this.pages.hidden = last === 0;
+    const step = (by, text) => {
+      const button = make("button", { type: "button", onclick: () => this.turn(by) }, text);
+      button.disabled = this.page + by < 0 || this.page + by > last;
+      return button;
+    };
+    this.pages.replaceChildren(step(-1, "Previous"), make("span", {}, `Page ${this.page + 1} of ${last + 1}`), step(1, "Next"));
+  }
+
+  turn(by) {
+    this.page += by;
+    this.show();
+    this.section.scrollTop = 0;
+    const button = this.pages.querySelectorAll("button")[by < 0 ? 0 : 1];
+    (button.disabled ? this.section : button).focus();
+  }
+}
+
+/** The tables of the page, by the names of their tabs. */
+function makeTables(model, chart, panel) {
+  const inGroup = (group) => !chart.filter.group || group.name === chart.filter.group;
+  const groups = () => [...model.groups.values()].filter(inGroup);
+  const matches = (lane) => !chart.filter.find || lane.isLike(chart.filter.find);
+  const rebalances = () => groups().flatMap((group) => group.rebalances);
+  const lanes = () => groups().flatMap((group) => group.lanes.filter(matches));
+  const marks = () => [...model.everyMark(chart.filter.group)];
+  const longest = (each) => (each.completed?.waits ?? []).reduce((most, wait) => (most && most.waited_ns >= wait.waited_ns ? most : wait), null);
+  const names = (each, ids) => few((ids ?? []).map((id) => each.group.nameOf(id)), 3);
+  const explain = (each, button) => panel.open([{ rebalance: each }], button);
+  const ended = (each) => ENDED_SHORT[each.completed?.cause] ?? (each.end === null ? "is under way" : "cut short");
+  const waitedFor = (each) => {
+    const wait = longest(each);
+    return wait ? `${each.group.nameOf(wait.member_id)}: ${wait.came ? duration(wait.waited_ns / 1e6) : "never came"}` : "";
+  };
+  const state = (lane) => (lane.pending ? "has an id" : STATES[lane.state]);
+  const isNewestFirst = chart.isLive;
+  return {
+    rebalances: new Table(byId("view-rebalances"), "Rebalances.", [
+      { title: "Began", text: (each) => moment(each.start), by: (each) => each.start, isNumber: true, open: explain },
+      { title: "Group", text: (each) => each.group.name },
+      { title: "Generation", text: (each) => `${each.generation ?? ""}`, by: (each) => each.generation, isNumber: true },
+      { title: "Cause", text: (each) => causeText(each) + quoted(each.reason) },
+      { title: "Took", text: (each) => duration(lengthOf(each)), by: lengthOf, isNumber: true },
+      { title: "Waited longest for", text: waitedFor, by: (each) => longest(each)?.waited_ns },
+      { title: "Ended by", text: ended },
+      { title: "Gained", text: (each) => names(each, each.completed?.gained), by: (each) => each.completed?.gained.length },
+      { title: "Lost", text: (each) => names(each, each.completed?.lost), by: (each) => each.completed?.lost.length },
+      { title: "Moved", text: (each) => numbers.format(each.moved), by: (each) => each.moved, isNumber: true },
+    ], rebalances, isNewestFirst),
+    members: new Table(byId("view-members"), "Members.", [
+      { title: "Member", text: (lane) => lane.name, open: (lane, button) => panel.open([{ lane, at: chart.now, isMoment: true }], button) },
+      { title: "Group", text: (lane) => lane.group.name },
+      { title: "State", text: state },
+      { title: "Partitions", text: (lane) => few((lane.owned[lane.owned.length - 1]?.parts ?? []).map((part) => partsText([part])), 3), by: (lane) => lane.owned[lane.owned.length - 1]?.count ?? 0 },
+      { title: "First seen", text: (lane) => moment(lane.first), by: (lane) => lane.first, isNumber: true },
+      { title: "Last heard of", text: (lane) => (lane.heard === null ? "" : moment(lane.heard)), by: (lane) => lane.heard, isNumber: true },
+      { title: "Neither stable nor gone", text: (lane) => duration(lane.unsettled(0, chart.now)), by: (lane) => lane.unsettled(0, chart.now), isNumber: true },
+      { title: "Client id", text: (lane) => lane.clientId ?? "" },
+      { title: "Host", text: (lane) => lane.host ?? "" },
+    ], lanes),
+    marks: new Table(byId("view-marks"), "Events besides rebalances.", [
+      { title: "When", text: (mark) => moment(mark.at), by: (mark) => mark.at, isNumber: true, open: (mark, button) => panel.open([mark], button) },
+      { title: "Group", text: (mark) => mark.group?.name ?? "" },
+      { title: "What", text: titleOf },
+    ], marks, isNewestFirst),
+  };
+}
