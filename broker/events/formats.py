@@ -1,0 +1,204 @@
+"""The schema of events in others' words: JSON Schema, Spark's, and the page's tables.
+
+    python -m kohort.broker.events.formats
+
+writes ``docs/events.schema.json``, and the tables of ``docs/events.md``, anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kohort.broker.events.schema import (
+    COMMON,
+    KINDS,
+    ROWS,
+    SCHEMA_VERSION,
+    Field,
+    Kind,
+    Type,
+)
+
+BEGIN = "<!-- begin: python -m kohort.broker.events.formats -->"
+END = "<!-- end -->"
+
+_JSON: dict[Type, dict[str, Any]] = {
+    "string": {"type": "string"},
+    "int": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "long": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+    "boolean": {"type": "boolean"},
+    "map": {"type": "object", "additionalProperties": {"type": "string"}},
+}
+
+_SPARK: dict[Type, Any] = {
+    "string": "string",
+    "int": "integer",
+    "long": "long",
+    "boolean": "boolean",
+    "map": {
+        "type": "map",
+        "keyType": "string",
+        "valueType": "string",
+        "valueContainsNull": False,
+    },
+}
+
+
+def _element(type_: Type) -> Type | None:
+    """The type of what a list has; None where it is no list."""
+    return type_[1:-1] if type_.startswith("[") else None
+
+
+# -- JSON Schema
+
+
+def json_schema() -> dict[str, Any]:
+    """What one event is, as JSON Schema (draft 2020-12).
+
+    Kinds and fields that it does not know are let in: later ones may be added.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "An event of a kohort broker",
+        "type": "object",
+        **_object(COMMON),
+        "allOf": [
+            {
+                "if": {"properties": {"kind": {"const": kind.name}}},
+                "then": {"description": kind.says, **_of_kind(kind)},
+            }
+            for kind in KINDS
+        ],
+        "$defs": {
+            name: {"type": "object", **_object(fields)} for name, fields in ROWS.items()
+        },
+    }
+
+
+def _object(fields: Sequence[Field]) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "properties": {field.name: _json(field) for field in fields},
+        "required": [field.name for field in fields if not field.may_be_null],
+    }
+    if "schema" in said["properties"]:
+        said["properties"]["schema"]["const"] = SCHEMA_VERSION
+    return said
+
+
+def _of_kind(kind: Kind) -> dict[str, Any]:
+    said = _object(kind.fields)
+    if kind.causes:
+        said["properties"]["cause"] = {"enum": [*kind.causes]}
+        said["required"].append("cause")
+    return said
+
+
+def _json(field: Field) -> dict[str, Any]:
+    said = _json_type(field.type)
+    if field.may_be_null:
+        said = {"anyOf": [said, {"type": "null"}]}
+    return {**said, "description": field.says}
+
+
+def _json_type(type_: Type) -> dict[str, Any]:
+    element = _element(type_)
+    if element is not None:
+        return {"type": "array", "items": _json_type(element)}
+    if type_ in ROWS:
+        return {"$ref": f"#/$defs/{type_}"}
+    return _JSON[type_]
+
+
+# -- Spark
+
+
+def wide() -> list[Field]:
+    """Every field of every kind, each once: the columns of one wide table.
+
+    Only `COMMON` has fields that are never null.
+    """
+    fields = {field.name: field for field in COMMON}
+    for kind in KINDS:
+        for each in kind.fields:
+            fields.setdefault(each.name, Field(each.name, each.type, each.says))
+    return [*fields.values()]
+
+
+def spark_schema() -> dict[str, Any]:
+    """The wide table, as ``StructType.fromJson`` of Spark takes it."""
+    return _struct(wide())
+
+
+def _struct(fields: Iterable[Field]) -> dict[str, Any]:
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": field.name,
+                "type": _spark_type(field.type),
+                "nullable": field.may_be_null,
+                "metadata": {"comment": field.says},
+            }
+            for field in fields
+        ],
+    }
+
+
+def _spark_type(type_: Type) -> Any:
+    element = _element(type_)
+    if element is not None:
+        spark = _spark_type(element)
+        return {"type": "array", "elementType": spark, "containsNull": False}
+    return _struct(ROWS[type_]) if type_ in ROWS else _SPARK[type_]
+
+
+# -- the page
+
+
+def tables() -> str:
+    """The tables of ``docs/events.md``."""
+    parts = ["## Fields of every event", "", *_table(COMMON)]
+    parts += ["", "## Rows", "", "What lists of some fields have in them.", ""]
+    for name, fields in ROWS.items():
+        parts += [f"### `{name}`", "", *_table(fields), ""]
+    parts += ["## Kinds", ""]
+    for kind in KINDS:
+        parts += [f"### `{kind.name}`", "", kind.says, ""]
+        if kind.causes:
+            parts += ["| cause | what it says |", "| --- | --- |"]
+            parts += [f"| `{cause}` | {says} |" for cause, says in kind.causes.items()]
+            parts.append("")
+        if kind.fields:
+            parts += [*_table(kind.fields), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _table(fields: Iterable[Field]) -> list[str]:
+    rows = [
+        f"| `{field.name}` | {field.type}{' or null' if field.may_be_null else ''}"
+        f" | {field.says} |"
+        for field in fields
+    ]
+    return ["| field | type | what it says |", "| --- | --- | --- |", *rows]
+
+
+def page(text: str) -> str:
+    """A page with the tables in place of what is between `BEGIN` and `END`."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"
+
+
+def main(docs: Path) -> None:
+    """Writes the files of the documents anew."""
+    schema = json.dumps(json_schema(), indent=2)
+    (docs / "events.schema.json").write_text(f"{schema}\n", encoding="utf-8")
+    path = docs / "events.md"
+    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path("docs"))

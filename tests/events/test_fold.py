@@ -1,0 +1,102 @@
+"""The stream alone says what is: folded, it is what the coordinator has, always.
+
+Clients, an admin, the network and the coordinator's own process do anything, as in
+tests/coordinator/test_machine.py. After every single turn of the coordinator what
+events tell is compared with what it has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from tests.coordinator.context import Context
+from tests.coordinator.test_machine import Clients
+from tests.events.checks import check
+from tests.events.folding import Fold, Known, Parts
+
+from kohort.broker.coordinator.group import Group
+from kohort.broker.events.render import assigned
+
+FACTOR = 10
+"""More sequences than other tests have examples: 750 in the profile "ci"."""
+
+
+class Watched(Context):
+    """A coordinator whose events are folded, and compared with what it has."""
+
+    def __init__(self, **options: int) -> None:
+        self.fold = Fold()
+        self._told = 0
+        # What members were assigned by the last leader that assigned, by group, and
+        # by instance id or member id.
+        self._owned: dict[str, dict[str, Parts]] = {}
+        super().__init__(**options)
+
+    def _check(self) -> None:
+        super()._check()
+        news = self.events(self._told)
+        self._told += len(news)
+        for event in news:
+            check(event)
+            self.fold.take(event)
+        groups = self.coordinator.groups
+        assert self.fold.groups.keys() == groups.keys()
+        for group_id, group in groups.items():
+            known = self.fold.groups[group_id]
+            assert _facts(known) == _had(group)
+            is_new = group.state == "Stable" or any(
+                event["kind"] == "group_loaded" and event["group"] == group_id
+                for event in news
+            )
+            assert known.owned == self._ownership(group, is_new=is_new)
+
+    def _ownership(self, group: Group, *, is_new: bool) -> dict[str, Parts]:
+        """What members were told last: their assignments are, unless they rebalance."""
+        members = {m.group_instance_id or i: m for i, m in group.members.items()}
+        if is_new:
+            owned = {
+                name: assigned(member.assignment) for name, member in members.items()
+            }
+        else:
+            before = self._owned.get(group.group_id, {})
+            owned = {name: before.get(name, set()) for name in members}
+        self._owned[group.group_id] = owned
+        return {members[name].member_id: each for name, each in owned.items() if each}
+
+
+def _facts(known: Known) -> dict[str, Any]:
+    return {
+        "state": known.state,
+        "generation": known.generation,
+        "members": known.members,
+        "leader": known.leader,
+        "protocol": known.protocol,
+        "pending": known.pending,
+    }
+
+
+def _had(group: Group) -> dict[str, Any]:
+    return {
+        "state": group.state,
+        "generation": group.generation_id,
+        "members": [*group.members],
+        "leader": group.leader,
+        "protocol": group.protocol_name,
+        "pending": group.pending_members.keys(),
+    }
+
+
+class Folded(Clients):
+    """The same clients, watched."""
+
+    make = Watched
+
+
+TestFolded = Folded.TestCase
+TestFolded.settings = settings(
+    max_examples=settings().max_examples * FACTOR,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
