@@ -8,6 +8,9 @@ With ``Accept: application/x-ndjson`` the first two are JSON lines, as ``--event
 writes them. Server-sent events have the id ``run:node:sequence``, and go on behind the
 one that ``Last-Event-ID`` names, as browsers do by themselves.
 
+With ``?heard=true`` there are also events of the type ``heard``, once a second: when
+members were last heard of, as `kohort.control.last_heard` has it.
+
 Whatever is missing is announced by an `events_lost` in its place: because it is
 remembered no longer, or because the reader is too slow. A stream holds no more than
 its reader's buffer and a little of the socket's, and keeps nobody else waiting.
@@ -16,15 +19,16 @@ its reader's buffer and a little of the socket's, and keeps nobody else waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
-from kohort.broker.events.bus import Events, Reader
+from kohort.broker.events.bus import Reader
 from kohort.broker.events.schema import COMMON
-from kohort.broker.events.views.reading import SLICE, json_of, slice_of
+from kohort.broker.events.views.reading import SLICE, json_of
 from kohort.broker.server import Broker
+from kohort.control.last_heard import LastHeard
 
 KEEP_ALIVE_S: Final = 15.0
 """After so long without an event a stream says that it is there: half of what proxies
@@ -34,13 +38,17 @@ MOST_STREAMS: Final = 100
 BUFFER: Final = 10_000
 """Events that wait for a slow reader."""
 
+HEARD_S: Final = 1.0
+"""The pause between two samples of when members were last heard of."""
+
+_PARAMETERS: Final = frozenset({"follow", "group", "heard", "last_event_id"})
 _LINES: Final = "application/x-ndjson"
 Event = Mapping[str, Any]
 
 
 def routes(broker: Broker) -> list[web.RouteDef]:
     """What can be asked of a broker's events; `close_streams` goes with it."""
-    asked = _Streams(broker.events)
+    asked = _Streams(broker)
     return [
         # A HEAD would be a stream, too.
         web.get("/events", asked.follow, allow_head=False),
@@ -61,8 +69,9 @@ async def close_streams(app: web.Application) -> None:
 class _Streams:
     """The handlers of the routes."""
 
-    def __init__(self, events: Events) -> None:
-        self._events = events
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._events = broker.events
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """What is remembered, as one object."""
@@ -98,11 +107,13 @@ class _Streams:
                 response = await _begin(
                     request, _LINES if is_lines else "text/event-stream"
                 )
+                heard = self._last_heard(wanted) if wanted.heard else None
                 async for events in wanted.of(reader):
                     if is_lines:
                         text = b"".join(json_of(event) + b"\n" for event in events)
                     else:
                         text = _blocks(events, wanted.last)
+                        text += b"" if heard is None else heard()
                     if text:
                         await response.write(text)
             except ConnectionResetError:
@@ -111,6 +122,21 @@ class _Streams:
             finally:
                 streams.discard(reader)
         return response
+
+    def _last_heard(self, wanted: _Wanted) -> Callable[[], bytes]:
+        """What makes a block of who was heard of, if it is time for the next one."""
+        samples = LastHeard(self._broker.cluster, wanted.groups)
+        now = asyncio.get_running_loop().time
+        last = -HEARD_S
+
+        def block() -> bytes:
+            nonlocal last
+            if now() - last < HEARD_S:
+                return b""
+            last = now()
+            return b"event: heard\ndata: %b\n\n" % json_of(samples.sample())
+
+        return block
 
 
 class _Wanted:
@@ -121,6 +147,8 @@ class _Wanted:
 
     Attributes:
         follow: whether it is to go on with what happens.
+        groups: the ids of the groups that it is about; none for everything.
+        heard: whether it is to say when members were last heard of.
         last: the id of the last event that was looked at, of any group.
 
     Raises:
@@ -128,31 +156,30 @@ class _Wanted:
     """
 
     def __init__(self, request: web.Request) -> None:
-        unknown = request.query.keys() - {"follow", "group", "last_event_id"}
+        unknown = request.query.keys() - _PARAMETERS
         if unknown:
             raise web.HTTPBadRequest(
                 text=f"there is no parameter {min(unknown)[:100]!r}; "
-                "there are group, follow and last_event_id"
+                f"there are: {', '.join(sorted(_PARAMETERS))}"
             )
-        follow = request.query.get("follow", "true")
-        if follow not in {"true", "false"}:
-            raise web.HTTPBadRequest(text="follow is true or false")
-        self.follow = follow == "true"
-        self._groups = frozenset(request.query.getall("group", ()))
+        self.follow = _flag(request, "follow", "true")
+        self.heard = _flag(request, "heard", "false")
+        self.groups = frozenset(request.query.getall("group", ()))
         self.last = request.headers.get("Last-Event-ID") or request.query.get(
             "last_event_id", ""
         )
 
     async def of(self, reader: Reader) -> AsyncIterator[list[Event]]:
         """Slices of the events that are wanted; empty ones where nothing happens."""
+        patience = HEARD_S if self.heard else KEEP_ALIVE_S
         resumed = _Resumed(self.last, len(reader.events))
         while True:
             try:
-                await asyncio.wait_for(reader.wait(), KEEP_ALIVE_S)
+                await asyncio.wait_for(reader.wait(), patience)
             except TimeoutError:
                 yield []
                 continue
-            taken = await slice_of(reader)
+            taken = reader.take(SLICE)
             if not taken:
                 return
             self.last = id_of(taken[-1])
@@ -164,8 +191,15 @@ class _Wanted:
             await asyncio.sleep(0)
 
     def _wants(self, event: Event) -> bool:
-        groups = self._groups
+        groups = self.groups
         return not groups or event["group"] in groups or event["kind"] == "events_lost"
+
+
+def _flag(request: web.Request, name: str, default: str) -> bool:
+    value = request.query.get(name, default)
+    if value not in {"true", "false"}:
+        raise web.HTTPBadRequest(text=f"{name} is true or false")
+    return value == "true"
 
 
 class _Resumed:

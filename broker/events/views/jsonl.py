@@ -18,7 +18,7 @@ from typing import Final
 
 from kohort.broker import telemetry
 from kohort.broker.events.bus import Events
-from kohort.broker.events.views.reading import json_of, slice_of
+from kohort.broker.events.views.reading import SLICE, json_of
 
 LINGER_S: Final = 0.05
 """The pause between two writes: that much of the stream may be lost if the process
@@ -98,7 +98,7 @@ class EventsFile:
                 return  # closed, and everything is written
             while not await self._write(lines):
                 if self._closing.is_set():
-                    lost = lines.count(b"\n") + len(reader.events)
+                    lost = lines.count(b"\n") + len(reader)
                     log.error("events_not_kept", file=self._path, count=lost)
                     return
                 await self._pause(RETRY_S)
@@ -108,7 +108,7 @@ class EventsFile:
         """The next batch: what has come, up to `LONGEST_WRITE`."""
         lines: list[bytes] = []
         size = 0
-        while size < LONGEST_WRITE and (events := await slice_of(self._reader)):
+        while size < LONGEST_WRITE and (events := self._reader.take(SLICE)):
             made = [json_of(event) for event in events]
             lines += made
             size += sum(map(len, made))

@@ -22,7 +22,7 @@ from kohort.broker.cluster import Cluster
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Protocols
 from kohort.broker.events.bus import Events, Reader, Seen
-from kohort.broker.events.views.reading import json_of, slice_of
+from kohort.broker.events.views.reading import SLICE, json_of
 from kohort.broker.log.store import StorageError
 from kohort.broker.shard_hash import partition_of
 from kohort.broker.topics import EVENTS_TOPIC
@@ -116,10 +116,10 @@ class EventsTopic:
     async def _run(self) -> None:
         reader = self._reader
         try:
-            while reader.events or not reader.is_closed:
+            while len(reader) or not reader.is_closed:
                 await reader.wait()
                 await self._pause(LINGER_S)
-                while events := await slice_of(reader):
+                while events := reader.take(SLICE):
                     records = self._records(events)
                     while not self._append(records):
                         if self._closing.is_set():

@@ -1,0 +1,189 @@
+"""``--events FILE``: what is in it, when the disk is full, after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.test_cluster import heartbeat, offsets, stable
+from tests.broker.wire_client import connected, connected_to
+from tests.commands import refused, serving
+from tests.events.test_stream import happen, stream, told
+
+from kohort.broker.events.bus import Events
+from kohort.broker.events.views.jsonl import EventsFile
+from kohort.broker.server import Broker
+
+FAST = {"group.initial.rebalance.delay.ms": 0}
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The events of a file, which ends with a whole line."""
+    text = path.read_text()
+    assert not text or text.endswith("\n")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def written(path: Path, events: Events) -> None:
+    """Writes what is remembered."""
+    view = EventsFile(path, events)
+    view.start()
+    await view.close()
+
+
+async def test_the_file_is_the_stream(tmp_path: Path) -> None:
+    """A line for each event, from the broker's start to after its stop."""
+    path = tmp_path / "events.jsonl"
+    broker = Broker(FAST, labels={"case": "1"})
+    view = EventsFile(path, broker.events)
+    view.start()
+    with broker.events.subscribe() as reader:
+        async with broker, connected(broker) as client:
+            broker.cluster.create_topic("t", 1)
+            await stable(client)
+            await client.call("OffsetCommit", 8, offsets(1, group="other"))
+        seen = reader.take()
+    await view.close()
+    assert lines(path) == seen
+    assert [e["sequence"] for e in seen] == [*range(1, len(seen) + 1)]
+    assert {tuple(e["labels"].items()) for e in seen} == {(("case", "1"),)}
+    kinds = [e["kind"] for e in seen]
+    assert kinds[0] == "node_started"
+    assert {"assignment_made", "offsets_committed"} < {*kinds}
+    assert {kinds[-2], kinds[-1]} <= {"node_stopped", "shard_unloaded"}
+
+
+async def test_it_is_appended_to(tmp_path: Path) -> None:
+    """A second run goes behind the first; a line without an end is ended before."""
+    path = tmp_path / "events.jsonl"
+    events = stream()
+    happen(events.of(1), "a")
+    await written(path, events)
+    with path.open("a") as file:
+        file.write('{"torn":')
+    other = stream()
+    happen(other.of(1), "b")
+    await written(path, other)
+    first, torn, second = path.read_text().splitlines()
+    assert (json.loads(first)["group"], torn) == ("a", '{"torn":')
+    assert json.loads(second)["group"] == "b"
+
+
+async def test_many_events_are_written_in_batches(tmp_path: Path) -> None:
+    """More than one write has room for: none is missing, and others get turns."""
+    path = tmp_path / "events.jsonl"
+    events = stream()
+    view = EventsFile(path, events)
+    for number in range(5_000):
+        happen(events.of(1), f"{number:0500}")
+    view.start()
+    turns = 0
+    closing = asyncio.create_task(view.close())
+    while not closing.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 50
+    assert [int(e["group"]) for e in lines(path)] == [*range(5_000)]
+
+
+async def test_a_view_that_cannot_keep_up_announces_the_gap(tmp_path: Path) -> None:
+    """The file says which events are not in it, where they would have been."""
+    path = tmp_path / "events.jsonl"
+    events = stream()
+    view = EventsFile(path, events, size=2)
+    happen(events.of(1), *"abcde")
+    view.start()
+    await view.close()
+    assert told(lines(path)) == [(1, 3), "d", "e"]
+
+
+@pytest.mark.parametrize("what", ["a folder", "a pipe", "nowhere"])
+async def test_what_cannot_be_written_to(tmp_path: Path, what: str) -> None:
+    """Is refused at once, and the broker does not start."""
+    path = tmp_path / "it"
+    if what == "a folder":
+        path.mkdir()
+    elif what == "a pipe":
+        os.mkfifo(path)
+    else:
+        path = path / "no such folder"
+    with pytest.raises(OSError, match=f"{path}|no regular file"):
+        EventsFile(path, stream())
+    line = refused("serve", "--port=0", "--events", str(path), code=1)
+    assert line.startswith(f"--events: cannot write to {path}: ")
+
+
+def test_labels_are_told_apart() -> None:
+    """A label without a name or a value is a wrong command."""
+    for wrong in ("x", "=x", ""):
+        line = refused("serve", "--port=0", "--label", wrong, code=2)
+        assert line == f"--label {wrong!r}: must be KEY=VALUE"
+
+
+async def test_served(tmp_path: Path) -> None:
+    """The command's options: the file, labels, and heartbeats if they are wanted."""
+    path = tmp_path / "events.jsonl"
+    options = ("--events", str(path), "--label", "a=1", "--label", "b=x=y")
+    fast = "--set=group.initial.rebalance.delay.ms=0"
+    with serving(*options, "--events-heartbeats", fast) as server:
+        async with connected_to(server.host, server.port) as client:
+            await heartbeat(client, await stable(client))
+        code, _, _ = await asyncio.to_thread(server.end)
+        assert code == 0
+    found = lines(path)
+    assert {json.dumps(e["labels"]) for e in found} == {'{"a": "1", "b": "x=y"}'}
+    assert found[-1]["kind"] in {"node_stopped", "shard_unloaded"}
+    assert "heartbeat" in {e["kind"] for e in found}
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """Whole lines only, and one line in the log; when there is room it goes on."""
+    path = tmp_path / "events.jsonl"
+    limit = 20_000
+    path.write_text("\n" * (limit - 5_000))
+
+    def make_the_disk_small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "kohort", "serve", "--port=0", "--events", path),
+        "--set=group.initial.rebalance.delay.ms=0",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        preexec_fn=make_the_disk_small,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = (await process.stdout.readline()).decode()
+    port = int(line.split("127.0.0.1:")[1].split(" ")[0])
+    async with connected_to("127.0.0.1", port) as client:
+        for number in range(20):
+            await stable(client, f"g{number}")
+        while b"events_not_written" not in (logged := await process.stderr.readline()):
+            assert logged
+        size = path.stat().st_size
+        assert size <= limit
+        with path.open("rb") as file:
+            file.seek(size - 1)
+            assert file.read() == b"\n"
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
+        while b"events_written_again" not in (
+            logged := await process.stderr.readline()
+        ):
+            assert logged
+            assert b"events_not_written" not in logged
+    process.send_signal(signal.SIGTERM)
+    await process.communicate()
+    assert process.returncode == 0
+    found = [json.loads(row) for row in path.read_text().splitlines() if row]
+    # Everything had room in the buffer meanwhile.
+    assert [e["sequence"] for e in found] == [*range(1, len(found) + 1)]
+    assert len({e["group"] for e in found} - {None}) == 20

@@ -1,0 +1,284 @@
+"""Events over HTTP: from the beginning, from where one was, and how they are framed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+from tests.broker.test_cluster import heartbeat, stable
+from tests.broker.wire_client import connected
+from tests.commands import PATIENCE_S
+from tests.events.test_stream import happen
+
+from kohort.broker.events.bus import Events
+from kohort.broker.server import Broker
+from kohort.control.event_stream import BUFFER, MOST_STREAMS
+from kohort.control.http import Control
+
+FAST = {"group.initial.rebalance.delay.ms": 0}
+Block = dict[str, str]
+
+
+class Watching:
+    """A client of a broker's HTTP port.
+
+    Attributes:
+        broker: the broker.
+        session: for requests of one's own.
+    """
+
+    def __init__(self, broker: Broker, session: aiohttp.ClientSession) -> None:
+        self.broker = broker
+        self.session = session
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, query: str = "", **headers: str
+    ) -> AsyncIterator[AsyncIterator[Block]]:
+        """The blocks of a stream of server-sent events."""
+        async with self.session.get(f"/events{query}", headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            assert answer.content_type == "text/event-stream"
+            yield blocks(answer)
+
+    async def events(self, query: str = "", **headers: str) -> list[dict[str, Any]]:
+        """What is remembered, as server-sent events."""
+        async with self.stream(f"?follow=false{query}", **headers) as found:
+            return [json.loads(block["data"]) async for block in found]
+
+    async def refusal(self, path: str) -> tuple[int, str]:
+        """(status, sentence) of a request that is refused."""
+        async with self.session.get(path) as answer:
+            return answer.status, (await answer.json())["error"]
+
+
+async def blocks(answer: aiohttp.ClientResponse) -> AsyncIterator[Block]:
+    """Blocks of server-sent events: their fields."""
+    block: Block = {}
+    async for raw in answer.content:
+        line = raw.decode().rstrip("\n")
+        if line:
+            name, _, value = line.partition(": ")
+            assert name not in block
+            block[name] = value
+        else:
+            yield block
+            block = {}
+    assert not block, "the last block has no end"
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    remembered: int | None = None, nodes: int = 1
+) -> AsyncIterator[Watching]:
+    """A broker with HTTP, and somebody who watches it."""
+    broker = Broker(FAST, nodes=nodes, labels={"case": "http"})
+    if remembered is not None:
+        broker.events = Events(remembered=remembered)
+    async with (
+        broker,
+        Control(broker) as control,
+        aiohttp.ClientSession(
+            f"http://127.0.0.1:{control.port}", read_bufsize=2**22
+        ) as session,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        yield Watching(broker, session)
+
+
+def numbers(events: list[dict[str, Any]]) -> list[Any]:
+    """The sequences of events; of what is lost, from where to where."""
+    return [
+        (e["first"], e["last"]) if e["kind"] == "events_lost" else e["sequence"]
+        for e in events
+    ]
+
+
+async def test_the_past_first_and_then_what_happens() -> None:
+    """A stream has all events in their order, and each has its id."""
+    async with watching() as client, connected(client.broker) as member:
+        await stable(member, "a")
+        past = len(client.broker.events.recent())
+        async with client.stream() as found:
+            seen = [await anext(found) for _ in range(past)]
+            await stable(member, "b")
+            both = client.broker.events.recent()
+            seen += [await anext(found) for _ in both[past:]]
+        assert [json.loads(block["data"]) for block in seen] == both
+        assert [block["id"] for block in seen] == [
+            f"{e['run']}:{e['node']}:{e['sequence']}" for e in both
+        ]
+
+
+async def test_of_some_groups_only() -> None:
+    """Events of others, and of no group, are left out."""
+    async with watching() as client, connected(client.broker) as member:
+        for group in ("a", "b", "c &?"):
+            await stable(member, group)
+        recent = client.broker.events.recent
+        assert await client.events("&group=a") == recent("a")
+        assert await client.events("&group=c+%26%3F") == recent("c &?")
+        assert await client.events("&group=a&group=b") == [*recent("a"), *recent("b")]
+        assert await client.events("&group=nobody") == []
+
+
+async def test_json_and_json_lines() -> None:
+    """The same events as one object, and as ``--events`` writes them."""
+    async with watching() as client, connected(client.broker) as member:
+        for number in range(30):
+            await stable(member, f"g{number}")
+        events = client.broker.events
+        async with client.session.get("/events.json") as answer:
+            assert answer.content_type == "application/json"
+            assert await answer.json() == {
+                "run": events.run,
+                "labels": {"case": "http"},
+                "events": events.recent(),
+            }
+        async with client.session.get("/events.json?group=nobody") as answer:
+            assert (await answer.json())["events"] == []
+        async with client.session.get(
+            "/events?follow=false&group=g7", headers={"Accept": "application/x-ndjson"}
+        ) as answer:
+            assert answer.content_type == "application/x-ndjson"
+            lines = (await answer.text()).splitlines()
+            assert [json.loads(line) for line in lines] == events.recent("g7")
+
+
+async def test_going_on_where_one_was() -> None:
+    """Behind the event that Last-Event-ID names, be it the last one or another's."""
+    async with watching(nodes=2) as client:
+        events = client.broker.events
+        first, second = events.of(1), events.of(2)
+        start = len(events.recent())
+        for node in (first, second, second, first, second):
+            happen(node, "g")
+        rows = events.recent()
+        for index in range(start, len(rows)):
+            row = rows[index]
+            last = f"{row['run']}:{row['node']}:{row['sequence']}"
+            headers = {"Last-Event-ID": last}
+            assert await client.events(**headers) == rows[index + 1 :]
+            assert await client.events(f"&last_event_id={last}") == rows[index + 1 :]
+
+
+async def test_what_is_not_remembered_is_announced() -> None:
+    """Once, where the missing events would have been; not to one who has read them."""
+    async with watching(remembered=3) as client:
+        node = client.broker.events.of(1)
+        happen(node, *"abcdefgh")
+        count, run = node.sequence, client.broker.events.run
+        left = [count - 2, count - 1, count]
+        assert numbers(await client.events()) == [(1, count - 3), *left]
+        for last in range(1, count + 1):
+            expected: list[Any] = [number for number in left if number > last]
+            if last < count - 3:
+                expected = [(last + 1, count - 3), *left]
+            headers = {"Last-Event-ID": f"{run}:1:{last}"}
+            assert numbers(await client.events(**headers)) == expected
+        (gap, *_) = await client.events("&group=h", **{"Last-Event-ID": f"{run}:1:2"})
+        assert gap["kind"] == "events_lost"
+        assert (gap["sequence"], gap["group"]) == (count - 3, None)
+
+
+async def test_an_id_that_says_nothing() -> None:
+    """Of another run, of no node, or no id at all: the stream begins at the start."""
+    async with watching() as client:
+        happen(client.broker.events.of(1), *"abc")
+        rows, run = client.broker.events.recent(), client.broker.events.run
+        for odd in (
+            "r:1:2",
+            f"{run}:9:1",
+            f"{run}:1:99",
+            f"{run}:1:x",
+            "x",
+            ":",
+            "²:²:²",
+        ):
+            found = await client.events("", **{"Last-Event-ID": odd})
+            assert [e for e in found if e["kind"] != "events_lost"] == rows, odd
+
+
+async def test_a_slow_reader_is_told_what_it_missed() -> None:
+    """It slows nobody: what has no room is given up, and announced in its place."""
+    async with watching() as client:
+        node = client.broker.events.of(1)
+        async with client.stream() as found:
+            await anext(found)
+            # More than its buffer takes while nobody has a turn.
+            happen(node, *("g",) * (BUFFER + 5_000))
+            seen, gaps = 1, 0
+            async for block in found:
+                event = json.loads(block["data"])
+                if event["kind"] == "events_lost":
+                    gaps += 1
+                    assert event["first"] == seen + 1
+                else:
+                    assert event["sequence"] == seen + 1
+                seen = event["sequence"]
+                if seen == node.sequence:
+                    break
+            assert gaps == 1
+
+
+async def test_streams_have_a_limit_and_end_with_the_server() -> None:
+    """One too many is refused; stopping waits for none of them."""
+    broker = Broker(FAST)
+    async with broker, Control(broker) as control:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(control.url, connector=connector) as session:
+            answers = [await session.get("/events") for _ in range(MOST_STREAMS)]
+            async with session.get("/events") as refused:
+                assert refused.status == 503
+                assert "streams" in (await refused.json())["error"]
+            answers.pop().close()
+            loop = asyncio.get_running_loop()
+            before = loop.time()
+            await control.stop()
+            assert loop.time() - before < PATIENCE_S
+            for answer in answers:
+                assert (await answer.text()).endswith("\n\n")
+
+
+async def test_wrong_questions() -> None:
+    """Parameters that there are not are refused, with those that there are."""
+    async with watching() as client:
+        status, sentence = await client.refusal("/events?grup=a")
+        assert status == 400
+        assert sentence.startswith("there is no parameter 'grup'; there are: follow, ")
+        assert await client.refusal("/events?follow=no") == (
+            400,
+            "follow is true or false",
+        )
+
+
+async def test_when_members_were_heard_of() -> None:
+    """On demand: a first sample of all, and then only of those who said something."""
+    async with watching() as client, connected(client.broker) as member:
+        first, second = await stable(member, "a"), await stable(member, "b")
+        async with client.stream("?heard=true&group=a&group=b") as found:
+            samples = [b async for b in some(found, 1)]
+            assert {tuple(row[:2]) for row in samples[0]["members"]} == {
+                ("a", first),
+                ("b", second),
+            }
+            await heartbeat(member, second, "b")
+            (sample,) = [s async for s in some(found, 1)]
+            ((group, member_id, heard_ns),) = sample["members"]
+            assert (group, member_id) == ("b", second)
+            assert samples[0]["time_ns"] < heard_ns <= sample["time_ns"]
+
+
+async def some(found: AsyncIterator[Block], count: int) -> AsyncIterator[Any]:
+    """The next samples of a stream; they have no id, which is events' alone."""
+    async for block in found:
+        if block.get("event") == "heard":
+            assert "id" not in block
+            yield json.loads(block["data"])
+            count -= 1
+            if not count:
+                return

@@ -1,0 +1,211 @@
+"""``__kohort_events``: when it is there, what is in it, and who may read it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.test_cluster import join, offsets, stable
+from tests.broker.test_records_over_the_wire import batch, produce
+from tests.broker.wire_client import WireClient, connected
+from tests.commands import PATIENCE_S
+
+from kohort.broker.server import Broker
+from kohort.broker.topics import EVENTS_TOPIC
+from kohort.client.consumer import Consumer
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import read_records
+
+FAST = {"group.initial.rebalance.delay.ms": 0}
+WRITTEN = FAST | {"events.topic.enable": True}
+
+
+def records(broker: Broker) -> list[tuple[bytes | None, dict[str, Any]]]:
+    """(key, event) of all that is in the topic."""
+    found = []
+    for partition in broker.cluster.topics.by_name[EVENTS_TOPIC].partitions:
+        for raw in partition.batches(0):
+            for record in read_records(raw):
+                assert record.value is not None
+                found.append((record.key, json.loads(record.value)))
+    return found
+
+
+async def in_the_topic(broker: Broker, group: str, kind: str) -> None:
+    """Waits until an event is in the topic."""
+    grown = asyncio.Event()
+    partitions = broker.cluster.topics.by_name[EVENTS_TOPIC].partitions
+    for partition in partitions:
+        partition.watch(grown.set)
+    async with asyncio.timeout(PATIENCE_S):
+        while (group, kind) not in {
+            (e["group"], e["kind"]) for _, e in records(broker)
+        }:
+            grown.clear()
+            await grown.wait()
+    for partition in partitions:
+        partition.unwatch(grown.set)
+
+
+async def ask_for(client: WireClient, topic: str) -> Any:
+    """Metadata of a topic that may be created by that."""
+    request = MetadataRequest([MetadataRequestTopic(name=topic)])
+    return (await client.call("Metadata", 12, request)).topics[0]
+
+
+async def test_it_has_the_stream() -> None:
+    """The values are the events in their order, the keys their groups."""
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        await stable(client, "a")
+        await stable(client, "b")
+        await in_the_topic(broker, "b", "assignment_made")
+        found = records(broker)
+        assert [event for _, event in found] == broker.events.recent()[: len(found)]
+        for key, event in found:
+            group = event["group"]
+            assert key == (None if group is None else group.encode())
+
+
+async def test_it_is_there_when_somebody_asks_for_it() -> None:
+    """Nobody pays for it before; what is remembered is in it, and it is internal."""
+    async with Broker(FAST) as broker, connected(broker) as client:
+        await stable(client, "a")
+        assert EVENTS_TOPIC not in broker.cluster.topics.by_name
+        await ask_for(client, EVENTS_TOPIC)
+        topic = await ask_for(client, EVENTS_TOPIC)
+        assert (topic.error_code, topic.is_internal) == (0, True)
+        assert len(topic.partitions) == 1
+        await stable(client, "b")
+        await in_the_topic(broker, "b", "assignment_made")
+        sequences = [event["sequence"] for _, event in records(broker)]
+        assert sequences == [*range(1, len(sequences) + 1)]
+
+
+async def test_clients_do_not_write_to_it() -> None:
+    """As to any internal topic."""
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        request = produce((0, batch(b"forged")), topic=EVENTS_TOPIC)
+        answer = await client.call("Produce", 9, request)
+        (row,) = answer.responses[0].partition_responses
+        assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_deleted_and_created_again() -> None:
+    """Nothing is written while it is not there, and all that is remembered after."""
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        await stable(client, "a")
+        await in_the_topic(broker, "a", "assignment_made")
+        broker.cluster.delete_topic(EVENTS_TOPIC)
+        await stable(client, "b")
+        for number in range(2):
+            broker.cluster.auto_create(EVENTS_TOPIC)
+            await stable(client, f"c{number}")
+            await in_the_topic(broker, f"c{number}", "assignment_made")
+            broker.cluster.delete_topic(EVENTS_TOPIC)
+
+
+async def test_more_partitions_keep_a_group_together() -> None:
+    """All events of a group are in one partition, in their order."""
+    async with Broker(FAST) as broker, connected(broker) as client:
+        broker.cluster.create_topic(EVENTS_TOPIC, 5)
+        for number in range(20):
+            await stable(client, f"g{number}")
+        await in_the_topic(broker, "g19", "assignment_made")
+        partitions: dict[str, set[int]] = {}
+        topic = broker.cluster.topics.by_name[EVENTS_TOPIC]
+        for index, partition in enumerate(topic.partitions):
+            last = 0
+            for raw in partition.batches(0):
+                for record in read_records(raw):
+                    event = json.loads(record.value or b"")
+                    assert event["sequence"] > last
+                    last = event["sequence"]
+                    partitions.setdefault(event["group"], set()).add(index)
+        assert all(len(found) == 1 for found in partitions.values())
+        assert len(set().union(*partitions.values())) > 1
+
+
+async def test_who_reads_and_commits_makes_no_events_there() -> None:
+    """A consumer that commits after each record comes to an end of them."""
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        await stable(client, "watched")
+        await in_the_topic(broker, "watched", "assignment_made")
+        read = 0
+        async with Consumer(
+            EVENTS_TOPIC,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="reader",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            while read < len(records(broker)):
+                await consumer.getone()
+                await consumer.commit()
+                read += 1
+        commits = [
+            event
+            for event in broker.events.recent("reader")
+            if event["kind"] == "offsets_committed"
+        ]
+        # Every other view has them.
+        assert len(commits) >= read
+        await stable(client, "last")
+        await in_the_topic(broker, "last", "assignment_made")
+        groups = [event["group"] for _, event in records(broker)]
+        assert groups.count("reader") <= 1  # the id that it was given, if at all
+        assert read <= len(groups) - groups.count("last")
+
+
+async def test_who_only_commits_to_it_makes_no_events_there() -> None:
+    """Consumers with partitions of their own choice have no subscription."""
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        for offset in range(5):
+            request = offsets(offset, EVENTS_TOPIC, "manual")
+            await client.call("OffsetCommit", 8, request)
+        await stable(client, "last")
+        await in_the_topic(broker, "last", "assignment_made")
+        assert "manual" not in {event["group"] for _, event in records(broker)}
+        assert len(broker.events.recent("manual")) >= 5
+
+
+async def test_who_committed_before_a_restart_is_known(tmp_path: Path) -> None:
+    """A group that is loaded with offsets of the topic is no news there, either."""
+    async with (
+        Broker(WRITTEN, data_dir=tmp_path) as broker,
+        connected(broker) as client,
+    ):
+        request = offsets(1, EVENTS_TOPIC, "manual")
+        await client.call("OffsetCommit", 8, request)
+    async with (
+        Broker(FAST, data_dir=tmp_path) as broker,
+        connected(broker) as client,
+    ):
+        await broker.wait_until_loaded()
+        await join(client, "manual")
+        await stable(client, "last")
+        await in_the_topic(broker, "last", "assignment_made")
+        found = records(broker)
+        assert "manual" not in {event["group"] for _, event in found}
+        # Both runs are there, one behind the other.
+        runs = [event["run"] for _, event in found]
+        assert len({*runs}) == 2
+        assert runs == sorted(runs, key=runs.index)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+async def test_any_node_may_stop(nodes: int) -> None:
+    """All nodes are replicas; events of all nodes are in it."""
+    async with Broker(WRITTEN, nodes=nodes) as broker, connected(broker) as client:
+        await ask_for(client, "t")
+        topic = broker.cluster.topics.by_name[EVENTS_TOPIC]
+        assert len(topic.replicas[0]) == nodes
+        for number in range(9):
+            group = f"g{number}"
+            async with connected(broker, broker.coordinator_of(group)) as other:
+                await stable(other, group)
+            await in_the_topic(broker, group, "assignment_made")
+        assert {e["node"] for _, e in records(broker)} == {*range(1, nodes + 1)}
