@@ -88,7 +88,10 @@ IntKey = Literal[
     "socket.request.max.bytes",
 ]
 BoolKey = Literal[
-    "auto.create.topics.enable", "delete.topic.enable", "log.cleaner.enable"
+    "auto.create.topics.enable",
+    "delete.topic.enable",
+    "events.topic.enable",
+    "log.cleaner.enable",
 ]
 FloatKey = Literal["log.cleaner.min.cleanable.ratio"]
 StrKey = Literal["log.message.timestamp.type", "wire.error.numbering"]
