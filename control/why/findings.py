@@ -1,0 +1,103 @@
+"""Findings: known ills that a group's numbers show, with advice and evidence.
+
+A rule is a function from facts to findings; `RULES` is all of them. What a rule goes
+by is in the constants of its module, each with why it is that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kohort.control.why.model import Facts, Rebalance
+from kohort.control.why.names import Names
+from kohort.control.why.words import cause, duration, head
+
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+
+MOST_EVIDENCE = 20
+"""Lines of evidence that are shown of one finding; the count is always told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing that was seen.
+
+    Attributes:
+        at_ns: when.
+        text: what, in words.
+        sequence: of the event; None: it is about more than one.
+        generation: that the group was in, or came to.
+    """
+
+    at_ns: int
+    text: str
+    sequence: int | None = None
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A known ill, and what helps.
+
+    Attributes:
+        code: for programs, as in ``rolling-restart``.
+        title: what is wrong, with its numbers.
+        advice: what to do about it.
+        evidence: what it is concluded from, in order of time.
+        is_sure: False: other things look the same, and the title says "perhaps".
+    """
+
+    code: str
+    title: str
+    advice: str
+    evidence: tuple[Evidence, ...]
+    is_sure: bool = True
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON's types."""
+        return {
+            "code": self.code,
+            "title": self.title,
+            "advice": self.advice,
+            "is_sure": self.is_sure,
+            "evidence": [
+                {
+                    "time_ns": each.at_ns,
+                    "text": each.text,
+                    "sequence": each.sequence,
+                    "generation": each.generation,
+                }
+                for each in self.evidence
+            ],
+        }
+
+
+Rule = Callable[[Facts, Names], Iterator[Finding]]
+
+
+def of_rebalance(rebalance: Rebalance, names: Names) -> Evidence:
+    """A rebalance as evidence: its cause, and what it took."""
+    text = f"{head(rebalance)}: {cause(rebalance, names)}"
+    return Evidence(
+        rebalance.started_ns,
+        f"{text}; it took {duration(rebalance.duration_ns)}",
+        rebalance.sequence,
+        rebalance.generation,
+    )
+
+
+def stood_still(rebalances: Sequence[Rebalance]) -> str:
+    """What rebalances cost, in words."""
+    total = sum(each.stood_still_ns for each in rebalances)
+    return f"members stood still for {duration(total)} together"
+
+
+def find(facts: Facts, names: Names) -> tuple[Finding, ...]:
+    """All findings, in the order of the rules."""
+    # They need what is above.
+    from kohort.control.why.rules import RULES  # noqa: PLC0415
+
+    return tuple(finding for rule in RULES for finding in rule(facts, names))

@@ -1,0 +1,76 @@
+"""What members are called: as their users call them, as long as that is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kohort.control.why.model import Life, Member
+
+SHORTEST = 4
+"""Characters of a member id's UUID that are shown at least: 65,536 of them."""
+
+
+class Names:
+    """Names for the members of a group.
+
+    An instance id, else a client id. Where two members of one client id were there at
+    the same time, the beginning of what makes their ids different follows. A process
+    that was started again keeps its name.
+    """
+
+    def __init__(self, members: Mapping[str, Member], lives: Sequence[Life]) -> None:
+        self._names: dict[str, str] = {}
+        alike: dict[str, list[str]] = {}
+        for member in members.values():
+            alike.setdefault(_base(member), []).append(member.member_id)
+        shared = _shared(members, lives)
+        for base, member_ids in alike.items():
+            if base in shared and len(member_ids) > 1:
+                self._names |= _with_suffixes(base, member_ids)
+            else:
+                self._names |= dict.fromkeys(member_ids, base)
+
+    def of(self, member_id: str) -> str:
+        """A member's name; a stranger's is its id."""
+        return self._names.get(member_id) or member_id or "a newcomer"
+
+    def list(self, member_ids: Iterable[str], most: int = 3) -> str:
+        """As in "ana, ben and cleo", or "ana, ben, cleo and 7 others"."""
+        names = [self.of(member_id) for member_id in member_ids]
+        if len(names) > most + 1:
+            names[most:] = [f"{len(names) - most} others"]
+        if len(names) < 2:
+            return "".join(names)
+        return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _base(member: Member) -> str:
+    return member.instance_id or member.client_id or member.member_id
+
+
+def _shared(members: Mapping[str, Member], lives: Sequence[Life]) -> set[str]:
+    """Names that two members had at the same time."""
+    latest: dict[str, float] = {}
+    shared = set()
+    for life in sorted(lives, key=lambda life: life.since_ns or 0):
+        member = members.get(life.member_id)
+        if member is None:
+            continue
+        base = _base(member)
+        if base in latest and (life.since_ns or 0) < latest[base]:
+            shared.add(base)
+        until = float("inf") if life.until_ns is None else life.until_ns
+        latest[base] = max(latest.get(base, 0), until)
+    return shared
+
+
+def _with_suffixes(base: str, member_ids: Sequence[str]) -> dict[str, str]:
+    tails = {
+        m: m.removeprefix(base).lstrip("-") if m.startswith(base) else m
+        for m in member_ids
+    }
+    longest = max(map(len, tails.values()))
+    length = SHORTEST
+    while length < longest and len({t[:length] for t in tails.values()}) < len(tails):
+        length += 1
+    return {m: f"{base}-{tail[:length]}" if tail else base for m, tail in tails.items()}

@@ -1,0 +1,60 @@
+"""What clients say when they leave or join (KIP-800), as their sources have it.
+
+Only LeaveGroup v5 and JoinGroup v8 carry a reason. Looked up in the sources of
+kafka-clients (AbstractCoordinator, ConsumerCoordinator, KafkaAdminClient), librdkafka
+(rdkafka_request.c), franz-go (consumer_group.go), kafka-python (coordinator/base.py),
+aiokafka (group_coordinator.py) and kohort's own client (session.py).
+
+    client          poll interval exceeded                        closed
+    kafka-clients   consumer poll timeout has expired.            the consumer is being closed
+    kohort          no poll within max.poll.interval.ms (N ms)    the consumer is being closed
+                    the listener took longer than max.poll.interval.ms (N ms)
+    franz-go        (has no such limit)                           client leaving group per normal operation
+    librdkafka      LeaveGroup v0 or v1: no reason                likewise
+    kafka-python    no reason                                     no reason
+    aiokafka        LeaveGroup v0 or v1: no reason                likewise
+"""  # noqa: E501 - a table of texts as they are
+
+from __future__ import annotations
+
+_POLL_INTERVAL = ("poll timeout has expired", "max.poll.interval")
+_CLOSED = (
+    "the consumer is being closed",
+    "the consumer unsubscribed",
+    "the consumer has unsubscribed",
+    "client leaving group per normal operation",
+)
+_METADATA_CHANGED = (
+    "cached metadata has changed",  # kafka-clients
+    "topics have new partitions",  # franz-go
+    "partitions on topics another member is consuming have changed",  # franz-go
+)
+_GAVE_UP_PARTITIONS = (
+    "need to revoke partitions and re-join",
+    "it has given up partitions",
+    "after revoking what we lost from a rebalance",
+)
+
+
+def is_poll_interval(reason: str | None) -> bool:
+    """Whether a client says that its application has not polled for too long."""
+    return _is_one(reason, _POLL_INTERVAL)
+
+
+def is_closed(reason: str | None) -> bool:
+    """Whether a client says that its application wanted it to leave."""
+    return _is_one(reason, _CLOSED)
+
+
+def is_metadata_changed(reason: str | None) -> bool:
+    """Whether a leader says that topics are others than those that it divided."""
+    return _is_one(reason, _METADATA_CHANGED)
+
+
+def is_second_half(reason: str | None) -> bool:
+    """Whether a cooperative member joins again to have divided what it gave up."""
+    return _is_one(reason, _GAVE_UP_PARTITIONS)
+
+
+def _is_one(reason: str | None, texts: tuple[str, ...]) -> bool:
+    return reason is not None and any(text in reason for text in texts)

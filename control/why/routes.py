@@ -1,0 +1,27 @@
+"""Explanations over HTTP, of what the broker remembers.
+
+GET /why.json?group=G             sentences, by the event a rebalance began with
+GET /why.json?group=G&full=true   all that ``kohort why --json`` prints
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from kohort.broker.server import Broker
+from kohort.control.answers import json_response
+from kohort.control.why.history import history
+
+
+def routes(broker: Broker) -> list[web.RouteDef]:
+    """What can be asked about the causes of rebalances."""
+
+    async def explain(request: web.Request) -> web.Response:
+        group = request.query.get("group")
+        if group is None:
+            raise web.HTTPBadRequest(text="which group? ask for /why.json?group=NAME")
+        found = history(broker.events.recent(group), group)
+        is_full = request.query.get("full", "false") == "true"
+        return json_response(found.as_json() if is_full else found.sentences())
+
+    return [web.get("/why.json", explain)]

@@ -1,0 +1,34 @@
+"""The rules that findings come from, by what they look at."""
+
+from __future__ import annotations
+
+from kohort.control.why.findings import Rule
+from kohort.control.why.rules import members, rebalances, refusals
+
+RULES: tuple[Rule, ...] = (
+    members.max_poll_interval,
+    members.crash_loop,
+    members.rolling_restart,
+    members.static_member_expired,
+    members.static_member_left,
+    members.session_too_short,
+    members.session_too_long,
+    members.ids_not_used,
+    members.idle_members,
+    rebalances.many_initial_rebalances,
+    rebalances.missed_rebalance_timeout,
+    rebalances.slow_to_rejoin,
+    rebalances.sync_timeout,
+    rebalances.eager_for_nothing,
+    rebalances.leader_rejoins,
+    rebalances.changing_subscriptions,
+    rebalances.differing_subscriptions,
+    rebalances.never_quiet,
+    refusals.static_member_refused,
+    refusals.full_group,
+    refusals.inconsistent_protocols,
+    refusals.instance_id_twice,
+    refusals.commits_too_late,
+    refusals.commits_from_outside,
+)
+"""In the order in which findings are told: causes before what follows from them."""

@@ -1,0 +1,351 @@
+"""Findings about rebalances: how often, how long, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from kohort.control.why import reasons
+from kohort.control.why.findings import (
+    MINUTE,
+    SECOND,
+    Evidence,
+    Finding,
+    of_rebalance,
+    stood_still,
+)
+from kohort.control.why.model import Facts, Outcome, Rebalance
+from kohort.control.why.names import Names
+from kohort.control.why.words import duration, head, many
+
+INITIAL_REBALANCES = 3
+"""Rebalances of a start that are too many. Two are no more than what a delay of 0 costs
+a deployment whose members start within one heartbeat: the first one, and the rest."""
+ARRIVAL_GAP_NS = 10 * SECOND
+"""The longest pause between arrivals of one start. The longest delay that anybody would
+wait for is of that order; a member that comes later was added."""
+HELD_UP_NS = 5 * SECOND
+"""Waits for one member that are too long. A member learns of a rebalance by its next
+heartbeat: 3 s by default (heartbeat.interval.ms), and some time to revoke in."""
+HELD_UP = 2
+"""Rebalances that a member has to hold up: one may have been a pause."""
+EAGER_REBALANCES = 2
+"""Eager rebalances that it takes to see that partitions come back."""
+KEPT_SHARE = 0.5
+"""Partitions that come back, of all that were let go of: from half of them on most of
+the standing still was for nothing."""
+LEADER_REJOINS = 3
+"""Rebalances by one leader: two may be two topics that were made."""
+LEADER_REJOINS_NS = 10 * MINUTE
+"""In that time: two intervals of metadata.max.age.ms, by which clients look for new
+topics and partitions."""
+CHANGES = 3
+"""Rebalances by changed subscriptions: as often as a deployment would not do it."""
+NEVER_QUIET = 5
+"""Rebalances at least, for a group that is never quiet: fewer are a start and stop."""
+BUSY_SHARE = 0.2
+"""The share of the time that such a group rebalances: a fifth is far from the few
+seconds a day of a quiet one, and leaves a start under observation in peace."""
+
+
+def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
+    """A start in which the group rebalanced as members came, one after the other."""
+    for start in _starts(facts.rebalances):
+        if len(start) < INITIAL_REBALANCES:
+            continue
+        since, until = start[0].started_ns, start[-1].ended_ns
+        arrivals = sorted(
+            life.since_ns
+            for life in facts.lives
+            if life.since_ns is not None and since <= life.since_ns <= until
+        )
+        gap_ns = max((b - a for a, b in pairwise(arrivals)), default=0)
+        needed_ms = (gap_ns // SECOND + 1) * 1000
+        delays = facts.initial_delays_ms
+        was = f" (it was {max(delays)})" if delays else ""
+        yield Finding(
+            "many-initial-rebalances",
+            f"A start of {many(len(arrivals), 'member')} within "
+            f"{duration(arrivals[-1] - since) if arrivals else '0 s'} was "
+            f"{len(start)} rebalances; {stood_still(start)}",
+            "Set group.initial.rebalance.delay.ms of the brokers (KIP-134) to at "
+            f"least {needed_ms}{was}: the longest pause between two arrivals was "
+            f"{duration(gap_ns)}, and an empty group waits on as long as somebody came "
+            "in the last delay, up to the rebalance timeout. The first assignment "
+            "comes later by that.",
+            tuple(of_rebalance(each, names) for each in start),
+        )
+
+
+def _starts(rebalances: Sequence[Rebalance]) -> Iterator[list[Rebalance]]:
+    """Rebalances from an empty group on, as long as newcomers cause them."""
+    start: list[Rebalance] = []
+    for each in rebalances:
+        if start and _goes_on(start[-1], each):
+            start.append(each)
+            continue
+        if start:
+            yield start
+        start = [each] if each.previous_state == "Empty" else []
+    if start:
+        yield start
+
+
+def _goes_on(last: Rebalance, each: Rebalance) -> bool:
+    if each.started_ns - last.ended_ns > ARRIVAL_GAP_NS or each.lost:
+        return False
+    return each.cause == "member_joined" or _is_second_half(last, each)
+
+
+def _is_second_half(last: Rebalance | None, each: Rebalance) -> bool:
+    """Whether a cooperative rebalance only has divided what the last one took."""
+    if reasons.is_second_half(each.reason):
+        return True
+    return (
+        last is not None
+        and last.is_eager is False
+        and last.moves is not None
+        and bool(last.moves.given_up)
+        and each.cause in {"leader_rejoined", "metadata_changed"}
+    )
+
+
+# -- waits that are too long
+
+
+def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Members that did not rejoin until the rebalance timeout was over."""
+    found = [r for r in facts.rebalances if r.latecomers]
+    if not found:
+        return
+    count = sum(len(each.latecomers) for each in found)
+    yield Finding(
+        "missed-rebalance-timeout",
+        f"Members did not rejoin within the rebalance timeout, and were taken out: "
+        f"{many(count, 'time')}; {stood_still(found)}",
+        "In Kafka's consumers the rebalance timeout is max.poll.interval.ms, the "
+        "longest of all members: they are asked to rejoin by heartbeat, and do so in "
+        "their next poll. A member that takes longer is busy with a batch, stuck, or "
+        "dead with a session timeout that is longer still. Make batches smaller "
+        "(max.poll.records), and max.poll.interval.ms no longer than they take.",
+        tuple(
+            Evidence(
+                each.started_ns,
+                f"{head(each)} waited {duration(each.join_ns)}: "
+                f"{names.list(each.latecomers)} did not come",
+                each.sequence,
+                each.generation,
+            )
+            for each in found
+        ),
+    )
+
+
+def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Members that rebalances waited for long, again and again."""
+    waits: dict[str, list[Evidence]] = {}
+    for each in facts.rebalances:
+        for wait in each.waits:
+            if wait.what != "join" or wait.member_id is None:
+                continue
+            if wait.duration_ns >= HELD_UP_NS:
+                name = names.of(wait.member_id)
+                end = "came" if wait.ended_by == "joined" else "was gone"
+                text = (
+                    f"{head(each)} waited {duration(wait.duration_ns)} longer, "
+                    f"until {name} {end}"
+                )
+                row = Evidence(wait.until_ns, text, each.sequence, each.generation)
+                waits.setdefault(name, []).append(row)
+    for name, rows in waits.items():
+        if len(rows) >= HELD_UP:
+            yield Finding(
+                "slow-to-rejoin",
+                f"{name} held up {many(len(rows), 'rebalance')} for "
+                f"{duration(HELD_UP_NS)} or longer each",
+                "A member learns of a rebalance by its next heartbeat, and joins in "
+                "its next poll: all the others stand still meanwhile. Its batches take "
+                "long (max.poll.records), its listener does much when partitions are "
+                "revoked, its heartbeats are far apart (heartbeat.interval.ms), or it "
+                "is dead, and its session has yet to expire (session.timeout.ms).",
+                tuple(rows),
+            )
+
+
+def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Members that joined, and did not fetch their assignment in time."""
+    found = [r for r in facts.rebalances if r.cause == "sync_timeout"]
+    if found:
+        yield Finding(
+            "sync-timeout",
+            f"Members joined and then did not send SyncGroup in time: "
+            f"{many(len(found), 'rebalance')}",
+            "If it was the leader it has died, or takes too long to divide: its "
+            "assignor, or the metadata that it fetches for it. If it was another one "
+            "it stopped between two requests. They had the rebalance timeout "
+            "(max.poll.interval.ms), and all the others waited for it.",
+            tuple(of_rebalance(each, names) for each in found),
+        )
+
+
+# -- rebalances for nothing
+
+
+def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Eager rebalances after which most partitions were where they had been."""
+    found = [
+        (each, each.moves)
+        for each in facts.rebalances
+        if each.is_eager
+        and each.moves is not None
+        and each.outcome is Outcome.COMPLETED
+        and each.previous_state != "Empty"
+        and (each.moves.kept_count or each.moves.moved)
+    ]
+    kept = sum(moves.kept_count for _, moves in found)
+    moved = sum(len(moves.moved) for _, moves in found)
+    if len(found) < EAGER_REBALANCES or kept < KEPT_SHARE * (kept + moved):
+        return
+    rebalances = [each for each, _ in found]
+    protocols = ", ".join(sorted({r.protocol or "" for r in rebalances}))
+    yield Finding(
+        "eager-for-nothing",
+        f"In {len(found)} eager rebalances {kept} of {kept + moved} partitions came "
+        f"back to the members that had let go of them; {stood_still(rebalances)}",
+        f"Members of an eager assignor ({protocols}) let go of all they own to join. "
+        "With cooperative-sticky (KIP-429) they work on, and give up only what moves. "
+        "Change it by two rolling restarts: first with both assignors "
+        "in partition.assignment.strategy, then without the old one.",
+        tuple(
+            Evidence(
+                each.started_ns,
+                f"{head(each)}: {moves.kept_count} of "
+                f"{many(moves.total, 'partition')} came back, {len(moves.moved)} "
+                f"moved; members stood still for {duration(each.stood_still_ns)} "
+                "together",
+                each.sequence,
+                each.generation,
+            )
+            for each, moves in found
+        ),
+    )
+
+
+def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
+    """A leader that rejoins again and again, as topics change under it."""
+    found = []
+    last: Rebalance | None = None
+    for each in facts.rebalances:
+        if each.cause == "leader_rejoined" and not _is_second_half(last, each):
+            found.append(each)
+        last = each
+    close = _closest(found, LEADER_REJOINS, LEADER_REJOINS_NS)
+    if not close:
+        return
+    is_sure = any(reasons.is_metadata_changed(each.reason) for each in close)
+    yield Finding(
+        "leader-rejoins",
+        f"The leader asked for {many(len(close), 'rebalance')} by joining again"
+        + (": topics have changed" if is_sure else ", perhaps as topics have changed"),
+        "A leader joins again when the topics that it divides have changed: new ones "
+        "that match a pattern, more partitions, other racks of replicas. Subscribe to "
+        "names, or to a narrower pattern; make topics and partitions all at once. An "
+        "application that calls enforceRebalance does the same, and says so.",
+        tuple(of_rebalance(each, names) for each in close),
+        is_sure,
+    )
+
+
+def _closest(
+    found: Sequence[Rebalance], least: int, within_ns: int
+) -> Sequence[Rebalance]:
+    """The longest run of rebalances that has `least` of them within a time."""
+    best: Sequence[Rebalance] = ()
+    begin = 0
+    for end, each in enumerate(found):
+        while each.started_ns - found[begin].started_ns > within_ns:
+            begin += 1
+        if end - begin + 1 >= max(least, len(best) + 1):
+            best = found[begin : end + 1]
+    return best
+
+
+def changing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Members that keep rejoining with other protocols or subscriptions."""
+    found = []
+    last: Rebalance | None = None
+    for each in facts.rebalances:
+        if each.cause == "metadata_changed" and not _is_second_half(last, each):
+            found.append(each)
+        last = each
+    close = _closest(found, CHANGES, LEADER_REJOINS_NS)
+    if close:
+        yield Finding(
+            "changing-subscriptions",
+            f"Members rejoined with other protocols or subscriptions: "
+            f"{many(len(close), 'rebalance')}",
+            "Each change of what a member wants is a rebalance of the whole group. "
+            "Subscribe once, to all topics. A pattern that matches new topics all the "
+            "time does it, too, as each member sees them at another moment.",
+            tuple(of_rebalance(each, names) for each in close),
+        )
+
+
+def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Members of one generation that want different topics."""
+    for each in reversed(facts.rebalances):
+        if each.outcome is Outcome.COMPLETED:
+            break
+    else:
+        return
+    wanted: dict[frozenset[str], list[str]] = {}
+    for member_id in each.members:
+        topics = facts.members[member_id].topics
+        if topics is None:
+            return
+        wanted.setdefault(frozenset(topics), []).append(member_id)
+    if len(wanted) > 1:
+        yield Finding(
+            "differing-subscriptions",
+            f"The members of {head(each).lower()} subscribe to "
+            f"{len(wanted)} different sets of topics",
+            "That is allowed, and seldom meant: an old version beside a new one, or "
+            "two applications with the same group.id. Each rebalance of one is one of "
+            "the other, and a sticky assignor takes far longer. Give each application "
+            "a group of its own.",
+            tuple(
+                Evidence(
+                    each.started_ns,
+                    f"{names.list(members)}: {', '.join(sorted(topics)) or 'none'}",
+                    each.sequence,
+                    each.generation,
+                )
+                for topics, members in wanted.items()
+            ),
+        )
+
+
+def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
+    """A group that rebalances for a good part of the time."""
+    if facts.since_ns is None or facts.until_ns is None:
+        return
+    whole_ns = facts.until_ns - facts.since_ns
+    busy_ns = sum(each.duration_ns for each in facts.rebalances)
+    if len(facts.rebalances) < NEVER_QUIET or whole_ns < MINUTE:
+        return
+    if busy_ns < BUSY_SHARE * whole_ns:
+        return
+    causes: dict[str, int] = {}
+    for each in facts.rebalances:
+        causes[each.cause or "unknown"] = causes.get(each.cause or "unknown", 0) + 1
+    yield Finding(
+        "never-quiet",
+        f"The group rebalanced for {duration(busy_ns)} of {duration(whole_ns)}, in "
+        f"{many(len(facts.rebalances), 'rebalance')}",
+        "Nothing is consumed by eager members meanwhile. The other findings say why; "
+        "without any, look at the most frequent cause first.",
+        tuple(
+            Evidence(facts.since_ns, f"{many(count, 'rebalance')}: {name}")
+            for name, count in sorted(causes.items(), key=lambda row: -row[1])
+        ),
+    )

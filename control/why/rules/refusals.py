@@ -1,0 +1,203 @@
+"""Findings about requests that were refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kohort.control.why.findings import Evidence, Finding
+from kohort.control.why.model import Facts, Gone, Life, Refusal
+from kohort.control.why.names import Names
+from kohort.control.why.words import duration, how, many
+
+ASKS_AGAIN = 5
+"""JoinGroups of one process to a full group that are too many. The error is fatal to
+Kafka's clients (KIP-389): a start may try it twice or three times, a loop does not
+stop."""
+
+_TOO_LATE = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"})
+"""What a commit is told that comes after its member, or its generation, is gone.
+REBALANCE_IN_PROGRESS is none: the client joins, and commits again."""
+
+
+def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Static members that came back, and found their group full."""
+    left: dict[str, list[Life]] = {}
+    for life in facts.lives:
+        instance_id = facts.members[life.member_id].instance_id
+        if instance_id is not None and life.until_ns is not None:
+            left.setdefault(instance_id, []).append(life)
+    found = []
+    for refusal in facts.refusals:
+        instance_id = refusal.member.instance_id
+        if refusal.cause != "full" or instance_id is None:
+            continue
+        lives = [x for x in left.get(instance_id, ()) if _before(x.until_ns, refusal)]
+        if lives:
+            last = lives[-1]
+            away = duration(refusal.at_ns - (last.until_ns or 0))
+            text = f"{instance_id} {how(last.how)}, and was refused {away} later"
+            found.append(_of(refusal, text))
+    if found:
+        yield Finding(
+            "static-member-refused",
+            f"Static members were refused when they came back, because the group was "
+            f"full: {many(len(found), 'time')}",
+            "A static member keeps its place until its session expires; after that it "
+            "is a newcomer like any other, and group.max.size (KIP-389) holds. Make "
+            "session.timeout.ms longer than a restart, and leave room in "
+            "group.max.size for a restart of all members that may be away at once.",
+            tuple(found),
+        )
+
+
+def _before(until_ns: int | None, refusal: Refusal) -> bool:
+    return until_ns is not None and until_ns <= refusal.at_ns
+
+
+def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
+    """A full group, and clients that ask again and again."""
+    full = [r for r in facts.refusals if r.cause == "full"]
+    if not full:
+        return
+    askers: dict[tuple[str, str], list[Refusal]] = {}
+    for refusal in full:
+        askers.setdefault(refusal.member.process, []).append(refusal)
+    yield Finding(
+        "group-full",
+        f"The group was full, and refused {many(len(full), 'JoinGroup')} of "
+        f"{many(len(askers), 'client')}",
+        "There are more members than group.max.size (KIP-389) lets in: start fewer, "
+        "raise it, or split the work into several groups. Members beyond the number "
+        "of partitions would have nothing to do.",
+        tuple(_of(rows[0], _asked(rows)) for rows in askers.values()),
+    )
+    stubborn = {p: rows for p, rows in askers.items() if len(rows) >= ASKS_AGAIN}
+    if stubborn:
+        yield Finding(
+            "asks-full-group-again",
+            f"{many(len(stubborn), 'client')} asked a full group again and again",
+            "GROUP_MAX_SIZE_REACHED is fatal: asking again does not help, and each "
+            "JoinGroup costs the coordinator work. Have the process end, or wait long "
+            "and longer between its tries. Clients that do not know the error take it "
+            "for one that passes.",
+            tuple(_of(rows[0], _asked(rows)) for rows in stubborn.values()),
+        )
+
+
+def _asked(rows: Sequence[Refusal]) -> str:
+    first, last = rows[0], rows[-1]
+    name = first.member.instance_id or first.member.client_id or first.member_id
+    text = (
+        f"{name or 'a client'} at {first.member.host or 'an unknown host'} was refused"
+    )
+    if len(rows) == 1:
+        return f"{text} once"
+    return f"{text} {len(rows)} times in {duration(last.at_ns - first.at_ns)}"
+
+
+def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Members whose assignors are none of the group's."""
+    found = [r for r in facts.refusals if r.cause == "inconsistent"]
+    if not found:
+        return
+    used = sorted({r.protocol for r in facts.rebalances if r.protocol})
+    group = f"; the group uses {', '.join(used)}" if used else ""
+    yield Finding(
+        "inconsistent-protocols",
+        f"Members were refused because the group shares no assignor with them: "
+        f"{many(len(found), 'time')}{group}",
+        "All members of a group need one assignor in common "
+        "(partition.assignment.strategy), and the same type of group: consumers do not "
+        "mix with Kafka Connect or Streams. To change the assignor, restart all with "
+        "the old and the new one first, then all without the old one.",
+        tuple(_of(r, _offered(r, names)) for r in found),
+    )
+
+
+def _offered(refusal: Refusal, names: Names) -> str:
+    member = refusal.member
+    name = member.instance_id or member.client_id or names.of(refusal.member_id)
+    offers = f" with {', '.join(member.protocols)}" if member.protocols else ""
+    return f"{name} was refused{offers}: {refusal.error}"
+
+
+def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Two processes with one group.instance.id: each throws the other out."""
+    fenced: dict[str, list[Refusal]] = {}
+    for refusal in facts.refusals:
+        is_one = refusal.cause == "fenced" or refusal.error == "FENCED_INSTANCE_ID"
+        if is_one and refusal.member.instance_id:
+            fenced.setdefault(refusal.member.instance_id, []).append(refusal)
+    for instance_id, rows in fenced.items():
+        replaced = [r for r in facts.replacements if r.instance_id == instance_id]
+        evidence = [_of(r, f"{instance_id} was fenced: {r.error}") for r in rows]
+        evidence += [
+            Evidence(r.at_ns, f"another process came as {instance_id}", r.sequence)
+            for r in replaced
+        ]
+        yield Finding(
+            "instance-id-twice",
+            f"Two processes have the group.instance.id {instance_id}: the old one was "
+            f"fenced {many(len(rows), 'time')}",
+            "The one that joins last takes the place, and the other, which is still "
+            "alive, is refused (FENCED_INSTANCE_ID, KIP-345). Make the id unique per "
+            "process, as from the name of a StatefulSet's pod; or stop the old process "
+            "before the new one starts.",
+            tuple(sorted(evidence, key=lambda each: each.at_ns)),
+        )
+
+
+def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Commits of members that were out, or of generations that were over."""
+    went = {life.member_id: life for life in facts.lives if life.until_ns is not None}
+    found = []
+    for refusal in facts.refusals:
+        is_late = refusal.cause == "commit" and refusal.error in _TOO_LATE
+        if not is_late or not refusal.member_id:
+            continue
+        text = f"{names.of(refusal.member_id)} committed: {refusal.error}"
+        life = went.get(refusal.member_id)
+        if life is not None and life.until_ns is not None:
+            after = duration(max(refusal.at_ns - life.until_ns, 0))
+            text += f", {after} after it {_ended(life.how)}"
+        found.append(_of(refusal, text))
+    if found:
+        yield Finding(
+            "commit-too-late",
+            f"Commits came after a rebalance, and were refused: "
+            f"{many(len(found), 'time')}",
+            "What they were to commit is consumed twice. The work took longer than the "
+            "membership or the generation lasted: commit when partitions are revoked "
+            "(the rebalance listener), take fewer records at a time "
+            "(max.poll.records), and raise max.poll.interval.ms above the longest "
+            "batch.",
+            tuple(found),
+        )
+
+
+def _ended(gone: Gone | None) -> str:
+    if gone is Gone.EXPIRED:
+        return "had expired"
+    return how(gone)
+
+
+def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Commits of somebody who is no member, while the group has members."""
+    found = [
+        r
+        for r in facts.refusals
+        if r.cause == "commit" and not r.member_id and r.error in _TOO_LATE
+    ]
+    if found:
+        yield Finding(
+            "commit-from-outside",
+            f"Somebody who is no member committed, and was refused: "
+            f"{many(len(found), 'time')}",
+            "While a group has members only they commit. A consumer with assign() "
+            "needs a group.id of its own; to reset offsets, stop the members first.",
+            tuple(_of(r, f"refused: {r.error}") for r in found),
+        )
+
+
+def _of(refusal: Refusal, text: str) -> Evidence:
+    return Evidence(refusal.at_ns, text, refusal.sequence, refusal.generation)

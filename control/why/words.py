@@ -1,0 +1,294 @@
+"""A rebalance in plain words: one sentence of clauses, the same facts as its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kohort.control.why.model import Gone, Moves, Outcome, Rebalance, StandStill, Wait
+from kohort.control.why.names import Names
+
+_HOW = {
+    Gone.LEFT: "left",
+    Gone.REMOVED: "was removed by an admin",
+    Gone.EXPIRED: "was not heard of for its session timeout",
+    Gone.KICKED: "was taken out",
+    Gone.REPLACED: "came back under a new id",
+    Gone.UNSEEN: "is gone",
+}
+
+
+def duration(ns: int) -> str:
+    """A duration for people: "54 ms", "0.54 s", "3.0 s", "2 min 5 s"."""
+    if ns < 100_000_000:
+        return f"{ns / 1e6:.0f} ms" if ns >= 1_000_000 or ns == 0 else "under 1 ms"
+    if ns < 995_000_000:
+        return f"{ns / 1e9:.2f} s"
+    if ns < 59_950_000_000:
+        return f"{ns / 1e9:.1f} s"
+    minutes, seconds = divmod(round(ns / 1e9), 60)
+    return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+
+
+def many(count: int, one: str, more: str | None = None) -> str:
+    """As in "1 partition", "3 partitions"."""
+    return f"{count} {one if count == 1 else more or one + 's'}"
+
+
+def explain(rebalance: Rebalance, names: Names) -> str:
+    """Why a group rebalanced, and what came of it.
+
+    "Generation 7: ben's session expired 3.0 s after it was last heard of; waited
+    0.54 s for ana and cleo; all joined; ..."
+    """
+    clauses = [
+        cause(rebalance, names),
+        *_waits(rebalance, names),
+        *_others(rebalance, names),
+        *_end(rebalance, names),
+        *_moves(rebalance),
+        *_stand_stills(rebalance, names),
+    ]
+    if not rebalance.is_whole:
+        clauses.append("events of it are missing")
+    return f"{head(rebalance)}: {'; '.join(clauses)}."
+
+
+def head(rebalance: Rebalance) -> str:
+    """Which rebalance it is: by the generation that it made, or that it ended."""
+    if rebalance.generation is None:
+        return f"After generation {rebalance.previous_generation}"
+    return f"Generation {rebalance.generation}"
+
+
+# -- why
+
+
+def cause(rebalance: Rebalance, names: Names) -> str:
+    """Why it began, and whose doing that was."""
+    if rebalance.cause is None:
+        return "it began before these events do"
+    tell = _CAUSES.get(rebalance.cause)
+    if tell is None:
+        return f"{rebalance.cause} ({names.list(rebalance.culprits)})"
+    who = names.list(rebalance.culprits) or "a member"
+    return tell(rebalance, who)
+
+
+def said(reason: str | None) -> str:
+    """What a client said itself, behind what it did."""
+    return "" if reason is None or not reason else f' (it said: "{reason}")'
+
+
+def _was(rebalance: Rebalance) -> str:
+    return "was" if len(rebalance.culprits) < 2 else "were"
+
+
+def _joined(rebalance: Rebalance, who: str) -> str:
+    if rebalance.previous_state == "Empty":
+        return f"{who} came to the empty group{said(rebalance.reason)}"
+    return f"{who} joined{said(rebalance.reason)}"
+
+
+def _left(rebalance: Rebalance, who: str) -> str:
+    if Gone.REMOVED in rebalance.departures.values():
+        return f"an admin removed {who}{said(rebalance.reason)}"
+    return f"{who} left{said(rebalance.reason) or ', no reason given'}"
+
+
+def _expired(rebalance: Rebalance, who: str) -> str:
+    if rebalance.silent_ns is None:
+        return f"{who}'s session expired: it was not heard of"
+    silent = duration(rebalance.silent_ns)
+    return f"{who}'s session expired {silent} after it was last heard of"
+
+
+def _changed(rebalance: Rebalance, who: str) -> str:
+    return (
+        f"{who} rejoined with other protocols or subscriptions than before"
+        f"{said(rebalance.reason)}"
+    )
+
+
+def _led(rebalance: Rebalance, who: str) -> str:
+    return f"the leader, {who}, rejoined: it wants to divide{said(rebalance.reason)}"
+
+
+def _replaced(rebalance: Rebalance, who: str) -> str:
+    return (
+        f"the static member {who} came back under a new id, and a new assignment "
+        f"was necessary{said(rebalance.reason)}"
+    )
+
+
+def _unsynced(rebalance: Rebalance, who: str) -> str:
+    return (
+        f"{who} did not fetch what was assigned in time, and "
+        f"{_was(rebalance)} taken out"
+    )
+
+
+def _over(*_: object) -> str:
+    return "the group was loaded with more members than group.max.size"
+
+
+_CAUSES: Mapping[str, Callable[[Rebalance, str], str]] = {
+    "member_joined": _joined,
+    "member_left": _left,
+    "session_expired": _expired,
+    "metadata_changed": _changed,
+    "leader_rejoined": _led,
+    "static_member_replaced": _replaced,
+    "sync_timeout": _unsynced,
+    "group_over_max_size": _over,
+}
+
+
+# -- the wait
+
+
+def _waits(rebalance: Rebalance, names: Names) -> list[str]:
+    delays = [w for w in rebalance.waits if w.what == "initial_delay"]
+    joins = [w for w in rebalance.waits if w.what == "join"]
+    told = []
+    if delays:
+        lengths = " and ".join(duration(w.duration_ns) for w in delays)
+        told.append(f"waited {lengths} for more members (initial delay)")
+    came = [w.member_id for w in joins if w.member_id and w.ended_by == "joined"]
+    late = [m for w in joins for m in w.missing]
+    if joins:
+        whom = names.list([*came, *late]) or "members"
+        total = duration(sum(w.duration_ns for w in joins))
+        told.append(f"waited {total} for {whom}{_longest(joins, names)}")
+    told += [
+        f"{names.of(w.member_id)} was gone by then"
+        for w in joins
+        if w.ended_by == "gone" and w.member_id
+    ]
+    if rebalance.joined_ns is not None and not (delays or joins):
+        told.append("nobody had to be waited for")
+    return told
+
+
+def _longest(joins: Sequence[Wait], names: Names) -> str:
+    """Whom most of a wait for several was for, if that is one."""
+    if len(joins) < 2:
+        return ""
+    longest = max(joins, key=lambda w: w.duration_ns)
+    if longest.member_id is None or 2 * longest.duration_ns < sum(
+        w.duration_ns for w in joins
+    ):
+        return ""
+    return f", {duration(longest.duration_ns)} of it for {names.of(longest.member_id)}"
+
+
+def _others(rebalance: Rebalance, names: Names) -> list[str]:
+    """Who came and went besides those whose doing it was."""
+    told = []
+    also = [m for m in rebalance.gained if m not in rebalance.culprits]
+    if also:
+        verb = "is" if len(also) == 1 else "are"
+        told.append(f"{names.list(also)} {verb} new in it")
+    gone = [
+        m
+        for m in rebalance.lost
+        if m not in rebalance.culprits and m not in rebalance.latecomers
+    ]
+    if gone:
+        verb = "is" if len(gone) == 1 else "are"
+        told.append(f"{names.list(gone)} {verb} not in it any more")
+    if rebalance.refused:
+        count = many(len(rebalance.refused), "JoinGroup")
+        causes = sorted({cause for _, cause in rebalance.refused})
+        told.append(f"{count} refused meanwhile ({', '.join(causes)})")
+    return told
+
+
+def _end(rebalance: Rebalance, names: Names) -> list[str]:
+    told = []
+    if rebalance.ended_wait == "all_joined":
+        told.append("all joined")
+    elif rebalance.ended_wait == "rebalance_timeout":
+        late = names.list(rebalance.latecomers)
+        told.append(
+            "the rebalance timeout ended the wait"
+            + (f", and {late} did not come in time: out" if late else "")
+        )
+    told += _sync(rebalance, names)
+    return told
+
+
+def _sync(rebalance: Rebalance, names: Names) -> list[str]:
+    leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
+    took = duration(rebalance.sync_ns)
+    if rebalance.outcome is Outcome.COMPLETED:
+        return [f"{leader} divided in {took} ({rebalance.protocol})"]
+    if rebalance.outcome is Outcome.EMPTIED:
+        return ["nobody is in the group any more"]
+    if rebalance.outcome is Outcome.INTERRUPTED:
+        return [
+            f"another rebalance began before {leader} had divided, after {took}"
+            if rebalance.joined_ns is not None
+            else "another rebalance began"
+        ]
+    return [
+        {
+            Outcome.MOVED: "another coordinator took the group over before it ended",
+            Outcome.CUT: "the broker was started again before it ended",
+            Outcome.UNDER_WAY: "it is still under way",
+        }[rebalance.outcome]
+    ]
+
+
+# -- what it cost
+
+
+def _moves(rebalance: Rebalance) -> list[str]:
+    moves = rebalance.moves
+    if moves is None or not moves.total:
+        return []
+    told = []
+    total = many(moves.total, "partition")
+    if moves.moved:
+        told.append(f"{len(moves.moved)} of {total} moved{_back(moves)}")
+    elif not moves.first:
+        told.append(f"none of {total} moved")
+    if moves.first:
+        told.append(f"{many(len(moves.first), 'partition')} found a first owner")
+    if moves.given_up:
+        count = len(moves.given_up)
+        verb = "was" if count == 1 else "were"
+        told.append(f"{count} {verb} given up, for the next generation to have")
+    if moves.kept_count and rebalance.is_eager is False:
+        told.append(f"{moves.kept_count} stayed, and were worked on")
+    elif moves.kept_count:
+        verb = "came" if rebalance.is_eager else "stayed with, or came"
+        told.append(f"{moves.kept_count} {verb} back to their owner")
+    return told
+
+
+def _back(moves: Moves) -> str:
+    count = sum(move.returned for move in moves.moved)
+    return f", {count} of them back to where they had been before" if count else ""
+
+
+def _stand_stills(rebalance: Rebalance, names: Names) -> list[str]:
+    rows = [s for s in rebalance.stand_stills if s.partitions and s.duration_ns]
+    if not rows:
+        return []
+    rows.sort(key=lambda row: -row.duration_ns)
+    if len(rows) <= 3:
+        each = ", ".join(_row(row, names, i == 0) for i, row in enumerate(rows))
+        return [each]
+    longest = f"{duration(rows[0].duration_ns)} at most ({names.of(rows[0].member_id)})"
+    total = duration(rebalance.stood_still_ns)
+    return [f"{len(rows)} members stood still, {longest}, {total} together"]
+
+
+def _row(row: StandStill, names: Names, is_first: bool) -> str:
+    verb = "stood still for " if is_first else ""
+    return f"{names.of(row.member_id)} {verb}{duration(row.duration_ns)}"
+
+
+def how(gone: Gone | None) -> str:
+    """How a member went, in words."""
+    return _HOW[gone] if gone is not None else "is there"

@@ -1,0 +1,209 @@
+"""Streams of events: written by hand, or recorded from a coordinator on virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.coordinator.context import START, Context
+
+from kohort.control.why.model import Event
+
+SECOND = 1_000_000_000
+BEGIN = int(START) * SECOND
+
+
+def recorded(context: Context, run: str = "run-1", since: int = 0) -> list[Event]:
+    """The events of a coordinator, as a broker's only node numbers them."""
+    header = {"schema": 1, "run": run, "labels": {}, "node": 0}
+    return [
+        {**header, "sequence": number, "wall_ns": event["time_ns"], **event}
+        for number, event in enumerate(context.events(since), since + 1)
+    ]
+
+
+class Stream:
+    """Events of one group, as a coordinator makes them, in the words of a scene.
+
+    Members are named; their ids are that name and a number, another one for each time
+    that they come: "ana-1".
+    """
+
+    def __init__(self, group: str = "g", *, protocol: str = "range") -> None:
+        self.group = group
+        self.protocol = protocol
+        self.events: list[Event] = []
+        self.now = BEGIN
+        self.run = "run-1"
+        self.generation = 0
+        self.ids: dict[str, str] = {}
+        self.instances: dict[str, str] = {}
+        self.members: list[str] = []
+        self.owned: dict[str, Sequence[int]] = {}
+        self.state = "Empty"
+        self._count = 0
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by."""
+        self.now += round(seconds * SECOND)
+
+    def say(self, kind: str, name: str | None = None, **fields: Any) -> None:
+        """An event of a kind, about a member perhaps."""
+        member_id = None if name is None else self.ids.get(name)
+        self.events.append(
+            {
+                "schema": 1,
+                "run": self.run,
+                "labels": {},
+                "node": 0,
+                "sequence": len(self.events) + 1,
+                "time_ns": self.now,
+                "wall_ns": self.now,
+                "kind": kind,
+                "group": self.group,
+                "generation": self.generation,
+                "member_id": member_id,
+                "instance_id": None if name is None else self.instances.get(name),
+                "client_id": name,
+                "host": None if name is None else f"/{name}",
+                "cause": None,
+                "reason": None,
+                **fields,
+            }
+        )
+
+    # -- members
+
+    def comes(self, name: str, instance: str | None = None, **fields: Any) -> None:
+        """A newcomer's JoinGroup is taken."""
+        self._count += 1
+        self.ids[name] = f"{name}-{self._count}"
+        if instance is not None:
+            self.instances[name] = instance
+        self.members.append(name)
+        usual = {"session_timeout_ms": 45_000, "protocols": [self.protocol]}
+        new = {"cause": "new", "is_first": True}
+        self.say("member_joined", name, **{**usual, **new, **fields})
+
+    def rejoins(self, name: str, cause: str = "rejoin", **fields: Any) -> None:
+        """A member's JoinGroup is taken."""
+        self.say("member_joined", name, cause=cause, is_first=False, **fields)
+
+    def leaves(self, name: str, reason: str | None = None) -> None:
+        """A member sends LeaveGroup."""
+        fields = {"cause": "left", "reason": reason, "was_pending": False}
+        self.say("member_left", name, **fields)
+        self._is_gone(name)
+
+    def expires(self, name: str, silent_s: float = 45) -> None:
+        """A member's session is over."""
+        self.say("member_expired", name, silent_ns=round(silent_s * SECOND))
+        self._is_gone(name)
+
+    def _is_gone(self, name: str) -> None:
+        self.members.remove(name)
+        if self.owned.pop(name, ()):
+            self.say("partitions_changed", name, cause="gone", **parts((), (), (0,)))
+
+    # -- rebalances
+
+    def rebalance(
+        self,
+        cause: str,
+        *culprits: str,
+        joins: Mapping[str, float] | None = None,
+        owned: Mapping[str, Sequence[int]] | None = None,
+        reason: str | None = None,
+        window_s: float = 0.0,
+        sync_s: float = 0.0,
+        ended: str | None = None,
+    ) -> None:
+        """A whole rebalance.
+
+        Args:
+            cause: as in the schema.
+            culprits: whose doing it is.
+            joins: who joins, and how long after the one before, in seconds; None for
+                all that have not, at once.
+            owned: what each has afterwards, of the topic "t"; None for no change.
+            reason: what the culprits say.
+            window_s: of a group that was Empty, how long it waits.
+            sync_s: how long the leader takes.
+            ended: what ends the join phase; None for what usually does.
+        """
+        began, before = self.now, [*self.members]
+        self.starts(cause, *culprits, reason=reason)
+        is_initial = self.state == "Empty"
+        if is_initial and window_s:
+            fields = {"delay_ms": round(window_s * 1000), "remaining_ms": 0}
+            self.say("window_opened", cause="first", **fields)
+        self.wait(window_s)
+        here = culprits if cause in {"member_joined", "leader_rejoined"} else ()
+        others = dict.fromkeys((m for m in before if m not in here), 0.0)
+        for name, seconds in (others if joins is None else joins).items():
+            self.wait(seconds)
+            self.rejoins(name)
+        usual = "initial_delay" if is_initial and window_s else "all_joined"
+        self.joined(ended or usual, began)
+        if self.members:
+            self.wait(sync_s)
+            self.divided(owned or {})
+
+    def starts(self, cause: str, *culprits: str, reason: str | None = None) -> None:
+        """A rebalance starts."""
+        ids = [self.ids[name] for name in culprits]
+        self.say(
+            "rebalance_started",
+            culprits[0] if culprits else None,
+            cause=cause,
+            reason=reason,
+            culprits=ids,
+            previous_state=self.state,
+            members=[self.ids[name] for name in self.members],
+        )
+
+    def joined(self, ended: str, began: int) -> None:
+        """Its join phase is over."""
+        self.generation += 1
+        ids = [self.ids[name] for name in self.members]
+        self.say(
+            "join_completed",
+            cause=ended if ids else "nobody_left",
+            members=ids,
+            gained=[],
+            lost=[],
+            waits=[],
+            duration_ns=self.now - began,
+            protocol=self.protocol if ids else None,
+            leader=ids[0] if ids else None,
+        )
+        self.state = "CompletingRebalance" if ids else "Empty"
+
+    def divided(self, owned: Mapping[str, Sequence[int]]) -> None:
+        """The leader has divided, and everybody synced."""
+        self.say("assignment_made", self.members[0], leader=self.ids[self.members[0]])
+        self.state = "Stable"
+        for name, new in owned.items():
+            old = self.owned.get(name, ())
+            if [*old] != [*new]:
+                gained = [p for p in new if p not in old]
+                lost = [p for p in old if p not in new]
+                fields = parts(new, gained, lost)
+                self.say("partitions_changed", name, cause="assigned", **fields)
+            self.owned[name] = new
+        for name in self.members:
+            self.say("member_synced", name, waited_ns=0)
+
+
+def parts(
+    owned: Sequence[int], gained: Sequence[int], lost: Sequence[int]
+) -> dict[str, Any]:
+    """The fields of ``partitions_changed``, of the topic "t"."""
+    return {
+        name: [{"topic": "t", "partitions": [*numbers]}] if numbers else []
+        for name, numbers in (
+            ("owned", owned),
+            ("partitions_gained", gained),
+            ("partitions_lost", lost),
+        )
+    }

@@ -1,0 +1,403 @@
+"""Rebalances from events of a real coordinator: causes, waits, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from tests.coordinator.context import Context, Member
+from tests.events.build import SECOND, Stream, recorded
+
+from kohort.control.why import History, Outcome, Rebalance, history
+from kohort.protocol.consumer import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    encode,
+)
+
+EAGER = "range"
+COOPERATIVE = "cooperative-sticky"
+
+
+def consumer(
+    context: Context, name: str, protocol: str = EAGER, **options: object
+) -> Member:
+    """A member that subscribes to the topic "t"."""
+    protocols = [(protocol, encode(Subscription(["t"])))]
+    return context.member(name, protocols=protocols, **options)
+
+
+def given(*shares: tuple[Member, Sequence[int]]) -> list[tuple[str, bytes]]:
+    """An assignment of partitions of "t"."""
+    return [
+        (
+            m.member_id,
+            encode(Assignment([TopicPartitions("t", [*share])] if share else [])),
+        )
+        for m, share in shares
+    ]
+
+
+def divide(*shares: tuple[Member, Sequence[int]]) -> None:
+    """All sync, the first of them leading."""
+    for member, _ in shares[1:]:
+        member.sync()
+    shares[0][0].sync(given(*shares))
+
+
+def told(context: Context) -> History:
+    """The history of the group "g", whose rebalances add up."""
+    events = recorded(context)
+    found = history(events, "g")
+    for each in found.rebalances:
+        assert sum(wait.duration_ns for wait in each.waits) == each.duration_ns
+        assert each.join_ns + each.sync_ns == each.duration_ns
+    whole = {
+        e["generation"]: e["duration_ns"]
+        for e in events
+        if e["kind"] == "join_completed"
+    }
+    for each in found.rebalances:
+        if each.generation in whole:
+            assert each.join_ns == whole[each.generation]
+    return found
+
+
+def pieces(rebalance: Rebalance, found: History) -> list[tuple[str, str, float]]:
+    """What was waited for, who came, and for how many seconds."""
+    return [
+        (w.what, found.names.of(w.member_id or ""), w.duration_ns / SECOND)
+        for w in rebalance.waits
+    ]
+
+
+def stood(rebalance: Rebalance, found: History) -> dict[str, float]:
+    """Who stood still, and for how many seconds."""
+    return {
+        found.names.of(row.member_id): row.duration_ns / SECOND
+        for row in rebalance.stand_stills
+        if row.partitions
+    }
+
+
+@pytest.fixture
+def trio(context: Context) -> list[Member]:
+    """Ana, ben and cleo, stable, four partitions each."""
+    members = [consumer(context, n, session_ms=30_000) for n in ("ana", "ben", "cleo")]
+    context.form(members, sync=False)
+    ana, ben, cleo = members
+    divide((ana, range(4)), (ben, range(4, 8)), (cleo, range(8, 12)))
+    return members
+
+
+def test_an_expired_session(context: Context, trio: list[Member]) -> None:
+    """Whose session it was, whom the others waited for, what moved and came back."""
+    ana, ben, cleo = trio
+    ana.heartbeat()
+    cleo.heartbeat()
+    context.sleep(29_000)
+    ana.heartbeat()
+    cleo.heartbeat()
+    context.sleep(1_000)
+    context.sleep(200)
+    ana.join()
+    context.sleep(340)
+    cleo.join()
+    context.sleep(20)
+    divide((ana, range(6)), (cleo, range(6, 12)))
+    found = told(context)
+    last = found.rebalances[-1]
+    assert (last.cause, last.culprits) == ("session_expired", (ben.member_id,))
+    assert last.silent_ns == 30 * SECOND
+    assert pieces(last, found) == [
+        ("join", "ana", 0.2),
+        ("join", "cleo", 0.34),
+        ("sync", "ana", 0.02),
+    ]
+    assert stood(last, found) == {"ana": 0.36, "cleo": 0.02}
+    assert last.moves is not None
+    assert (len(last.moves.moved), last.moves.kept_count) == (4, 8)
+    assert {move.idle_ns for move in last.moves.moved} == {SECOND * 56 // 100}
+    assert found.explain(last) == (
+        "Generation 4: ben's session expired 30.0 s after it was last heard of; "
+        "waited 0.54 s for ana and cleo, 0.34 s of it for cleo; all joined; "
+        "ana divided in 20 ms (range); 4 of 12 partitions moved; 8 came back to "
+        "their owner; ana stood still for 0.36 s, cleo 20 ms."
+    )
+
+
+def test_a_first_member_of_an_empty_group() -> None:
+    """The initial delay is a piece of its own, once extended by who came."""
+    context = Context(initial_rebalance_delay_ms=3_000)
+    ana, ben = consumer(context, "ana"), consumer(context, "ben")
+    ana.enter()
+    context.sleep(1_000)
+    ben.enter()
+    context.sleep(5_000)
+    divide((ana, range(6)), (ben, range(6, 12)))
+    found = told(context)
+    (first,) = found.rebalances
+    assert (first.cause, first.previous_state) == ("member_joined", "Empty")
+    assert [w.ended_by for w in first.waits] == ["extended", "initial_delay"]
+    assert found.explain(first) == (
+        "Generation 1: ana came to the empty group; waited 3.0 s and 3.0 s for more "
+        "members (initial delay); ben is new in it; ana divided in 0 ms (range); "
+        "12 partitions found a first owner."
+    )
+
+
+def test_a_member_that_does_not_come(context: Context, trio: list[Member]) -> None:
+    """The rebalance timeout ends the wait, and whoever it was for is out."""
+    ana, ben, cleo = trio
+    ana.join()
+    context.sleep(10_000)
+    cleo.join()
+    for _ in range(2):
+        context.sleep(10_000)
+        ben.heartbeat()
+    divide((ana, range(6)), (cleo, range(6, 12)))
+    found = told(context)
+    last = found.rebalances[-1]
+    assert (last.cause, last.ended_wait) == ("leader_rejoined", "rebalance_timeout")
+    assert last.latecomers == (ben.member_id,)
+    assert [(w.member_id, w.missing) for w in last.waits] == [
+        (cleo.member_id, ()),
+        (None, (ben.member_id,)),
+    ]
+    assert (
+        "the rebalance timeout ended the wait, and ben did not come in time: out"
+        in found.explain(last)
+    )
+
+
+def test_a_rebalance_that_interrupts_another(
+    context: Context, trio: list[Member]
+) -> None:
+    """Who stood still in the first goes on in the second; nothing is counted twice."""
+    ana, ben, cleo = trio
+    ana.join()
+    ben.join()
+    context.sleep(500)
+    cleo.join()
+    context.sleep(100)
+    cleo.leave()
+    context.sleep(300)
+    ana.join()
+    ben.join()
+    divide((ana, range(6)), (ben, range(6, 12)))
+    found = told(context)
+    first, second = found.rebalances[-2:]
+    assert (first.outcome, second.outcome) == (Outcome.INTERRUPTED, Outcome.COMPLETED)
+    assert first.ended_ns == second.started_ns
+    assert pieces(first, found) == [("join", "cleo", 0.5), ("sync", "ana", 0.1)]
+    assert stood(first, found) == {"ana": 0.6, "ben": 0.6, "cleo": 0.1}
+    assert stood(second, found) == {"ana": 0.3, "ben": 0.3}
+    assert second.cause == "member_left"
+    assert "no reason given" in found.explain(second)
+
+
+def test_cooperative_members_work_on(context: Context) -> None:
+    """Nobody stands still; what moves does, from one generation to the next."""
+    ana, ben = (consumer(context, n, COOPERATIVE) for n in ("ana", "ben"))
+    context.form([ana], sync=False)
+    divide((ana, range(4)))
+    context.sleep(1_000)
+    ben.enter()
+    context.sleep(300)
+    ana.join()
+    divide((ana, (0, 1)), (ben, ()))
+    context.sleep(200)
+    ana.join()
+    context.sleep(100)
+    ben.join()
+    divide((ana, (0, 1)), (ben, (2, 3)))
+    found = told(context)
+    halfway, last = found.rebalances[-2:]
+    assert (stood(halfway, found), stood(last, found)) == ({}, {})
+    assert halfway.moves is not None
+    assert halfway.moves.given_up == (
+        (("t", 2), ana.member_id),
+        (("t", 3), ana.member_id),
+    )
+    assert last.moves is not None
+    assert [(m.source, m.target, m.idle_ns) for m in last.moves.moved] == [
+        (ana.member_id, ben.member_id, SECOND * 3 // 10)
+    ] * 2
+    assert last.is_eager is False
+    assert "2 were given up, for the next generation to have" in found.explain(halfway)
+    assert "2 stayed, and were worked on" in found.explain(last)
+
+
+def test_partitions_that_go_away_and_come_back(
+    context: Context, trio: list[Member]
+) -> None:
+    """A restart: what went to another member is with the same process again."""
+    ana, ben, cleo = trio
+    ben.leave()
+    ana.join()
+    cleo.join()
+    divide((ana, range(8)), (cleo, range(8, 12)))
+    again = consumer(context, "ben")
+    again.enter()
+    ana.join()
+    cleo.join()
+    divide((ana, range(4)), (again, range(4, 8)), (cleo, range(8, 12)))
+    found = told(context)
+    last = found.rebalances[-1]
+    assert last.moves is not None
+    assert [m.returned for m in last.moves.moved] == [True] * 4
+    assert "4 of them back to where they had been before" in found.explain(last)
+    assert found.names.of(again.member_id) == found.names.of(ben.member_id) == "ben"
+
+
+def test_a_static_member_that_comes_back(context: Context) -> None:
+    """No rebalance: its partitions are under its new id, and nothing has moved."""
+    ana, ben = context.stable_group("ana", "ben", static=True)
+    before = len(told(context).rebalances)
+    context.sleep(1_000)
+    context.member("ben", instance="i-ben").enter()
+    found = told(context)
+    assert len(found.rebalances) == before
+    (back,) = found.facts.replacements
+    assert (back.instance_id, back.old) == ("i-ben", ben.member_id)
+
+
+def test_an_id_that_nobody_uses_is_waited_for(
+    context: Context, trio: list[Member]
+) -> None:
+    """The piece that it took bears its id."""
+    ana, ben, cleo = trio
+    dora = consumer(context, "dora", session_ms=10_000)
+    dora.join()
+    ana.join()
+    ben.join()
+    cleo.join()
+    context.sleep(10_000)
+    found = told(context)
+    last = found.rebalances[-1]
+    assert pieces(last, found) == [("join", "dora", 10.0)]
+    assert last.waits[0].ended_by == "gone"
+    assert "dora was gone by then" in found.explain(last)
+
+
+def test_everybody_leaves(context: Context) -> None:
+    """A rebalance that nobody is left for."""
+    (ana,) = context.stable_group("ana")
+    ana.leave()
+    found = told(context)
+    last = found.rebalances[-1]
+    assert (last.outcome, last.members) == (Outcome.EMPTIED, ())
+    assert found.explain(last) == (
+        "Generation 2: ana left, no reason given; nobody had to be waited for; "
+        "nobody is in the group any more."
+    )
+
+
+def test_a_coordinator_that_takes_over(context: Context, trio: list[Member]) -> None:
+    """A rebalance that it interrupts is told as such; members are who they were."""
+    ana, *_ = trio
+    ana.join()
+    context.sleep(700)
+    context.restart()
+    found = told(context)
+    last = found.rebalances[-1]
+    assert (last.outcome, last.duration_ns) == (Outcome.MOVED, 700_000_000)
+    assert {life.member_id for life in found.facts.lives if life.how is None} == {
+        m.member_id for m in trio
+    }
+
+
+def test_events_that_begin_in_the_middle(context: Context, trio: list[Member]) -> None:
+    """The broker's own account says when it began, and whom it waited for."""
+    ana, ben, cleo = trio
+    ana.join()
+    context.sleep(400)
+    since = len(context.notices)
+    ben.join()
+    context.sleep(100)
+    cleo.join()
+    divide((ana, range(4)), (ben, range(4, 8)), (cleo, range(8, 12)))
+    found = history(recorded(context, since=since), "g")
+    (only,) = found.rebalances
+    assert (only.cause, only.is_whole) == (None, False)
+    assert only.duration_ns == SECOND // 2
+    assert pieces(only, found) == [("join", "ben", 0.4), ("join", "cleo", 0.1)]
+    assert found.explain(only).startswith(
+        "Generation 4: it began before these events do; waited 0.50 s for ben and cleo"
+    )
+
+
+def test_a_rebalance_that_is_under_way(context: Context, trio: list[Member]) -> None:
+    """It ends, for now, with the last event."""
+    ana, ben, _ = trio
+    ana.join()
+    context.sleep(250)
+    ben.join()
+    found = told(context)
+    last = found.rebalances[-1]
+    assert (last.outcome, last.duration_ns) == (Outcome.UNDER_WAY, SECOND // 4)
+    assert "it is still under way" in found.explain(last)
+
+
+def test_a_gap_is_told(context: Context, trio: list[Member]) -> None:
+    """What a reader missed is no fact, and said to be missing."""
+    ana, *_ = trio
+    ana.join()
+    events = recorded(context)
+    lost = {**events[-1], "kind": "events_lost", "group": None, "first": 90, "last": 99}
+    found = history([*events, lost], "g")
+    assert found.facts.gaps == [(90, 99)]
+    assert not found.rebalances[-1].is_whole
+    assert "10 events of the broker's are missing" in found.summary()
+
+
+def test_a_clock_that_is_set_back() -> None:
+    """Durations are never negative, and pieces still add up."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ana", joins={"ben": -5.0}, sync_s=0.5)
+    (only,) = history(stream.events, "g").rebalances
+    assert only.duration_ns >= 0
+    assert sum(w.duration_ns for w in only.waits) == only.duration_ns
+
+
+def test_a_broker_that_is_started_again() -> None:
+    """A rebalance of the run before has no end; its members are gone."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana")
+    stream.rejoins("ana", "leader")
+    stream.starts("leader_rejoined", "ana")
+    stream.run, stream.state, stream.generation = "run-2", "Empty", 0
+    stream.members.clear()
+    stream.wait(5)
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ben")
+    found = history(stream.events, "g")
+    assert [r.outcome for r in found.rebalances] == [
+        Outcome.COMPLETED,
+        Outcome.CUT,
+        Outcome.COMPLETED,
+    ]
+    assert found.rebalances[1].duration_ns == 0
+    assert [life.how is None for life in found.facts.lives] == [False, True]
+
+
+def test_names_tell_members_apart() -> None:
+    """Two of one client id at the same time show where their ids differ."""
+    stream = Stream()
+    for number in ("1111", "2222"):
+        member_id = f"rdkafka-{number}0000-0000-0000-0000-000000000000"
+        fields = {"member_id": member_id, "client_id": "rdkafka", "host": "/h"}
+        stream.say("member_joined", cause="new", is_first=True, **fields)
+    found = history(stream.events, "g")
+    assert found.names.list(found.facts.members) == "rdkafka-1111 and rdkafka-2222"
+
+
+def test_other_groups_are_passed_over(context: Context, trio: list[Member]) -> None:
+    """A group without events has an empty history."""
+    found = history(recorded(context), "other")
+    assert (found.rebalances, found.findings) == ((), ())
+    assert found.text() == "group other: no events"
