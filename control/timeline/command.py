@@ -53,7 +53,7 @@ def timeline(events: str, output: str, groups: tuple[str, ...]) -> None:
         fail(f"{events}: {error.strerror or error}", 1)
     if not lines:
         fail(f"{name}: there are no events{' of these groups' if groups else ''}", 1)
-    page = file_page(lines, name=name)
+    page = file_page(lines, name=name, explanations=_explained(lines))
     try:
         if output == STDIO:
             sys.stdout.buffer.write(page.html.encode())
@@ -64,6 +64,16 @@ def timeline(events: str, output: str, groups: tuple[str, ...]) -> None:
         fail(f"{output}: {error.strerror or error}", 1)
     said = f"{output}: {len(lines)} events"
     click.echo(said, err=output == STDIO)
+
+
+def _explained(lines: list[bytes]) -> dict[str, list[str]]:
+    """What `kohort why` says of these events."""
+    from kohort.control.why.history import histories  # noqa: PLC0415 - loads late
+
+    found: dict[str, list[str]] = {}
+    for history in histories(json.loads(line) for line in lines).values():
+        found.update(history.sentences())
+    return found
 
 
 def _events(file: IO[bytes], name: str, groups: set[str]) -> Iterator[bytes]:

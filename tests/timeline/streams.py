@@ -71,7 +71,7 @@ class Scene:
         self._emit("member_id_given", first)
         self.wait(3)
         if self.state == "Empty":
-            self._joined(first, "new")
+            self._joined(first, "new", is_first=True)
             self._begin("member_joined", first, [first])
             self._emit(
                 "window_opened",
@@ -81,14 +81,14 @@ class Scene:
             )
             late = sorted(self._dice.uniform(1, window_ms - 5) for _ in others)
             for each, at in zip(others, late, strict=True):
-                self._emit("member_joined", each, "new", is_first=True, after_ms=at)
+                self._joined(each, "new", is_first=True, after_ms=at)
             self.members += fresh
             self.leader = first
             self._emit("leader_chosen", first, "first", previous_leader=None)
             self.wait(window_ms)
             self._complete("initial_delay", fresh, [], [], window_ms * MS)
         else:
-            self._joined(first, "new")
+            self._joined(first, "new", is_first=True)
             self._rebalance("member_joined", first, fresh)
         return fresh
 
@@ -100,14 +100,14 @@ class Scene:
     def crash(self, who: Member, session_ms: float = 10_000) -> None:
         """A member is not heard of for its session timeout."""
         self.wait(session_ms)
-        self._emit("member_expired", who)
+        self._emit("member_expired", who, silent_ns=int(session_ms * MS))
         self._without(who, "session_expired")
 
     def lag(self, who: Member, rebalance_timeout_ms: float = 5000) -> None:
         """The leader asks for a rebalance, and a member does not come back in time."""
         leader = self.leader
         assert leader is not None
-        self._emit("member_joined", leader, "leader", is_first=False)
+        self._joined(leader, "leader", is_first=False)
         self._rebalance(
             "leader_rejoined", leader, late=who, timeout=rebalance_timeout_ms
         )
@@ -115,15 +115,21 @@ class Scene:
     def return_static(self, who: Member, *, rebalances: bool = False) -> None:
         """A static member comes back under a new id."""
         old, who.member_id = who.member_id, self._id(who.client_id)
-        self._emit("member_replaced", who, replaced_member_id=old)
-        self._emit(
-            "partitions_changed",
-            who,
-            "replaced",
-            owned=self._parts(who.owned),
-            partitions_gained=self._parts(who.owned),
-            partitions_lost=[],
-        )
+        self._emit("member_replaced", who, replaced_member_id=old, **self._offer())
+        owned = self._parts(who.owned)
+        for member_id, now, gained, lost in (
+            (old, [], [], owned),
+            (who.member_id, owned, owned, []),
+        ):
+            self._emit(
+                "partitions_changed",
+                who,
+                "replaced",
+                owned=now,
+                partitions_gained=gained,
+                partitions_lost=lost,
+            )
+            self.events[-1]["member_id"] = member_id
         if rebalances:
             self._rebalance("static_member_replaced", who)
 
@@ -193,7 +199,7 @@ class Scene:
         started = self.now
         self._begin(cause, culprit, [*self.members, *newcomers[:1]])
         for each in newcomers[1:]:
-            self._emit("member_joined", each, "new", is_first=True, after_ms=1)
+            self._joined(each, "new", is_first=True, after_ms=1)
         waits, longest = [], 0.0
         for each in self.members:
             if each is culprit and cause == "leader_rejoined":
@@ -202,14 +208,14 @@ class Scene:
             ms = self._dice.uniform(5, 900) if came else timeout
             longest = max(longest, ms)
             if came:
-                self._emit("member_joined", each, "rejoin", is_first=False, after_ms=ms)
+                self._joined(each, "rejoin", is_first=False, after_ms=ms)
             waits.append(
                 {"member_id": each.member_id, "waited_ns": int(ms * MS), "came": came}
             )
         self.wait(longest + 1)
         gone = list(lost)
         if late is not None:
-            self._emit("member_kicked", late, "did_not_join_in_time")
+            self._emit("member_kicked", late, "did_not_join_in_time", was_pending=False)
             self.members.remove(late)
             self._own(late, [], "gone")
             gone.append(late)
@@ -227,6 +233,7 @@ class Scene:
             cause,
             previous_state=previous,
             members=[each.member_id for each in members],
+            culprits=[culprit.member_id],
         )
         self._emit("group_state", state=self.state, previous_state=previous)
 
@@ -299,8 +306,25 @@ class Scene:
 
     # -- how events are written
 
-    def _joined(self, who: Member, cause: str) -> None:
-        self._emit("member_joined", who, cause, is_first=True)
+    def _joined(
+        self, who: Member, cause: str, *, is_first: bool, after_ms: float = 0
+    ) -> None:
+        self._emit(
+            "member_joined",
+            who,
+            cause,
+            is_first=is_first,
+            after_ms=after_ms,
+            **self._offer(),
+        )
+
+    def _offer(self) -> dict[str, Any]:
+        return {
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 300_000,
+            "protocols": ["range"],
+            "topics": [self.topic],
+        }
 
     def _newcomer(self, static: bool) -> Member:
         self._count += 1

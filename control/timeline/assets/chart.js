@@ -32,7 +32,7 @@ class Chart {
   }
 
   get labels() {
-    return this.painter.width < 620 ? 116 : 250;
+    return this.painter.width < 620 ? 116 : 270;
   }
 
   get scale() {

@@ -98,9 +98,10 @@ class Painter {
       this.eachGeneration(group, chart, (generation, x0, x1, index) => {
         if (index % 2 && x1 - x0 >= 2) context.fillRect(x0, top, x1 - x0, tall);
       });
-      context.fillStyle = colours["line-strong"];
-      let last = -9;
       let i = Math.max(0, firstReaching(group.rebalances, chart.from));
+      const isDense = firstReaching(group.rebalances, chart.to) - i > 40;
+      context.fillStyle = isDense ? colours.line : colours["line-strong"];
+      let last = -9;
       for (; i < group.rebalances.length && group.rebalances[i].start <= chart.to; i += 1) {
         const x = Math.round(this.x(group.rebalances[i].start));
         if (x < last + 4 || x < this.left) continue;
@@ -277,7 +278,7 @@ class Painter {
     const { context, colours } = this;
     if (owned.text === null) {
       const isOne = owned.parts.length === 1;
-      owned.text = [partsText(owned.parts), isOne ? ranges(owned.parts[0].partitions) : "", count(owned.count, "partition"), `${owned.count}`].filter(Boolean);
+      owned.text = [partsText(owned.parts), isOne ? `p${ranges(owned.parts[0].partitions)}` : "", count(owned.count, "partition")].filter(Boolean);
     }
     const from = (x0 - this.left) / this.scale + this.from;
     const to = (x1 - this.left) / this.scale + this.from;

@@ -97,7 +97,8 @@ const FOLDS = {
     }
     const lane = model.lane(group, event.member_id, at, event);
     lane.heard = at;
-    if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
+    if (group.state === "PreparingRebalance") lane.go(at, WAITING);
+    else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
   },
   leader_chosen(model, group, event) {
     group.leader = event.member_id;
@@ -119,7 +120,9 @@ const FOLDS = {
     group.state = "PreparingRebalance";
     for (const id of event.members ?? []) {
       const lane = model.lane(group, id, at, event);
-      if (lane.state !== WAITING) lane.go(at, JOINING);
+      const isBack = event.cause === "static_member_replaced" && id === event.member_id;
+      if (isBack) lane.go(at, WAITING); // that it is back is its JoinGroup
+      else if (lane.state !== WAITING) lane.go(at, JOINING);
     }
     if (event.member_id && group.byMember.has(event.member_id)) model.learn(group, group.byMember.get(event.member_id), event);
     const rebalance = {
@@ -186,22 +189,22 @@ const FOLDS = {
   },
   partitions_changed(model, group, event, at) {
     if (!event.member_id) return;
+    const past = group.known.get(event.member_id);
+    if (past && past.memberId !== event.member_id) return; // its new id has them
     const lane = model.lane(group, event.member_id, at, event);
     lane.own(at, event.owned ?? []);
     group.mostOwned = Math.max(group.mostOwned, partsCount(event.owned ?? []));
     if (event.cause === "gone") return;
+    if (event.cause === "loaded") for (const name of namesOf(event.owned ?? [])) group.owners.set(name, lane);
     const current = event.cause === "assigned" ? group.current : null;
     if (current) current.changes.push(event);
-    for (const part of event.partitions_gained ?? []) {
-      for (const partition of part.partitions) {
-        const name = `${part.topic}/${partition}`;
-        const before = group.owners.get(name);
-        group.owners.set(name, lane);
-        if (!current) continue;
-        if (!before) current.fresh += 1;
-        else if (before === lane) current.back += 1;
-        else current.moved += 1;
-      }
+    for (const name of namesOf(event.partitions_gained ?? [])) {
+      const before = group.owners.get(name);
+      group.owners.set(name, lane);
+      if (!current) continue;
+      if (!before) current.fresh += 1;
+      else if (before === lane) current.back += 1;
+      else current.moved += 1;
     }
   },
   offsets_committed(model, group, event, at) {
@@ -221,7 +224,10 @@ const FOLDS = {
   },
 };
 
+const namesOf = (parts) => parts.flatMap((part) => part.partitions.map((partition) => `${part.topic}/${partition}`));
+
 function culpritName(group, event) {
+  if (event.culprits?.length > 1) return few(event.culprits.map((id) => group.nameOf(id)), 3);
   if (group.known.has(event.member_id)) return group.nameOf(event.member_id);
   return event.instance_id ?? event.client_id ?? event.member_id ?? "somebody";
 }

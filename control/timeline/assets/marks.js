@@ -95,7 +95,7 @@ class RowElements {
     set(shown.dot, "hidden", row.kind !== "lane");
     if (shown.dot.dataset.state !== state) shown.dot.dataset.state = state;
     set(shown.name, "textContent", name);
-    set(shown.what, "textContent", isLeader ? `leader \u00b7 ${noteOf(row)}` : noteOf(row));
+    set(shown.what, "textContent", isLeader ? `\u2605 ${noteOf(row)}` : noteOf(row));
     attribute(label, "aria-label", describeRow(row, chart.now));
     if (row.kind === "lane" && label.title !== row.lane.memberId) label.title = row.lane.memberId;
     attribute(element, "aria-rowindex", row.index + 1);

@@ -82,8 +82,15 @@ class Panel {
 
   /** What `kohort why` says of it, where the page was given that. */
   told(each) {
-    const sentences = this.model.explanations.get(each.key);
-    return sentences?.length ? make("div", { class: "advice" }, ...sentences.map((text) => make("p", {}, text))) : null;
+    const told = make("div", { class: "advice", hidden: true });
+    const say = () => {
+      const sentences = this.model.explanations.get(each.key) ?? [];
+      told.replaceChildren(...sentences.map((text) => make("p", {}, text)));
+      told.hidden = !sentences.length;
+    };
+    say();
+    if (this.chart.isLive) askWhy(this.model, each.group.name).then(say);
+    return told;
   }
 
   phases(each) {

@@ -72,7 +72,7 @@ class LiveSource {
   }
 
   connect() {
-    this.source = new EventSource(this.url);
+    this.source = new EventSource(`${this.url}?heard=true`);
     this.source.onopen = () => this.status("live");
     this.source.onmessage = (message) => this.take(message.data);
     this.source.addEventListener("heard", (message) => this.hear(message.data));
@@ -136,6 +136,18 @@ class LiveSource {
     if (!this.heardAt) return this.model.end;
     const passed = this.model.isRealTime && this.source.readyState === EventSource.OPEN ? performance.now() - this.heardAt.real : 0;
     return this.heardAt.time + passed;
+  }
+}
+
+/** Asks a broker for what `kohort why` says; false: it says nothing of this group. */
+async function askWhy(model, group) {
+  try {
+    const answer = await fetch(`why.json?group=${encodeURIComponent(group)}`, { signal: AbortSignal.timeout(10_000) });
+    if (!answer.ok) return false;
+    for (const [key, sentences] of Object.entries(await answer.json())) model.explanations.set(key, sentences);
+    return true;
+  } catch {
+    return false; // the page has words of its own
   }
 }
 

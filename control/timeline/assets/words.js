@@ -48,6 +48,7 @@ const REFUSED = {
 const KICKED = {
   did_not_join_in_time: "it missed the join phase",
   did_not_sync_in_time: "it did not fetch its assignment in time",
+  full: "it came late, and others had taken its room (KIP-389)",
   group_over_max_size: "the group was larger than group.max.size (KIP-389)",
 };
 
@@ -61,7 +62,7 @@ const EVENT_MARKS = {
     e.cause === "removed"
       ? `An admin took ${who} out of the group.`
       : `${who} left the group.${e.reason ? quoted(e.reason) : " It gave no reason."}`],
-  member_expired: ["\u00d7", true, (e, who) => `${who} was not heard of for its session timeout, and is out of the group.`],
+  member_expired: ["\u00d7", true, (e, who) => `${who} was not heard of for ${e.silent_ns ? duration(e.silent_ns / 1e6) : "its session timeout"}, and is out of the group.`],
   member_kicked: ["\u00d7", true, (e, who) => `The broker took ${who} out: ${KICKED[e.cause] ?? plain(e.cause)}.`],
   member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} came back under a new id; ${e.replaced_member_id} is fenced (KIP-345).`],
   pending_member_expired: ["\u00d7", true, (e, who) => `${who} did not use the id that it was given in time.`],
