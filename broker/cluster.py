@@ -29,6 +29,7 @@ from kohort.broker.topics import (
 )
 
 if TYPE_CHECKING:
+    from kohort.broker.api_counts import ApiCounters
     from kohort.broker.cluster_storage import ClusterStorage
 
 log = telemetry.get_logger("cluster")
@@ -443,6 +444,7 @@ class Node:
         is_open: whether it takes connections: not any more once it begins to stop.
         groups: the groups that it coordinates.
         fetch_sessions: the fetch sessions that it keeps (KIP-227).
+        counters: what is counted of its requests; None where nobody wants to know.
     """
 
     def __init__(self, node_id: int, cluster: Cluster) -> None:
@@ -453,6 +455,7 @@ class Node:
         self.is_running = True
         self.is_open = False
         self.groups = NodeGroups(node_id, cluster.shards)
+        self.counters: ApiCounters | None = None
         self.fetch_sessions = FetchSessions(
             cluster.ids, cluster.config["max.incremental.fetch.session.cache.slots"]
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
+import time
 from collections import deque
 from typing import Any, cast
 
@@ -250,6 +251,8 @@ class Connection(asyncio.Protocol):
             self.node,
             self,
         )
+        if self.node.counters is not None:
+            request.started = time.monotonic()
         try:
             route.handle(request)
         except Exception:

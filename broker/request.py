@@ -88,6 +88,7 @@ class Request:
         node: the node that was asked.
         peer: the connection.
         abandon: called if the connection is lost before the answer.
+        started: when it was decoded, on `time.monotonic`; 0 where nobody counts.
     """
 
     __slots__ = (
@@ -99,6 +100,7 @@ class Request:
         "message",
         "node",
         "peer",
+        "started",
         "version",
     )
 
@@ -121,6 +123,7 @@ class Request:
         self.node = node
         self.peer = peer
         self.abandon: Callable[[], object] | None = None
+        self.started = 0.0
 
     @property
     def api(self) -> Api:
@@ -138,12 +141,18 @@ class Request:
 
     def reply(self, response: Any) -> None:
         """Sends the response: a message, or bytes of a body that is encoded."""
+        counters = self.node.counters
+        if counters is not None:
+            counters.answered(self.api, self.version, self.started, response)
         self.peer.send(
             self, self._format.frame(self._correlation_id, self._numbered(response))
         )
 
     def reply_nothing(self) -> None:
         """The request asks for no response (Produce with acks 0)."""
+        counters = self.node.counters
+        if counters is not None:
+            counters.answered(self.api, self.version, self.started, None)
         self.peer.send(self, [])
 
     def _numbered(self, response: Any) -> Any:

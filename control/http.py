@@ -24,6 +24,10 @@ from kohort.broker import telemetry
 from kohort.broker.server import Broker
 from kohort.control import cluster, event_stream
 from kohort.control.answers import json_response
+from kohort.control.metrics.metrics import Metrics
+from kohort.control.metrics.routes import routes as metrics_routes
+from kohort.control.timeline.routes import routes as timeline_routes
+from kohort.control.why.routes import routes as why_routes
 
 MAX_BODY_BYTES = 64 * 1024
 """The longest request: bodies are a name and a number or two."""
@@ -77,6 +81,10 @@ class Control:
         app.add_routes(event_stream.routes(broker))
         app[event_stream.STREAMS] = set()
         app.on_shutdown.append(event_stream.close_streams)
+        self._metrics = Metrics(broker)
+        app.add_routes(metrics_routes(self._metrics))
+        app.add_routes(why_routes(broker))
+        app.add_routes(timeline_routes())
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -100,18 +108,20 @@ class Control:
     async def start(self) -> None:
         """Listens; when it returns, requests are answered."""
         await self._runner.setup()
+        self._metrics.start()
         try:
             # Two servers on one port would share its connections without a word.
             await web.TCPSite(
                 self._runner, self.host, self.port, reuse_port=False
             ).start()
         except BaseException:
-            await self._runner.cleanup()
+            await self.stop()
             raise
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Accepts no more, lets answers under way out, and closes all connections."""
+        self._metrics.stop()
         await self._runner.cleanup()
 
     @web.middleware

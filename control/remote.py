@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 TIMEOUT_S = 30.0
@@ -36,9 +38,17 @@ class Remote:
         # Proxies are for the world outside, and would not reach loopback.
         self._opener = build_opener(ProxyHandler({}))
 
-    def get(self, *path: str) -> dict[str, Any]:
-        """What there is to read at a path, given in parts that are not quoted yet."""
-        return self._ask(Request(self._at(path)))  # noqa: S310 - by _url
+    def get(
+        self, *path: str, query: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        """What there is to read.
+
+        Args:
+            path: where, in parts that are not quoted yet.
+            query: parameters, which are not quoted yet, either.
+        """
+        at = self._at(path) + ("?" + urlencode(query) if query else "")
+        return self._ask(Request(at))  # noqa: S310 - by _url
 
     def post(self, *path: str, **fields: object) -> dict[str, Any]:
         """Changes something."""

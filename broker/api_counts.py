@@ -1,0 +1,207 @@
+"""What is counted of requests: how many there were, how long they took, what failed.
+
+Counted only where somebody may ask for it (an HTTP port is open): it costs about a
+microsecond a request. Counters are plain numbers; who shows them makes of them what
+it likes, when it is asked.
+"""
+
+from __future__ import annotations
+
+import typing
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from time import monotonic
+from typing import Any, Final
+
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.registry import Api
+
+LATENCY_BOUNDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+"""Seconds: heartbeats take some 0.0001, and joins wait as long as a group does."""
+
+_MOST_BODIES: Final = 1000
+"""Encoded bodies whose errors are remembered: a few versions times a few errors."""
+
+
+class Histogram:
+    """How many observations there were, by size.
+
+    Attributes:
+        bounds: the largest value of each bucket but the last, in order.
+        buckets: how many are in each, one more than there are bounds.
+        total: the sum of all.
+    """
+
+    __slots__ = ("bounds", "buckets", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.buckets)
+
+    def observe(self, value: float) -> None:
+        """Counts one more."""
+        self.buckets[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def add(self, other: Histogram) -> None:
+        """Counts what another one of the same bounds has counted."""
+        self.buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
+        self.total += other.total
+
+
+class ApiCounts:
+    """What was answered of one API.
+
+    Attributes:
+        seconds: how long requests took, from when they were decoded until their
+            answers were handed to the socket; waiting on purpose (JoinGroup,
+            SyncGroup, Fetch) is part of it.
+        errors: how many answers had an error in them, by its code; an answer with
+            several of them counts for each.
+    """
+
+    __slots__ = ("errors", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(LATENCY_BOUNDS)
+        self.errors: dict[int, int] = {}
+
+
+class ApiCounters:
+    """The counts of all APIs that have been called.
+
+    Attributes:
+        by_api: by API.
+    """
+
+    __slots__ = ("_bodies", "by_api")
+
+    def __init__(self) -> None:
+        self.by_api: dict[Api, ApiCounts] = {}
+        # Of answers that are encoded once and for all.
+        self._bodies: dict[tuple[Api, int, bytes], frozenset[int]] = {}
+
+    def answered(self, api: Api, version: int, since: float, response: Any) -> None:
+        """Counts a request that is answered.
+
+        Args:
+            api: of the request.
+            version: of the request.
+            since: when it was decoded, on `time.monotonic`; 0 if nobody looked.
+            response: a message, bytes of a body that is encoded, or None.
+        """
+        counts = self.by_api.get(api)
+        if counts is None:
+            counts = self.by_api[api] = ApiCounts()
+        if since:
+            counts.seconds.observe(monotonic() - since)
+        found = (
+            self._of_body(api, version, response)
+            if type(response) is bytes
+            else errors_in(response)
+        )
+        for code in found:
+            counts.errors[code] = counts.errors.get(code, 0) + 1
+
+    def _of_body(self, api: Api, version: int, body: bytes) -> AbstractSet[int]:
+        key = api, version, body
+        found = self._bodies.get(key)
+        if found is None:
+            message, _ = api.response(version).decode(body, 0, len(body))
+            found = frozenset(errors_in(message))
+            if len(self._bodies) < _MOST_BODIES:
+                self._bodies[key] = found
+        return found
+
+
+def name_of(code: int) -> str:
+    """An error's name, as Kafka spells it."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+# -- errors in answers
+
+
+_NOTHING: Final[frozenset[int]] = frozenset()
+_find: dict[type, Callable[[Any, set[int]], None] | None] = {}
+"""By type of message: what collects its errors; None where it can have none."""
+
+
+def errors_in(message: Any) -> AbstractSet[int]:
+    """The error codes in an answer, those of its rows included; 0 is none."""
+    if message is None:
+        return _NOTHING
+    found: set[int] = set()
+    cls = type(message)
+    if cls not in _find:
+        _find[cls] = _finder(cls)
+    find = _find[cls]
+    if find is not None:
+        find(message, found)
+        found.discard(0)
+    return found
+
+
+def _finder(cls: type) -> Callable[[Any, set[int]], None] | None:
+    """Makes what collects the errors of a message; of the rows of its rows, too."""
+    own = False
+    rows: list[tuple[str, Callable[[Any, set[int]], None]]] = []
+    for name, hint in typing.get_type_hints(cls).items():
+        if name == "error_code":
+            own = True
+        else:
+            row = _row_type(hint)
+            find = None if row is None else _finder(row)
+            if find is not None:
+                rows.append((name, find))
+    if not rows:
+        return _own if own else None
+
+    def find_all(message: Any, found: set[int]) -> None:
+        if own:
+            found.add(message.error_code)
+        for name, find in rows:
+            for row in getattr(message, name) or ():
+                find(row, found)
+
+    return find_all
+
+
+def _own(message: Any, found: set[int]) -> None:
+    found.add(message.error_code)
+
+
+def _row_type(hint: object) -> type | None:
+    """The message that a field has rows of; None if it is another field."""
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is Sequence:
+        return inner[0] if hasattr(inner[0], "__match_args__") else None
+    # It may be null.
+    return next(filter(None, map(_row_type, inner)), None)

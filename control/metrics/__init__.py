@@ -1,0 +1,1 @@
+"""Numbers about a broker: counted as things happen, shown when somebody asks."""

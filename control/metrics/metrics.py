@@ -1,0 +1,212 @@
+"""A broker's numbers, collected: counters since it was opened, and how things stand."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kohort.broker.api_counts import ApiCounters, Histogram, name_of
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.state import GroupState
+from kohort.broker.server import Broker
+from kohort.control.metrics.groups import OTHERS, GroupCounts, GroupFold
+from kohort.control.metrics.loop_lag import LoopLag
+
+MOST_TOPICS: Final = 20
+"""Topics of a group with a lag of their own; the others' are added up."""
+OFFSETS_PER_TURN: Final = 5_000
+"""Committed offsets that are looked at before others get their turn: some ms."""
+
+Snapshot = dict[str, Any]
+"""JSON's types; see docs/metrics.md, which describes ``/metrics.json``."""
+
+
+class Metrics:
+    """Counts what happens in a broker, and says how it stands.
+
+    Args:
+        broker: a broker, started.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._groups = GroupFold()
+        self._apis = ApiCounters()
+        self._lag = LoopLag()
+        self._since = 0.0
+
+    def start(self) -> None:
+        """Counts from now on, on the running loop."""
+        cluster = self._broker.cluster
+        self._since = cluster.clock.now()
+        for node in cluster.nodes.values():
+            node.counters = self._apis
+        self._broker.events.listen(self._groups.take)
+        self._lag.start()
+
+    def stop(self) -> None:
+        """Counts no more."""
+        self._lag.stop()
+        self._broker.events.unlisten(self._groups.take)
+        for node in self._broker.cluster.nodes.values():
+            node.counters = None
+
+    async def snapshot(self) -> Snapshot:
+        """All numbers; others have their turns meanwhile."""
+        broker = self._broker
+        cluster = broker.cluster
+        groups, states = await self._of_groups()
+        led = self._led_by_node()
+        connections = Counter(each.node.id for each in broker.connections)
+        return {
+            "version": importlib.metadata.version("kohort"),
+            "run": broker.events.run,
+            "labels": dict(broker.events.labels),
+            "bootstrap_servers": broker.bootstrap_servers,
+            "since_ns": round(self._since * 1e9),
+            "time_ns": round(cluster.clock.now() * 1e9),
+            "nodes": [
+                {
+                    "node": node.id,
+                    "running": node.is_running,
+                    "connections": connections[node.id],
+                    "groups": led.get(node.id, 0),
+                    "events": broker.events.of(node.id).sequence,
+                }
+                for node in cluster.nodes.values()
+            ],
+            "memory_bytes": _memory_bytes(),
+            "cpu_seconds": time.process_time(),
+            "loop_lag_seconds": _histogram(self._lag.seconds),
+            "loop_lag_worst_seconds": self._lag.worst,
+            "states": states,
+            "groups": groups,
+            "apis": [
+                {
+                    "api": api.name,
+                    "latency_seconds": _histogram(counts.seconds),
+                    "errors": {name_of(c): n for c, n in sorted(counts.errors.items())},
+                }
+                for api, counts in sorted(
+                    self._apis.by_api.items(), key=lambda row: row[0].key
+                )
+            ],
+        }
+
+    def _led_by_node(self) -> dict[int, int]:
+        led: dict[int, int] = {}
+        for shard in self._broker.cluster.shards:
+            led[shard.node_id] = led.get(shard.node_id, 0) + shard.group_count
+        return led
+
+    def _live(self) -> Iterator[tuple[int, Group]]:
+        """(node, group) of all groups that there are."""
+        for shard in self._broker.cluster.shards:
+            if shard.driver is not None:
+                for group in [*shard.driver.coordinator.groups.values()]:
+                    yield shard.node_id, group
+
+    async def _of_groups(self) -> tuple[list[Snapshot], dict[str, int]]:
+        """Rows of groups, the others' the last one; and how many are in each state."""
+        fold = self._groups
+        states = dict.fromkeys((s.value for s in GroupState if s != "Dead"), 0)
+        rows: dict[str, Snapshot] = {}
+        members, count, behind = 0, 0, 0
+        looked_at = 0
+        for node_id, group in [*self._live()]:
+            looked_at += len(group.offsets)
+            if looked_at > OFFSETS_PER_TURN:
+                looked_at = 0
+                await asyncio.sleep(0)
+            states[group.state] = states.get(group.state, 0) + 1
+            lag = self._lag_of(group)
+            if fold.of(group.group_id) is not fold.others:
+                rows[group.group_id] = {
+                    "state": str(group.state),
+                    "node": node_id,
+                    "members": len(group.members),
+                    "generation": group.generation_id,
+                    "protocol": group.protocol_name,
+                    "lag": lag,
+                }
+            else:
+                members += len(group.members)
+                count += 1
+                behind += sum(lag.values())
+        found = [
+            {"group": name, **rows.get(name, _GONE), **_counts(counts)}
+            for name, counts in sorted(fold.by_group.items())
+        ]
+        counted = _counts(fold.others)
+        if count or any(counted.values()):
+            others = {"members": members, "lag": {OTHERS: behind}}
+            found.append({"group": OTHERS, **_GONE, **others, **counted})
+        return found, states
+
+    def _lag_of(self, group: Group) -> dict[str, int]:
+        """Records between what is committed and the end, by topic."""
+        topics = self._broker.cluster.topics.by_name
+        lag: dict[str, int] = {}
+        for (name, index), entry in group.offsets.items():
+            topic = topics.get(name)
+            if topic is not None and index < len(topic.partitions):
+                behind = topic.partitions[index].log_end_offset - entry[0]
+                lag[name] = lag.get(name, 0) + max(0, behind)
+        if len(lag) > MOST_TOPICS:
+            largest = sorted(lag, key=lag.__getitem__, reverse=True)[: MOST_TOPICS - 1]
+            rest = sum(lag.values()) - sum(lag[name] for name in largest)
+            lag = {name: lag[name] for name in largest} | {OTHERS: rest}
+        return lag
+
+
+_GONE: Mapping[str, Any] = {
+    "state": None,
+    "node": None,
+    "members": 0,
+    "generation": None,
+    "protocol": None,
+    "lag": {},
+}
+"""A group that is not there, or that is several."""
+
+
+def _memory_bytes() -> int | None:
+    """What the process has in memory; None where the system does not say so."""
+    try:
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _counts(counts: GroupCounts) -> Snapshot:
+    """What has happened to a group."""
+    return {
+        "rebalances": counts.rebalances,
+        "rebalance_seconds": _histogram(counts.rebalance_seconds),
+        "stand_still_seconds": _histogram(counts.stand_still_seconds),
+        "departures": counts.departures,
+        "refusals": counts.refusals,
+        "commits": counts.commits,
+        "offsets": counts.offsets,
+        "commit_refusals": counts.commit_refusals,
+        "last_cause": counts.last_cause,
+        "last_time_ns": round(counts.last_time * 1e9) or None,
+    }
+
+
+def _histogram(found: Histogram) -> Snapshot | None:
+    """A histogram as JSON; None where nothing was observed."""
+    if not any(found.buckets):
+        return None
+    return {
+        "bounds": [*found.bounds],
+        "buckets": [*found.buckets],
+        "sum": found.total,
+    }

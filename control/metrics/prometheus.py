@@ -1,0 +1,234 @@
+"""A snapshot as Prometheus reads it; what is not kohort's own is the library's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import Metric
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.registry import Collector
+
+from kohort.broker.coordinator.state import GroupState
+from kohort.control.metrics.metrics import Snapshot
+
+_STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
+
+
+def exposed(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+    """A snapshot as text.
+
+    Args:
+        snapshot: of `Metrics`.
+        accept: what the reader takes, as its Accept header has it.
+
+    Returns:
+        The text and its content type: Prometheus' own format, or OpenMetrics.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Kohort(snapshot))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class _Kohort(Collector):
+    """What a snapshot says, family by family."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterable[Metric]:
+        """All families."""
+        snapshot = self._snapshot
+        return itertools.chain(
+            _of_broker(snapshot),
+            _of_apis(snapshot["apis"]),
+            _of_groups(snapshot["groups"]),
+        )
+
+
+def _of_broker(snapshot: Snapshot) -> Iterator[Metric]:
+    info = GaugeMetricFamily(
+        "kohort_run_info", "1; what runs.", labels=["version", "run"]
+    )
+    info.add_metric([snapshot["version"], snapshot["run"]], 1)
+    yield info
+    for name, key, says in (
+        ("kohort_node_running", "running", "Whether a node runs: 1 or 0."),
+        ("kohort_node_connections", "connections", "Open connections of a node."),
+        ("kohort_node_groups", "groups", "Groups that a node coordinates."),
+    ):
+        gauge = GaugeMetricFamily(name, says, labels=["node"])
+        for node in snapshot["nodes"]:
+            gauge.add_metric([str(node["node"])], node[key])
+        yield gauge
+    events = CounterMetricFamily(
+        "kohort_events", "Events that a node has seen.", labels=["node"]
+    )
+    for node in snapshot["nodes"]:
+        events.add_metric([str(node["node"])], node["events"])
+    yield events
+    yield _histograms(
+        "kohort_loop_lag_seconds",
+        "How much later than it should the event loop came to something.",
+        [],
+        [([], snapshot["loop_lag_seconds"])],
+    )
+    yield GaugeMetricFamily(
+        "kohort_loop_lag_worst_seconds",
+        "The largest lag of the event loop in the last minute.",
+        value=snapshot["loop_lag_worst_seconds"],
+    )
+    states = GaugeMetricFamily(
+        "kohort_groups", "Groups that are in a state.", labels=["state"]
+    )
+    for state, count in snapshot["states"].items():
+        states.add_metric([state], count)
+    yield states
+
+
+def _of_apis(apis: Sequence[Snapshot]) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        "kohort_api_requests", "Requests that were answered.", labels=["api"]
+    )
+    for row in apis:
+        requests.add_metric([row["api"]], sum(_buckets(row["latency_seconds"])))
+    yield requests
+    yield _counters(
+        "kohort_api_errors",
+        "Answers with this error in them, on top or in a row.",
+        ["api", "error"],
+        apis,
+        "errors",
+    )
+    yield _histograms(
+        "kohort_api_latency_seconds",
+        "From when a request was decoded until its answer was handed to the socket;"
+        " waiting on purpose is part of it.",
+        ["api"],
+        [([row["api"]], row["latency_seconds"]) for row in apis],
+    )
+
+
+def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
+    yield from _standing(groups)
+    for key, name, label, says in (
+        (
+            "rebalances",
+            "kohort_group_rebalances",
+            "cause",
+            "Rebalances that began, by cause.",
+        ),
+        (
+            "departures",
+            "kohort_group_departures",
+            "cause",
+            "Members that are gone, by how.",
+        ),
+        ("refusals", "kohort_group_join_refusals", "error", "Joins that were refused."),
+        (
+            "commit_refusals",
+            "kohort_group_commit_refusals",
+            "error",
+            "Commits that were refused, as a whole or in part.",
+        ),
+    ):
+        yield _counters(name, says, ["group", label], groups, key)
+    for key, name, says in (
+        ("commits", "kohort_group_commits", "Commits that were taken."),
+        ("offsets", "kohort_group_committed_offsets", "Offsets in them."),
+    ):
+        counter = CounterMetricFamily(name, says, labels=["group"])
+        for row in groups:
+            counter.add_metric([row["group"]], row[key])
+        yield counter
+    for key, name, says in (
+        (
+            "rebalance_seconds",
+            "kohort_group_rebalance_duration_seconds",
+            "Of rebalances that came to an assignment, from their start.",
+        ),
+        (
+            "stand_still_seconds",
+            "kohort_group_stand_still_seconds",
+            "How long a member stood still in a rebalance: JoinGroup to assignment.",
+        ),
+    ):
+        rows = [([row["group"]], row[key]) for row in groups]
+        yield _histograms(name, says, ["group"], rows)
+
+
+def _standing(groups: Sequence[Snapshot]) -> Iterator[Metric]:
+    """How groups stand now."""
+    state = GaugeMetricFamily(
+        "kohort_group_state",
+        "1 for the state that a group is in, 0 for the others.",
+        labels=["group", "state"],
+    )
+    members = GaugeMetricFamily(
+        "kohort_group_members", "Members of a group.", labels=["group"]
+    )
+    generation = GaugeMetricFamily(
+        "kohort_group_generation", "A group's generation.", labels=["group"]
+    )
+    lag = GaugeMetricFamily(
+        "kohort_group_lag_records",
+        "Records behind the committed offsets, of partitions that have one.",
+        labels=["group", "topic"],
+    )
+    for row in groups:
+        name = row["group"]
+        if row["state"] is not None:
+            for each in _STATES:
+                state.add_metric([name, each], each == row["state"])
+            generation.add_metric([name], row["generation"])
+        members.add_metric([name], row["members"])
+        for topic, records in row["lag"].items():
+            lag.add_metric([name, topic], records)
+    yield from (state, members, generation, lag)
+
+
+def _counters(
+    name: str,
+    says: str,
+    labels: Sequence[str],
+    rows: Sequence[Snapshot],
+    key: str,
+) -> Metric:
+    """Counters of rows' mappings: by what the row is called, and by their keys."""
+    family = CounterMetricFamily(name, says, labels=labels)
+    for row in rows:
+        for word, count in row[key].items():
+            family.add_metric([row[labels[0]], word], count)
+    return family
+
+
+def _histograms(
+    name: str,
+    says: str,
+    labels: Sequence[str],
+    rows: Iterable[tuple[Sequence[str], Mapping[str, Any] | None]],
+) -> Metric:
+    family = HistogramMetricFamily(name, says, labels=labels)
+    for values, found in rows:
+        if found is not None:
+            sums = itertools.accumulate(found["buckets"])
+            bounds = [*map(str, found["bounds"]), "+Inf"]
+            family.add_metric(values, [*zip(bounds, sums, strict=True)], found["sum"])
+    return family
+
+
+def _buckets(found: Mapping[str, Any] | None) -> Sequence[int]:
+    return () if found is None else found["buckets"]
