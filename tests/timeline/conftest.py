@@ -1,0 +1,96 @@
+"""A browser, and pages that are open in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+# Before it is imported: its asserts are to say as much as those of a test.
+pytest.register_assert_rewrite("tests.timeline.shown")
+
+from tests.timeline.shown import LOAD_MS, Shown  # noqa: E402 - see above
+
+from kohort.control.timeline.page import file_page  # noqa: E402 - see above
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext
+    from tests.timeline.streams import Event
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+WIDE = {"width": 1300, "height": 800}
+
+Show = Callable[..., Shown]
+
+
+def _missing(what: str) -> NoReturn:
+    """Skip where there is no browser; in CI there must be one, so fail."""
+    reason = f"not on this machine: {what}"
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(f"{reason}; CI looks at the page in a browser")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium: the machine's, or the one that Playwright has fetched."""
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - may be absent
+    except ImportError:
+        _missing("Playwright for Python")
+    with sync_playwright() as playwright:
+        fetched = playwright.chromium.executable_path
+        found = next(filter(None, map(shutil.which, NAMES)), None)
+        path = found or (fetched if Path(fetched).exists() else None)
+        if path is None:
+            _missing("Chromium")
+        started = playwright.chromium.launch(executable_path=path)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
+    """The contexts of the pages of a test, closed in the end."""
+    made: list[BrowserContext] = []
+    yield made
+    for context in made:
+        context.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, contexts: list[BrowserContext]) -> Iterator[Show]:
+    """Opens an address; no page may complain, or ask anybody else for anything."""
+    pages: list[Shown] = []
+
+    def visited(url: str, **settings: Any) -> Shown:
+        context = browser.new_context(**{"viewport": WIDE, **settings})
+        contexts.append(context)
+        shown = Shown(context.new_page(), url)
+        pages.append(shown)
+        return shown
+
+    yield visited
+    for shown in pages:
+        assert shown.complaints == []
+        assert shown.foreign == []
+
+
+@pytest.fixture
+def show(visit: Show, tmp_path: Path) -> Show:
+    """Shows events as `kohort timeline` does: a page in a file."""
+
+    def shown(events: list[Event], at: str = "", **settings: Any) -> Shown:
+        lines = (json.dumps(event).encode() for event in events)
+        file = tmp_path / "page.html"
+        file.write_text(file_page(lines, name="events.jsonl").html)
+        found = visit(f"{file.as_uri()}{at}", **settings)
+        found.page.wait_for_selector("#status[data-status=file]", timeout=LOAD_MS)
+        return found
+
+    return shown

@@ -1,0 +1,402 @@
+"""The page in a browser: what it shows, and how one gets at it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from tests.timeline import streams
+from tests.timeline.shown import Shown
+
+pytestmark = pytest.mark.interop
+
+Show = Callable[..., Shown]
+
+DARK = {"color_scheme": "dark"}
+
+
+def when(events: list[streams.Event], kind: str, **fields: object) -> float:
+    """When the first such event was, in ms after the first of all."""
+    first = events[0]["time_ns"]
+    for event in events:
+        if event["kind"] == kind and fields.items() <= event.items():
+            return float(event["time_ns"] - first) / 1e6
+    raise LookupError(kind)
+
+
+def test_there_is_a_lane_for_each_member(show: Show) -> None:
+    """Groups with their members below them, in words for those who cannot see them."""
+    rows = show(streams.story()).rows
+    assert rows[0] == "Broker"
+    assert re.match(r"Group orders: Stable, generation 5, 1 member, 5 reb", rows[1])
+    assert [row.split(":")[0] for row in rows[2:6]] == [
+        f"Member orders-consumer-{number} of orders" for number in (1, 2, 3, 4)
+    ]
+    assert rows[2].endswith("stable, leader, owns orders-topic 0-11")
+    assert rows[3].endswith(": gone")
+    assert [row.split(":")[0] for row in rows[7:]] == [
+        f"Member payments-{number} of payments" for number in (1, 2, 3)
+    ]
+
+
+def test_a_lane_has_the_colour_of_what_its_member_does(show: Show) -> None:
+    """Joining, waiting, syncing, stable: as the events have it, on the canvas, too."""
+    events = streams.story()
+    shown = show(events)
+    began = when(events, "rebalance_started", cause="leader_rejoined")
+    late = "orders-consumer-3"
+    for member, at, state in (
+        ("orders-consumer-1", began + 2500, "waiting"),
+        (late, began + 2500, "joining"),
+        (late, began - 500, "stable"),
+        ("orders-consumer-2", began + 2500, "gone"),
+    ):
+        assert shown.state(member, at) == state
+        seen = shown.colour(member, at)
+        assert seen in {"bg", "band"} if state == "gone" else seen == state
+    joined = when(events, "join_completed", group="orders", generation=1)
+    shown.evaluate("(at) => kohort.chart.view(at - 20, at + 40)", joined)
+    shown.settle()
+    assert shown.colour("orders-consumer-1", joined + 1) == "syncing"
+
+
+def test_a_static_member_keeps_its_lane(show: Show) -> None:
+    """It came back under another id: one lane, with its partitions, and a mark."""
+    shown = show(streams.story())
+    assert sum("Member payments-2 " in row for row in shown.rows) == 1
+    shown.mark("The static member payments-2 came back").click()
+    assert "fenced" in shown.panel.inner_text()
+
+
+def test_a_mark_opens_its_explanation(show: Show) -> None:
+    """Cause, culprit, who was waited for and how long, what ended it, what moved."""
+    shown = show(streams.story())
+    mark = shown.mark("The leader orders-consumer-1 joined again")
+    mark.click()
+    text = shown.panel.inner_text()
+    assert "Rebalance of orders, to generation 4" in text
+    assert "The leader orders-consumer-1 joined again" in text
+    assert "The join phase took 5.00 s" in text
+    assert "rebalance timeout of a member ended the join phase" in text
+    assert "orders-consumer-3 did not come: the others waited 5.00 s" in text
+    assert "Not in it any more: orders-consumer-3." in text
+    assert "partitions moved to another member" in text
+    assert shown.focused == "Rebalance of orders, to generation 4"
+    shown.press("Escape")
+    assert shown.panel.is_hidden()
+    assert "The leader orders-consumer-1 joined again" in shown.focused
+
+
+def test_what_a_client_said_is_in_the_explanation(show: Show) -> None:
+    """The reason of a LeaveGroup (KIP-800); without one no cause is guessed."""
+    shown = show(streams.story())
+    shown.mark("to generation 3: orders-consumer-2 left").click()
+    assert "It said: “the consumer is being closed”." in shown.panel.inner_text()
+    shown.mark("payments-3 left the group. It gave no reason.").click()
+    assert "gave no reason" in shown.panel.inner_text()
+
+
+def test_a_bar_says_what_its_member_did_then(show: Show) -> None:
+    """A click into a lane: state, partitions, the rebalance that it is in."""
+    events = streams.story()
+    shown = show(events)
+    at = when(events, "rebalance_started", cause="leader_rejoined") + 2000
+    x, y = shown.evaluate(
+        """(at) => {
+          const { chart } = kohort;
+          const row = chart.shown.find((each) => each.lane?.name.endsWith("-3"));
+          const box = chart.element.getBoundingClientRect();
+          return [box.left + chart.labels + (at - chart.from) * chart.scale,
+                  box.top + 28 + row.y + row.height / 2];
+        }""",
+        at,
+    )
+    shown.page.mouse.click(x, y)
+    text = shown.panel.inner_text()
+    assert "orders-consumer-3" in text
+    assert "Joining. The group rebalances, and others wait" in text
+    assert "orders-topic 1, 4, 7, 10 (4 partitions)" in text
+    shown.panel.get_by_role("button", name="The leader orders-consumer-1").click()
+    assert "Rebalance of orders, to generation 4" in shown.panel.inner_text()
+
+
+def test_everything_is_reached_with_the_keyboard(show: Show) -> None:
+    """One tab stop for the chart; arrows go to rows and marks, Enter explains."""
+    shown = show(streams.story())
+    whole = shown.span
+    shown.page.locator("#help").focus()
+    shown.press("Tab")
+    assert shown.focused == "Broker"
+    shown.press("ArrowDown")
+    assert shown.focused.startswith("Group orders")
+    shown.press("ArrowRight")
+    assert "orders-consumer-1 joined the group" in shown.focused
+    shown.press("ArrowRight", "ArrowRight", "ArrowRight")
+    assert "orders-consumer-2 left the group" in shown.focused
+    shown.press("Enter")
+    assert shown.focused == "Rebalance of orders, to generation 3"
+    shown.press("Escape")
+    assert "orders-consumer-2 left the group" in shown.focused
+    shown.press("ArrowLeft")
+    assert "was refused: the group is full" in shown.focused
+    shown.press("End")
+    assert shown.focused.startswith("Member payments-3")
+    shown.press("Enter")
+    assert shown.focused == "payments-3"
+    shown.press("Escape")
+    before = shown.span
+    shown.press("+")
+    shown.settle()
+    assert shown.span[1] - shown.span[0] == pytest.approx((before[1] - before[0]) / 2)
+    zoomed = shown.span
+    shown.press("Shift+ArrowRight")
+    shown.settle()
+    assert shown.span[0] > zoomed[0]
+    shown.press("0")
+    shown.settle()
+    assert shown.span == pytest.approx(whole)
+
+
+def test_the_keyboard_goes_to_marks_out_of_view(show: Show) -> None:
+    """The next mark is where it is, and the chart goes there."""
+    events = streams.story()
+    shown = show(events)
+    shown.evaluate("() => kohort.chart.view(-100, 300)")
+    shown.evaluate("() => kohort.chart.goToRow(1)")
+    shown.press("ArrowRight", "ArrowRight")
+    assert "orders-consumer-4 joined the group" in shown.focused
+    first, last = shown.span
+    assert first < when(events, "rebalance_started", generation=1) < last
+
+
+def test_groups_open_and_close(show: Show) -> None:
+    """Enter on a group's row, or a click on its name."""
+    shown = show(streams.story())
+    shown.evaluate("() => kohort.chart.goToRow(1)")
+    shown.press("Enter")
+    shown.settle()
+    assert not [row for row in shown.rows if "of orders" in row]
+    group = shown.page.locator(".row.group").first
+    assert group.get_attribute("aria-expanded") == "false"
+    group.locator(".label").click()
+    shown.settle()
+    assert len([row for row in shown.rows if "of orders" in row]) == 4
+
+
+def test_one_group_at_a_time(show: Show) -> None:
+    """The filter has all groups, keeps chart and tables to one, and is a link."""
+    shown = show(streams.story())
+    select = shown.page.get_by_label("Group", exact=True)
+    assert select.locator("option").all_inner_texts() == [
+        "all groups",
+        "orders",
+        "payments",
+    ]
+    select.select_option("payments")
+    shown.settle()
+    assert all("payments" in row for row in shown.rows)
+    shown.page.locator("#tab-rebalances").click()
+    cells = shown.page.locator("#view-rebalances tbody tr td:nth-child(2)")
+    assert set(cells.all_inner_texts()) == {"payments"}
+    assert shown.page.url.endswith("#group=payments")
+
+
+def test_a_link_shows_its_group(show: Show) -> None:
+    """What the filter wrote into the address is taken from there."""
+    rows = show(streams.story(), at="#group=orders").rows
+    assert all("orders" in row for row in rows)
+
+
+def test_members_are_found_by_any_of_their_names(show: Show) -> None:
+    """A part of the client id, the member id, the instance id or the host."""
+    shown = show(streams.story())
+    shown.page.get_by_label("Member", exact=True).fill("10.0.0.4")
+    shown.settle()
+    assert [row.split(":")[0] for row in shown.rows if "Member" in row] == [
+        "Member orders-consumer-3 of orders",
+        "Member payments-3 of payments",
+    ]
+
+
+def test_dark_as_the_system_or_as_one_likes(show: Show) -> None:
+    """prefers-color-scheme, and a button that goes before it; the canvas, too."""
+    background = """() => {
+      const copy = document.createElement("canvas").getContext("2d");
+      copy.drawImage(kohort.chart.painter.canvas, 700, 2, 1, 1, 0, 0, 1, 1);
+      const [r, g, b] = copy.getImageData(0, 0, 1, 1).data;
+      return [getComputedStyle(document.body).backgroundColor, [r, g, b]];
+    }"""
+    shown = show(streams.story(), **DARK)
+    shown.settle()
+    body, canvas = shown.evaluate(background)
+    assert body == "rgb(18, 22, 27)"
+    assert canvas == [18, 22, 27]
+    button = shown.page.locator("#theme")
+    assert button.get_attribute("aria-label") == "Colours: as the system"
+    button.click()
+    assert button.get_attribute("aria-label") == "Colours: light"
+    shown.settle()
+    assert shown.evaluate(background) == ["rgb(255, 255, 255)", [255, 255, 255]]
+    button.click()
+    shown.settle()
+    assert shown.evaluate(background)[0] == body
+
+
+def test_nothing_glides_where_motion_is_unwelcome(show: Show) -> None:
+    """prefers-reduced-motion: a zoom is there at once."""
+    shown = show(streams.story(), reduced_motion="reduce")
+    first, last = shown.span
+    shown.page.locator("#zoom-in").click()
+    assert shown.span[1] - shown.span[0] == pytest.approx((last - first) / 2)
+
+
+def test_the_mouse_zooms_and_moves(show: Show) -> None:
+    """Ctrl and the wheel zoom where the pointer is; dragging moves."""
+    shown = show(streams.story())
+    x, y = 900.0, 420.0
+    under = "(x) => kohort.chart.timeAt(x)"
+    shown.page.mouse.move(x, y)
+    before, moment = shown.span, shown.evaluate(under, x)
+    shown.page.keyboard.down("Control")
+    shown.page.mouse.wheel(0, -200)
+    shown.page.keyboard.up("Control")
+    shown.page.wait_for_function(
+        "(was) => kohort.chart.to - kohort.chart.from < was * 0.99",
+        arg=before[1] - before[0],
+    )
+    assert shown.evaluate(under, x) == pytest.approx(moment, abs=1)
+    moment = shown.evaluate(under, x)
+    shown.page.mouse.down()
+    shown.page.mouse.move(x - 100, y, steps=4)
+    shown.page.mouse.up()
+    assert shown.evaluate(under, x - 100) == pytest.approx(moment, rel=1e-3)
+    assert shown.panel.is_hidden()
+
+
+def test_two_fingers_zoom(show: Show) -> None:
+    """A pinch: what is below the fingers stays below them."""
+    shown = show(streams.story(), has_touch=True)
+    before = shown.span
+    touch = shown.page.context.new_cdp_session(shown.page)
+
+    def fingers(kind: str, *places: float) -> None:
+        points = [{"x": x, "y": 420, "id": i} for i, x in enumerate(places)]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    fingers("touchStart", 700, 800)
+    for apart in range(10, 110, 10):
+        fingers("touchMove", 700 - apart, 800 + apart)
+    fingers("touchEnd")
+    shown.settle()
+    zoomed = (shown.span[1] - shown.span[0]) / (before[1] - before[0])
+    assert zoomed == pytest.approx(1 / 3, rel=0.1)
+
+
+def test_the_tables_have_the_same_facts(show: Show) -> None:
+    """Rebalances as a table with headings, whose rows open the same explanation."""
+    events = streams.story()
+    shown = show(events)
+    shown.page.locator("#tab-rebalances").click()
+    table = shown.page.get_by_role("table")
+    assert "8 in all" in table.locator("caption").inner_text()
+    rows = table.locator("tbody tr")
+    assert rows.count() == sum(e["kind"] == "rebalance_started" for e in events)
+    (late,) = [text for text in rows.all_inner_texts() if "joined again" in text]
+    assert "orders-consumer-3: never came" in late
+    assert "rebalance timeout" in late
+    head = table.locator("th", has_text="Took")
+    head.get_by_role("button").click()
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert "never came" in rows.first.inner_text()
+    rows.first.get_by_role("button").click()
+    assert "Rebalance of orders, to generation 4" in shown.panel.inner_text()
+    shown.press("Escape")
+    shown.page.locator("#tab-members").focus()
+    shown.page.locator("#tab-rebalances").focus()
+    shown.press("ArrowRight")
+    assert shown.page.locator("#view-members tbody tr").count() == 7
+    shown.press("ArrowRight")
+    assert "GROUP_MAX_SIZE_REACHED" in shown.page.locator("#view-marks").inner_text()
+
+
+def test_a_narrow_screen_has_it_all(show: Show) -> None:
+    """A telephone: nothing runs out of the screen sideways, a tap explains."""
+    shown = show(
+        streams.story(), viewport={"width": 390, "height": 780}, has_touch=True
+    )
+    assert shown.evaluate("() => document.documentElement.scrollWidth") == 390
+    shown.mark("orders-consumer-4 joined").tap()
+    assert shown.panel.is_visible()
+    box = shown.panel.bounding_box()
+    assert box is not None
+    assert box["width"] == 390
+
+
+def test_names_are_texts_whatever_is_in_them(show: Show) -> None:
+    """A group whose name is HTML is shown by that name, and nothing else happens."""
+    evil = "</script><script>window.hit = 1</script><img src=x onerror='hit=1'>"
+    scene = streams.Scene(evil)
+    scene.arrive(2)
+    shown = show(streams.merge(scene))
+    assert evil in shown.rows[0]
+    shown.page.locator(".mark").first.click()
+    assert evil in shown.panel.inner_text()
+    assert shown.evaluate("() => window.hit ?? null") is None
+
+
+def test_an_event_of_a_later_version_is_shown_by_its_name(show: Show) -> None:
+    """Readers ignore what they do not know: here it is a mark."""
+    scene = streams.Scene("orders")
+    scene.arrive(1)
+    events = streams.merge(scene)
+    later = {**events[-1], "kind": "fault_struck", "cause": "a_plan"}
+    later["sequence"] += 1
+    shown = show([*events, {**later, "time_ns": later["time_ns"] + 10**9}])
+    shown.mark("fault struck: a plan").click()
+    assert "Fault struck in orders" in shown.panel.inner_text()
+
+
+def test_a_gap_is_shown(show: Show) -> None:
+    """Events that are missing are missing on the page, and it says so."""
+    scene = streams.Scene("orders")
+    scene.arrive(2)
+    gap = streams.broker_event("events_lost", 1000, first=7, last=19)
+    shown = show(streams.merge(scene, also=[gap]))
+    shown.mark("Events 7 to 19 are missing here").click()
+    assert "too slow" in shown.panel.inner_text()
+
+
+def test_a_thousand_members_cost_what_is_in_view(show: Show) -> None:
+    """There are elements for the rows in view only, however many members there are."""
+    shown = show(streams.deployment())
+    assert shown.page.locator("#chart").get_attribute("aria-rowcount") == "1021"
+    assert 20 < len(shown.rows) < 60
+    assert shown.page.locator("*").count() < 1000
+    shown.evaluate("() => kohort.chart.goToRow(0)")
+    shown.press("End")
+    assert shown.focused.startswith("Member fleet-consumer-1020")
+    assert 20 < len(shown.rows) < 60
+    shown.page.get_by_label("Member", exact=True).fill("consumer-77")
+    shown.settle()
+    assert sum("consumer-77" in row for row in shown.rows) == 11
+
+
+def test_a_hundred_thousand_events_stay_usable(show: Show) -> None:
+    """All are taken, one sees and reaches them, and drawing needs few elements."""
+    shown = show(streams.many())
+    assert "100,000 events" in shown.page.locator("#about").inner_text()
+    assert shown.page.locator("*").count() < 2500
+    shown.page.mouse.move(800, 500)
+    shown.page.keyboard.down("Control")
+    for turn in range(40):
+        shown.page.mouse.wheel(0, -120 if turn < 30 else 60)
+    shown.page.keyboard.up("Control")
+    shown.settle()
+    assert shown.span[1] - shown.span[0] < 60_000
+    shown.page.get_by_label("Group", exact=True).select_option("group-07")
+    shown.settle()
+    assert shown.rows[0].startswith("Group group-07")
+    shown.page.locator("#tab-rebalances").click()
+    assert shown.page.locator("#view-rebalances tbody tr").count() <= 100
