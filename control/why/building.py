@@ -156,6 +156,8 @@ class Building:
         """Notes what stayed whose, before anything else changes hands."""
         if self.kept is not None or self.outcome is not Outcome.COMPLETED:
             return
+        if not ownership.is_known:
+            return  # no consumers, or nothing was ever seen of what they have
         new = {(member_id, partition) for partition, _, member_id, _, _ in self.gains}
         self.kept = {
             member_id: kept

@@ -74,11 +74,12 @@ def _of_broker(http: str, group: str) -> list[dict[str, Any]]:
     except ValueError as error:
         fail(f"--http {error}", 2)
     try:
-        return list(remote.get("events.json", query={"group": group})["events"])
+        events = remote.get("events.json", query={"group": group}).get("events")
     except RemoteError as error:
         fail(str(error), 1)
-    except (LookupError, TypeError):
+    if not isinstance(events, list):
         fail(f"{remote.url} has no events to show", 1)
+    return events
 
 
 def _of_file(path: str) -> Iterator[dict[str, Any]]:

@@ -90,6 +90,8 @@ class _Folding:
         self.members: dict[str, Member] = {}
         self.lives: list[Life] = []
         self.life_of: dict[str, int] = {}
+        self.gone: dict[str, Life] = {}
+        self.silences: dict[str, int] = {}
         self.pending: dict[str, None] = {}
         self.refusals: list[Refusal] = []
         self.replacements: list[Replacement] = []
@@ -205,7 +207,7 @@ class _Folding:
         self._seal()
         self._meet([member_id])
         at = self.life_of.pop(member_id)
-        self.lives[at] = replace(
+        self.gone[member_id] = self.lives[at] = replace(
             self.lives[at],
             until_ns=self.now,
             how=how,
@@ -300,7 +302,13 @@ class _Folding:
         self._dies(event, event["member_id"], how)
 
     def _expired(self, event: Event) -> None:
-        self._dies(event, event["member_id"], Gone.EXPIRED)
+        member_id = event["member_id"]
+        timeout_ms = self.members[member_id].session_timeout_ms
+        if event.get("silent_ns") is not None:
+            self.silences[member_id] = int(event["silent_ns"])
+        elif timeout_ms is not None:
+            self.silences[member_id] = timeout_ms * 1_000_000
+        self._dies(event, member_id, Gone.EXPIRED)
 
     def _kicked(self, event: Event) -> None:
         member_id = event["member_id"]
@@ -308,14 +316,12 @@ class _Folding:
             self._is_not_pending(member_id)
             return
         building = self._joining()
-        if building is None or event.get("cause") != "did_not_join_in_time":
-            self._dies(event, member_id, Gone.KICKED)
-            return
-        # It is missing at the end of the wait: that is what the wait was for.
-        building.latecomers.append(member_id)
-        missing, building.missing = building.missing, {}
+        if building is not None and event.get("cause") == "did_not_join_in_time":
+            # The wait was for all that are missing now. It may go on: without a
+            # leader that is there, there is no generation.
+            building.latecomers.append(member_id)
+            building.piece("join", self.now, "rebalance_timeout")
         self._dies(event, member_id, Gone.KICKED)
-        building.missing = missing
 
     def _replaced(self, event: Event) -> None:
         old, new = event["replaced_member_id"], event["member_id"]
@@ -367,7 +373,7 @@ class _Folding:
             last.end(self.now, Outcome.INTERRUPTED)
         expected = event.get("members") or ()
         if event.get("previous_state") == "Empty":
-            self._forget_others(event, (event.get("member_id"),))
+            self._forget_others(event, (*expected, event.get("member_id")))
         self._meet(expected)
         building = Building(event, self.now, expected)
         building.culprits = self._culprits(event)
@@ -383,7 +389,7 @@ class _Folding:
                 building.standing.setdefault(member_id, (self.now, owns))
         if not building.is_initial:
             building.missing |= self.pending
-        self._note_departures(building, event)
+        self._note_departures(building)
         self.rebalances.append(building)
 
     def _culprits(self, event: Event) -> tuple[str, ...]:
@@ -394,26 +400,16 @@ class _Folding:
             return ()
         return (named,) if named in self.members else tuple(named.split(", "))
 
-    def _note_departures(self, building: Building, event: Event) -> None:
+    def _note_departures(self, building: Building) -> None:
         """How those went that a rebalance is for; it is in the same turn."""
-        gone = {life.member_id: life for life in reversed(self._just_gone())}
         for member_id in building.culprits:
-            life = gone.get(member_id)
-            if life is None or life.how is None:
+            life = self.gone.get(member_id)
+            if life is None or life.how is None or life.until_ns != self.now:
                 continue
             building.departures[member_id] = life.how
             building.reason = building.reason or life.reason
             if life.how is Gone.EXPIRED:
-                building.silent_ns = self._silence(event, member_id)
-
-    def _just_gone(self) -> list[Life]:
-        return [life for life in self.lives if life.until_ns == self.now]
-
-    def _silence(self, event: Event, member_id: str) -> int | None:
-        if event.get("silent_ns") is not None:
-            return int(event["silent_ns"])
-        timeout_ms = self.members[member_id].session_timeout_ms
-        return None if timeout_ms is None else timeout_ms * 1_000_000
+                building.silent_ns = self.silences.get(member_id)
 
     def _window_opened(self, event: Event) -> None:
         self.delays.append(int(event["delay_ms"]))

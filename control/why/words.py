@@ -18,7 +18,7 @@ _HOW = {
 
 
 def duration(ns: int) -> str:
-    """A duration for people: "54 ms", "0.54 s", "3.0 s", "2 min 5 s"."""
+    """A duration for people: "54 ms", "0.54 s", "3.0 s", "2 min 5 s", "4 h"."""
     if ns < 100_000_000:
         return f"{ns / 1e6:.0f} ms" if ns >= 1_000_000 or ns == 0 else "under 1 ms"
     if ns < 995_000_000:
@@ -26,7 +26,10 @@ def duration(ns: int) -> str:
     if ns < 59_950_000_000:
         return f"{ns / 1e9:.1f} s"
     minutes, seconds = divmod(round(ns / 1e9), 60)
-    return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    if minutes < 60:
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(round(ns / 60e9), 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
 def many(count: int, one: str, more: str | None = None) -> str:
@@ -156,7 +159,7 @@ def _waits(rebalance: Rebalance, names: Names) -> list[str]:
     came = [w.member_id for w in joins if w.member_id and w.ended_by == "joined"]
     late = [m for w in joins for m in w.missing]
     if joins:
-        whom = names.list([*came, *late]) or "members"
+        whom = names.list(dict.fromkeys([*came, *late])) or "members"
         total = duration(sum(w.duration_ns for w in joins))
         told.append(f"waited {total} for {whom}{_longest(joins, names)}")
     told += [

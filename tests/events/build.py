@@ -1,4 +1,4 @@
-"""Streams of events: written by hand, or recorded from a coordinator on virtual time."""
+"""Streams of events: written by hand, or recorded from a coordinator."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ class Stream:
         self.starts(cause, *culprits, reason=reason)
         is_initial = self.state == "Empty"
         if is_initial and window_s:
-            fields = {"delay_ms": round(window_s * 1000), "remaining_ms": 0}
-            self.say("window_opened", cause="first", **fields)
+            delay_ms = round(window_s * 1000)
+            self.say("window_opened", cause="first", delay_ms=delay_ms)
         self.wait(window_s)
         here = culprits if cause in {"member_joined", "leader_rejoined"} else ()
         others = dict.fromkeys((m for m in before if m not in here), 0.0)

@@ -132,8 +132,15 @@ def _moments(lives: Iterable[Life]) -> list[tuple[int, bool, Life]]:
 
 
 def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Rebalance]:
-    members = {m for r in restarts for m in (r.old.member_id, r.new.member_id)}
-    return [r for r in facts.rebalances if members.intersection(r.culprits)]
+    since = {r.old.member_id: r.old.until_ns or 0 for r in restarts}
+    since |= {r.new.member_id: r.new.since_ns or 0 for r in restarts}
+    return [
+        each
+        for each in facts.rebalances
+        if any(
+            since.get(m, each.started_ns + 1) <= each.started_ns for m in each.culprits
+        )
+    ]
 
 
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -324,6 +331,9 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
 def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that had crashed, and were still members when their successors came."""
     found = []
+    lives: dict[tuple[str, str], list[Life]] = {}
+    for life in facts.lives:
+        lives.setdefault(facts.members[life.member_id].process, []).append(life)
     for ghost in facts.lives:
         member = facts.members[ghost.member_id]
         timeout_ms = member.session_timeout_ms
@@ -331,9 +341,8 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
             continue
         until_ns = ghost.until_ns or 0
         silent_since = until_ns - timeout_ms * 1_000_000
-        for life in facts.lives:
-            same = facts.members[life.member_id].process == member.process
-            if same and silent_since <= (life.since_ns or 0) < until_ns:
+        for life in lives[member.process]:
+            if silent_since <= (life.since_ns or 0) < until_ns:
                 waited = until_ns - (life.since_ns or 0)
                 text = (
                     f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "

@@ -143,7 +143,7 @@ def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
             "alive, is refused (FENCED_INSTANCE_ID, KIP-345). Make the id unique per "
             "process, as from the name of a StatefulSet's pod; or stop the old process "
             "before the new one starts.",
-            tuple(sorted(evidence, key=lambda each: each.at_ns)),
+            tuple(sorted(evidence, key=lambda each: (each.at_ns, each.sequence or 0))),
         )
 
 

@@ -1,0 +1,147 @@
+"""``kohort why``: from a file, and from a broker over HTTP."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from click.testing import CliRunner, Result
+from tests.events.build import Stream
+
+from kohort.broker.server import Broker
+from kohort.control.why.command import why
+from kohort.control.why.history import histories
+from kohort.control.why.routes import routes
+
+
+@pytest.fixture
+def stream() -> Stream:
+    """Ana and ben; ben leaves, as it did not poll."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ana", joins={}, window_s=3)
+    stream.leaves("ben", "consumer poll timeout has expired.")
+    stream.rebalance("member_left", "ben")
+    return stream
+
+
+@pytest.fixture
+def file(stream: Stream, tmp_path: Path) -> Path:
+    """Its events, a line each."""
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in stream.events))
+    return path
+
+
+def run(*arguments: object, text: str | None = None) -> Result:
+    """Runs the command."""
+    return CliRunner().invoke(why, [*map(str, arguments)], input=text)
+
+
+def test_a_file(file: Path) -> None:
+    """A line per rebalance, then what is to be learnt."""
+    result = run("g", "--events", file)
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.output.splitlines()]
+    assert lines[0][:4] == ["group", "g:", "2", "rebalances"]
+    assert 'ben left (it said: "consumer poll timeout has expired.")' in result.output
+    assert "[max-poll-interval]" in result.output
+    assert "1970" not in result.output
+
+
+def test_stdin(file: Path) -> None:
+    """A dash is stdin."""
+    result = run("g", "--events", "-", text=file.read_text())
+    assert "[max-poll-interval]" in result.output
+
+
+def test_json(file: Path, stream: Stream) -> None:
+    """Programs get all, times in ns; --last is about rebalances only."""
+    told = json.loads(run("g", "--events", file, "--json", "--last", 1).output)
+    (last,) = told["rebalances"]
+    assert last["cause"] == "member_left"
+    assert last["words"].startswith("Generation 2: ben left")
+    assert told["events"] == len(stream.events)
+    assert [finding["code"] for finding in told["findings"]] == ["max-poll-interval"]
+
+
+def test_last(file: Path) -> None:
+    """Only the last rebalances are shown; none, if nobody wants any."""
+    assert "Generation 1:" not in run("g", "--events", file, "-n", 1).output
+    assert "Generation 2:" in run("g", "--events", file, "-n", 1).output
+    result = run("g", "--events", file, "-n", 0)
+    assert "Generation 2: ben left (" not in result.output.split("[max-poll")[0]
+
+
+def test_an_unknown_group(file: Path) -> None:
+    """That is no success: the name is wrong, most likely."""
+    result = run("other", "--events", file)
+    assert (result.exit_code, result.output) == (
+        1,
+        "kohort: there is no event of group 'other'\n",
+    )
+
+
+def test_a_last_line_that_is_cut_off(file: Path) -> None:
+    """A broker that was killed leaves one behind: it is said, and passed over."""
+    text = file.read_text()
+    file.write_text(text + text[:100])
+    result = run("g", "--events", file)
+    assert result.exit_code == 0
+    assert "the last one is cut off" in result.output
+
+
+@pytest.mark.parametrize("line", ["no json", "[]", '{"kind": "x"}', "7"])
+def test_a_line_that_is_no_event(file: Path, line: str) -> None:
+    """The line's number is told."""
+    file.write_text(line + "\n" + file.read_text())
+    result = run("g", "--events", file)
+    assert result.exit_code == 1
+    assert result.output.endswith("line 1: is no event\n")
+
+
+def test_two_sources(file: Path) -> None:
+    """Events are in a file, or with a broker; a broker in the environment is no say."""
+    result = run("g", "--events", file, "--http", "9080")
+    assert result.exit_code == 2
+    environment = {"KOHORT_HTTP": "127.0.0.1:1"}
+    result = CliRunner().invoke(why, ["g", "--events", str(file)], env=environment)
+    assert result.exit_code == 0
+
+
+def test_a_broker_that_does_not_answer() -> None:
+    """One line says so."""
+    result = run("g", "--http", "127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.output.startswith("kohort: no broker answers at http://127.0.0.1:1")
+
+
+async def test_explanations_over_http() -> None:
+    """Sentences by the event that a rebalance began with; nothing of no group."""
+    app = web.Application()
+    app.add_routes(routes(Broker()))
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.get("/why.json")).status == 400
+        answer = await client.get("/why.json", params={"group": "g"})
+        assert await answer.json() == {}
+        answer = await client.get("/why.json", params={"group": "g", "full": "true"})
+        assert (await answer.json())["summary"] == "group g: no events"
+
+
+def test_every_group_of_a_file(stream: Stream) -> None:
+    """All groups at once; what is lost is lost to all of them."""
+    other = Stream("other")
+    other.comes("eli")
+    other.rebalance("member_joined", "eli", joins={})
+    lost = {**stream.events[0], "kind": "events_lost", "group": None}
+    lost |= {"first": 1, "last": 2}
+    found = histories([lost, *stream.events, *other.events])
+    assert {g: len(h.rebalances) for g, h in found.items()} == {"g": 2, "other": 1}
+    assert all(h.facts.gaps == [(1, 2)] for h in found.values())
+    started = next(e for e in other.events if e["kind"] == "rebalance_started")
+    key = f"run-1/0/{started['sequence']}"
+    assert found["other"].sentences()[key][0].startswith("Generation 1: eli came")

@@ -1,0 +1,464 @@
+"""A finding per known ill: where it shows, and where it does not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.coordinator.context import Context, protocols
+from tests.events.build import Stream, recorded
+
+from kohort.control.why import Finding, history
+
+
+def findings(stream: Stream) -> dict[str, Finding]:
+    """What is found in a stream, by code."""
+    return {each.code: each for each in history(stream.events, "g").findings}
+
+
+def quiet(*names: str, protocol: str = "range", static: bool = False) -> Stream:
+    """A group that is Stable, with four partitions for each member."""
+    stream = Stream(protocol=protocol)
+    for name in names:
+        stream.comes(name, f"i-{name}" if static else None)
+    owned = {n: range(i * 4, i * 4 + 4) for i, n in enumerate(names)}
+    stream.rebalance("member_joined", names[0], window_s=3, joins={}, owned=owned)
+    stream.wait(600)
+    return stream
+
+
+def restart(
+    stream: Stream, name: str, away_s: float, reason: str | None = None
+) -> None:
+    """A member leaves, and comes back as a newcomer: two rebalances."""
+    stream.leaves(name, reason)
+    stream.rebalance("member_left", name)
+    stream.wait(away_s)
+    stream.comes(name)
+    stream.rebalance("member_joined", name)
+
+
+def test_a_quiet_group_has_no_findings() -> None:
+    """One start, and nothing else."""
+    assert findings(quiet("ana", "ben", "cleo")) == {}
+
+
+# -- restarts
+
+
+def test_a_rolling_restart() -> None:
+    """Members that go and come one by one: static membership, and for how long."""
+    stream = quiet("ana", "ben", "cleo")
+    for name, away_s in (("ana", 8), ("ben", 12.4), ("cleo", 5)):
+        restart(stream, name, away_s)
+        stream.wait(30)
+    found = findings(stream)["rolling-restart"]
+    assert found.title.startswith("3 members went and came again")
+    assert "that was 6 rebalances" in found.title
+    assert "group.instance.id" in found.advice
+    assert "12.4 s at most" in found.advice
+    assert "above 14 s" in found.advice
+    assert len(found.evidence) == 6
+
+
+def test_one_restart_is_no_roll() -> None:
+    """One member may be restarted without anybody being advised."""
+    stream = quiet("ana", "ben", "cleo")
+    restart(stream, "ana", 8)
+    assert "rolling-restart" not in findings(stream)
+
+
+def test_restarts_far_apart_are_no_roll() -> None:
+    """Two deployments a day are none."""
+    stream = quiet("ana", "ben")
+    restart(stream, "ana", 8)
+    stream.wait(3600)
+    restart(stream, "ben", 8)
+    assert "rolling-restart" not in findings(stream)
+
+
+def test_static_members_that_expire_in_a_restart() -> None:
+    """The session timeout has to be longer than what the restart took."""
+    stream = quiet("ana", "ben", static=True)
+    stream.expires("ana", 45)
+    stream.rebalance("session_expired", "ana")
+    stream.wait(20)
+    stream.comes("ana", "i-ana")
+    stream.rebalance("member_joined", "ana")
+    found = findings(stream)["static-member-expired"]
+    assert "above 65000 (it was 45000)" in found.advice
+
+
+def test_static_members_that_leave() -> None:
+    """Leaving gives the place away at once."""
+    stream = quiet("ana", "ben", static=True)
+    stream.leaves("ana", "the consumer is being closed")
+    stream.rebalance("member_left", "ana")
+    (evidence,) = findings(stream)["static-member-left"].evidence
+    assert evidence.text == 'i-ana left (it said: "the consumer is being closed")'
+
+
+@pytest.mark.parametrize("lives", [2, 3])
+def test_a_crash_loop(lives: int) -> None:
+    """Three short lives in a row are one, and no rolling restart."""
+    stream = quiet("ana", "ben")
+    for _ in range(lives):
+        stream.comes("dora")
+        stream.rebalance("member_joined", "dora")
+        stream.wait(50)
+        stream.expires("dora")
+        stream.rebalance("session_expired", "dora")
+        stream.wait(10)
+    found = findings(stream)
+    assert "rolling-restart" not in found
+    if lives == 2:
+        assert "crash-loop" not in found
+    else:
+        title = found["crash-loop"].title
+        assert title.startswith("dora came and went 3 times, and that was 6 rebalances")
+
+
+# -- max.poll.interval.ms
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "consumer poll timeout has expired.",
+        "no poll within max.poll.interval.ms (300000 ms)",
+        "the listener took longer than max.poll.interval.ms (300000 ms)",
+    ],
+)
+def test_a_member_that_did_not_poll(reason: str) -> None:
+    """It says so itself: kafka-clients by its words, kohort by its own."""
+    stream = quiet("ana", "ben")
+    stream.leaves("ana", reason)
+    stream.rebalance("member_left", "ana")
+    found = findings(stream)["max-poll-interval"]
+    assert found.is_sure
+    assert reason in found.evidence[0].text
+
+
+@pytest.mark.parametrize("reason", [None, "the consumer is being closed"])
+def test_a_member_that_left_is_not_accused(reason: str | None) -> None:
+    """Without its own words no cause is guessed."""
+    stream = quiet("ana", "ben")
+    stream.leaves("ana", reason)
+    stream.rebalance("member_left", "ana")
+    assert "max-poll-interval" not in findings(stream)
+
+
+def test_a_member_that_left_and_still_worked() -> None:
+    """No reason given, and a commit after that: perhaps."""
+    stream = quiet("ana", "ben")
+    stream.leaves("ana")
+    stream.rebalance("member_left", "ana")
+    stream.wait(20)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    found = findings(stream)
+    assert not found["max-poll-interval"].is_sure
+    assert "perhaps" in found["max-poll-interval"].title
+    (late,) = found["commit-too-late"].evidence
+    assert late.text == "ana committed: UNKNOWN_MEMBER_ID, 20.0 s after it left"
+
+
+# -- starts
+
+
+def trickle(gap_s: float, count: int) -> Stream:
+    """Members that come one by one, each at the cost of a rebalance."""
+    stream = Stream()
+    for number in range(count):
+        if number:
+            stream.wait(gap_s)
+        stream.comes(f"m{number}")
+        stream.rebalance("member_joined", f"m{number}")
+        stream.state = "Stable"
+    return stream
+
+
+def test_many_initial_rebalances() -> None:
+    """The delay has to be longer than the longest pause between two arrivals."""
+    found = findings(trickle(2.5, 4))["many-initial-rebalances"]
+    assert found.title.startswith("A start of 4 members within 7.5 s was 4 rebalances")
+    assert "to at least 3000: the longest pause between two arrivals was 2.5 s" in (
+        found.advice
+    )
+
+
+def test_a_start_that_is_quick_enough() -> None:
+    """Two rebalances are what a start costs without a delay."""
+    assert "many-initial-rebalances" not in findings(trickle(1, 2))
+
+
+def test_members_that_are_added_later_are_no_start() -> None:
+    """Scaling up by hand has nothing to do with the initial delay."""
+    assert "many-initial-rebalances" not in findings(trickle(60, 5))
+
+
+# -- sessions
+
+
+def test_a_session_that_is_too_short() -> None:
+    """A member whose session expired commits: it was alive."""
+    stream = quiet("ana", "ben")
+    stream.expires("ana")
+    stream.rebalance("session_expired", "ana")
+    stream.wait(2)
+    stream.say("commit_refused", "ana", error="UNKNOWN_MEMBER_ID", offsets=[])
+    (evidence,) = findings(stream)["session-too-short"].evidence
+    assert evidence.text == "ana's session expired, and it committed 2.0 s later"
+
+
+def test_a_session_that_is_too_long() -> None:
+    """Members that had crashed were there when their successors came."""
+    stream = quiet("ana", "ben", "cleo")
+    for name in ("ana", "ben"):
+        ghost = stream.ids[name]
+        stream.wait(30)
+        stream.comes(name)
+        stream.members.remove(name)
+        stream.rebalance("member_joined", name, joins={"cleo": 1})
+        stream.wait(10)
+        fields = {"silent_ns": 45 * 10**9, "member_id": ghost, "host": f"/{name}"}
+        stream.say("member_expired", name, **fields)
+        stream.members.append(name)
+    found = findings(stream)["session-too-long"]
+    assert not found.is_sure
+    assert len(found.evidence) == 2
+
+
+# -- waits
+
+
+def test_a_member_that_is_slow_to_rejoin() -> None:
+    """Two rebalances that waited for the same member."""
+    stream = quiet("ana", "ben", "cleo")
+    for _ in range(2):
+        joins = {"cleo": 0.5, "ben": 9.0}
+        stream.rebalance("leader_rejoined", "ana", joins=joins)
+        stream.wait(1000)
+    found = findings(stream)["slow-to-rejoin"]
+    assert found.title == "ben held up 2 rebalances for 5.0 s or longer each"
+
+
+def test_a_member_that_missed_the_rebalance_timeout(context: Context) -> None:
+    """As the coordinator has it: it was taken out."""
+    ana, ben = context.stable_group("ana", "ben", rebalance_ms=10_000)
+    ana.join()
+    context.sleep(10_000)
+    assert ben.heartbeat() == 25
+    found = {f.code: f for f in history(recorded(context), "g").findings}
+    (evidence,) = found["missed-rebalance-timeout"].evidence
+    assert evidence.text == "Generation 3 waited 10.0 s: ben did not come"
+
+
+def test_a_member_that_does_not_sync(context: Context) -> None:
+    """As the coordinator has it: it is named, and the rest rebalances."""
+    context.stable_group("ana", "ben", sync=False, rebalance_ms=10_000)
+    context.sleep(10_000)
+    found = {f.code: f for f in history(recorded(context), "g").findings}
+    text = found["sync-timeout"].evidence[0].text
+    assert "ana and ben did not fetch what was assigned in time" in text
+
+
+# -- rebalances for nothing
+
+
+def moving(protocol: str) -> Stream:
+    """Two rebalances after which most is where it was."""
+    stream = quiet("ana", "ben", "cleo", protocol=protocol)
+    for _ in range(2):
+        joins = {"ben": 1.0, "cleo": 2.0}
+        owned = {"ana": range(4), "ben": range(4, 8), "cleo": range(8, 12)}
+        stream.rebalance("leader_rejoined", "ana", joins=joins, owned=owned)
+        stream.wait(1000)
+    return stream
+
+
+def test_eager_members_that_get_back_what_they_had() -> None:
+    """They let go of all of it, and stood still."""
+    found = findings(moving("range"))["eager-for-nothing"]
+    assert found.title == (
+        "In 2 eager rebalances 24 of 24 partitions came back to the members that had "
+        "let go of them; members stood still for 10.0 s together"
+    )
+    assert "cooperative-sticky" in found.advice
+
+
+def test_cooperative_members_let_go_of_nothing() -> None:
+    """The same rebalances cost them nothing."""
+    assert "eager-for-nothing" not in findings(moving("cooperative-sticky"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_sure"), [("cached metadata has changed", True), (None, False)]
+)
+def test_a_leader_that_rejoins(reason: str | None, is_sure: bool) -> None:
+    """Three times in ten minutes; its words say whether topics are the cause."""
+    stream = quiet("ana", "ben")
+    for _ in range(3):
+        stream.rebalance("leader_rejoined", "ana", reason=reason)
+        stream.wait(120)
+    found = findings(stream)["leader-rejoins"]
+    assert found.is_sure is is_sure
+    assert len(found.evidence) == 3
+
+
+def test_the_second_half_of_a_cooperative_rebalance_is_no_ill() -> None:
+    """A leader that has given up partitions joins again: that is how it is done."""
+    stream = quiet("ana", "ben", protocol="cooperative-sticky")
+    for _ in range(3):
+        owned = {"ana": range(2), "ben": range(4, 8)}
+        stream.rebalance("metadata_changed", "ben", owned=owned)
+        stream.rebalance("leader_rejoined", "ana", owned={"ana": range(4)})
+        stream.wait(60)
+    found = findings(stream)
+    assert "leader-rejoins" not in found
+    assert "changing-subscriptions" in found
+
+
+def test_members_with_other_subscriptions() -> None:
+    """Two sets of topics in one generation."""
+    stream = Stream()
+    stream.comes("ana", topics=["orders"])
+    stream.comes("ben", topics=["orders", "payments"])
+    stream.rebalance("member_joined", "ana", joins={})
+    found = findings(stream)["differing-subscriptions"]
+    assert [each.text for each in found.evidence] == [
+        "ana: orders",
+        "ben: orders, payments",
+    ]
+
+
+def test_a_group_that_is_never_quiet() -> None:
+    """A good part of its time is spent on rebalances."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ana", joins={})
+    for _ in range(6):
+        stream.rebalance("leader_rejoined", "ana", joins={"ben": 20})
+        stream.wait(5)
+    found = findings(stream)["never-quiet"]
+    assert found.evidence[0].text == "6 rebalances: leader_rejoined"
+
+
+# -- refusals
+
+
+def refuse(stream: Stream, name: str, cause: str, error: str, **fields: object) -> None:
+    """A JoinGroup is refused."""
+    stream.say("member_refused", name, cause=cause, error=error, **fields)
+
+
+def test_a_static_member_that_is_refused_on_restart() -> None:
+    """Its place was taken while it was away."""
+    stream = quiet("ana", "ben", static=True)
+    stream.expires("ana")
+    stream.rebalance("session_expired", "ana")
+    stream.comes("dora")
+    stream.rebalance("member_joined", "dora")
+    stream.wait(20)
+    refuse(stream, "ana", "full", "GROUP_MAX_SIZE_REACHED", member_id=None)
+    found = findings(stream)
+    (evidence,) = found["static-member-refused"].evidence
+    assert evidence.text == (
+        "i-ana was not heard of for its session timeout, and was refused 20.0 s later"
+    )
+    assert "group.max.size" in found["static-member-refused"].advice
+
+
+@pytest.mark.parametrize("asks", [4, 5])
+def test_a_full_group(asks: int) -> None:
+    """Who asks five times does not know that it is of no use."""
+    stream = quiet("ana", "ben")
+    for _ in range(asks):
+        refuse(stream, "dora", "full", "GROUP_MAX_SIZE_REACHED")
+        stream.wait(1)
+    found = findings(stream)
+    assert found["group-full"].title == (
+        f"The group was full, and refused {asks} JoinGroups of 1 client"
+    )
+    assert ("asks-full-group-again" in found) is (asks == 5)
+
+
+def test_an_assignor_that_the_group_does_not_share(context: Context) -> None:
+    """As the coordinator has it: the group's is named."""
+    context.stable_group("ana")
+    context.member("ben", protocols=protocols("roundrobin")).join()
+    found = {f.code: f for f in history(recorded(context), "g").findings}
+    title = found["inconsistent-protocols"].title
+    assert title.endswith("1 time; the group uses range")
+
+
+def test_two_processes_with_one_instance_id(context: Context) -> None:
+    """As the coordinator has it: the old one still lives, and is fenced."""
+    ana, _ = context.stable_group("ana", "ben", static=True)
+    context.member("ana", instance="i-ana").enter()
+    ana.join()
+    found = {f.code: f for f in history(recorded(context), "g").findings}
+    assert [each.text for each in found["instance-id-twice"].evidence] == [
+        "another process came as i-ana",
+        "i-ana was fenced: FENCED_INSTANCE_ID",
+    ]
+
+
+def test_commits_of_a_generation_that_is_over() -> None:
+    """The work took longer than the generation lasted."""
+    stream = quiet("ana", "ben")
+    stream.rebalance("leader_rejoined", "ana")
+    stream.say("commit_refused", "ben", error="ILLEGAL_GENERATION", offsets=[])
+    stream.say("commit_refused", "ben", error="REBALANCE_IN_PROGRESS", offsets=[])
+    found = findings(stream)["commit-too-late"]
+    assert [each.text for each in found.evidence] == [
+        "ben committed: ILLEGAL_GENERATION"
+    ]
+
+
+def test_commits_of_nobody() -> None:
+    """A tool that sets offsets while the group is at work."""
+    stream = quiet("ana", "ben")
+    stream.say("commit_refused", error="UNKNOWN_MEMBER_ID", offsets=[])
+    assert findings(stream).keys() == {"commit-from-outside"}
+
+
+# -- others
+
+
+def test_ids_that_nobody_uses() -> None:
+    """Clients that ask for an id and go."""
+    stream = quiet("ana", "ben")
+    for number in range(3):
+        member_id = f"probe-{number}"
+        stream.say("member_id_given", member_id=member_id, client_id="probe")
+        stream.wait(10)
+        stream.say("pending_member_expired", member_id=member_id, client_id="probe")
+    assert findings(stream).keys() == {"ids-not-used"}
+
+
+def test_members_without_partitions() -> None:
+    """More members than partitions."""
+    stream = Stream()
+    for name in ("ana", "ben", "cleo"):
+        stream.comes(name)
+    owned = {"ana": [0], "ben": [1], "cleo": []}
+    stream.rebalance("member_joined", "ana", joins={}, owned=owned)
+    found = findings(stream)["idle-members"]
+    assert found.title == ("1 of 3 members have nothing to do: there are 2 partitions")
+    assert found.evidence[0].text == "no partitions: cleo"
+
+
+def test_a_finding_is_json() -> None:
+    """Programs get all of it."""
+    stream = quiet("ana", "ben")
+    stream.say("commit_refused", error="UNKNOWN_MEMBER_ID", offsets=[])
+    (told,) = history(stream.events, "g").as_json()["findings"]
+    assert told["code"] == "commit-from-outside"
+    assert told["is_sure"] is True
+    assert told["evidence"] == [
+        {
+            "time_ns": stream.now,
+            "text": "refused: UNKNOWN_MEMBER_ID",
+            "sequence": len(stream.events),
+            "generation": 1,
+        }
+    ]
