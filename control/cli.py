@@ -44,6 +44,7 @@ LATER = {
     "demo": "kohort.control.demo.command",
     "groups": "kohort.control.commands.groups",
     "produce": "kohort.control.commands.produce",
+    "top": "kohort.control.top.command",
     "topics": "kohort.control.commands.topics",
 }
 """Commands whose modules are loaded once they are called for: serving starts sooner.

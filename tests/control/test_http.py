@@ -350,14 +350,18 @@ async def test_a_port_that_is_taken() -> None:
 
 
 async def test_a_fault_of_ours_is_500(capsys: pytest.CaptureFixture[str]) -> None:
-    """A broker that was never started has no cluster to show; the log has why."""
+    """A broker that has lost its cluster has none to show; the log has why."""
     async with (
-        Control(Broker()) as control,
+        Broker() as broker,
+        Control(broker) as control,
         aiohttp.ClientSession(control.url) as session,
-        session.get("/v1/cluster") as answer,
     ):
-        assert answer.status == 500
-        assert "log" in (await answer.json())["error"]
+        cluster = broker.cluster
+        del broker.cluster
+        async with session.get("/v1/cluster") as answer:
+            assert answer.status == 500
+            assert "log" in (await answer.json())["error"]
+        broker.cluster = cluster
     (line,) = capsys.readouterr().err.splitlines()
     event = json.loads(line)
     assert event["event"] == "request_failed"

@@ -1,0 +1,1 @@
+"""``kohort top``: a broker's metrics, live in the terminal."""

@@ -1,0 +1,99 @@
+"""The command ``kohort top``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kohort.broker.cli import fail
+from kohort.control.cli import DEFAULT_HTTP
+
+if TYPE_CHECKING:
+    from kohort.control.remote import Remote
+
+
+@click.command()
+@click.option(
+    "--http",
+    metavar="URL",
+    envvar="KOHORT_HTTP",
+    default=DEFAULT_HTTP,
+    show_envvar=True,
+    show_default=True,
+    help="The broker's HTTP port.",
+)
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    help="The pause between two looks.",
+)
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Looks once: rates are averages since the HTTP port was opened.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="As JSON, for programs: one line per look."
+)
+def top(http: str, interval: float, *, once: bool, as_json: bool) -> None:
+    """Shows what the groups of a broker do, until Ctrl-C.
+
+    Needs a broker with an HTTP port (`kohort serve --http`). Where the output is no
+    terminal it is shown once.
+    """
+    from kohort.control.remote import Remote, RemoteError  # noqa: PLC0415 - slow
+
+    try:
+        remote = Remote(http)
+    except ValueError as error:
+        fail(f"--http {error}", 2)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            if as_json:
+                for snapshot in _snapshots(remote, interval, once=once):
+                    click.echo(json.dumps(snapshot))
+                    sys.stdout.flush()
+            else:
+                _show(remote, interval, once=once or not sys.stdout.isatty())
+    except RemoteError as error:
+        fail(str(error), 1)
+
+
+def _snapshots(
+    remote: Remote, interval: float, *, once: bool
+) -> Iterator[dict[str, Any]]:
+    while True:
+        yield remote.get("metrics.json")
+        if once:
+            return
+        time.sleep(interval)
+
+
+def _show(remote: Remote, interval: float, *, once: bool) -> None:
+    from rich.live import Live  # noqa: PLC0415 - rich takes long to load
+
+    from kohort.control.tables import terminal  # noqa: PLC0415 - as above
+    from kohort.control.top.rates import frame  # noqa: PLC0415 - as above
+    from kohort.control.top.screen import picture  # noqa: PLC0415 - as above
+
+    console = terminal()
+    snapshots = _snapshots(remote, interval, once=once)
+    before = next(snapshots)
+    first = frame(None, before)
+    if once:
+        console.print(picture(first, None))
+        return
+    shown = picture(first, console.height)
+    with Live(shown, console=console, screen=True, auto_refresh=False) as live:
+        for now in snapshots:
+            live.update(picture(frame(before, now), console.height), refresh=True)
+            before = now

@@ -1,0 +1,190 @@
+"""What a broker does per second: from two snapshots of its metrics, or from one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Snapshot = Mapping[str, Any]
+"""What ``GET /metrics.json`` answers; see docs/metrics.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group.
+
+    Attributes:
+        name: its id; that of all the others together is ``__other__``.
+        state: as Kafka shows it; None: it is gone, or it is several.
+        generation: None as for `state`.
+        members: how many.
+        lag: records behind what is committed, of all topics.
+        rebalances: how many there were.
+        new_rebalances: those since the snapshot before; 0 where there is none.
+        last_cause: why it rebalanced last.
+        last_ns: how long ago.
+        rebalance_s: their average duration, in seconds.
+        commits_per_s: how many commits were taken.
+        refusals: joins and commits that were refused.
+    """
+
+    name: str
+    state: str | None
+    generation: int | None
+    members: int
+    lag: int
+    rebalances: int
+    new_rebalances: int
+    last_cause: str | None
+    last_ns: int | None
+    rebalance_s: float | None
+    commits_per_s: float
+    refusals: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRow:
+    """One API, since the snapshot before.
+
+    Attributes:
+        name: Kafka's.
+        per_s: requests.
+        errors_per_s: answers with an error in them.
+        median_s: half of the requests took no longer, in seconds; inf: longer than
+            the largest bucket; None: there was none.
+        worst_s: all but one of 100 took no longer.
+    """
+
+    name: str
+    per_s: float
+    errors_per_s: float
+    median_s: float | None
+    worst_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What there is to show.
+
+    Attributes:
+        now: the snapshot that it is made from.
+        groups: those that have something to do first.
+        apis: the most called first.
+        cpu: how much of one core the process takes, 1 is all of it; None where there
+            is no snapshot before.
+    """
+
+    now: Snapshot
+    groups: Sequence[GroupRow]
+    apis: Sequence[ApiRow]
+    cpu: float | None
+
+
+def frame(before: Snapshot | None, now: Snapshot) -> Frame:
+    """What has happened between two snapshots.
+
+    Args:
+        before: an earlier one; None, or one of another run: rates are averages since
+            the broker's HTTP port was opened.
+        now: the later one.
+    """
+    if before is None or before["run"] != now["run"]:
+        before = {
+            "groups": (),
+            "apis": (),
+            "time_ns": now["since_ns"],
+            "cpu_seconds": 0,
+        }
+    seconds = max((now["time_ns"] - before["time_ns"]) / 1e9, 1e-3)
+    groups = {row["group"]: row for row in before["groups"]}
+    apis = {row["api"]: row for row in before["apis"]}
+    return Frame(
+        now,
+        sorted(
+            (
+                _group(groups.get(row["group"]), row, seconds, now["time_ns"])
+                for row in now["groups"]
+            ),
+            key=_interest,
+        ),
+        sorted(
+            (_api(apis.get(row["api"]), row, seconds) for row in now["apis"]),
+            key=lambda row: (-row.per_s, row.name),
+        ),
+        (now["cpu_seconds"] - before["cpu_seconds"]) / seconds,
+    )
+
+
+def _interest(row: GroupRow) -> tuple[object, ...]:
+    is_busy = row.state in {"PreparingRebalance", "CompletingRebalance"}
+    return (not is_busy, -row.new_rebalances, row.state is None, -row.lag, row.name)
+
+
+def _group(
+    before: Snapshot | None, now: Snapshot, seconds: float, time_ns: int
+) -> GroupRow:
+    rebalances = sum(now["rebalances"].values())
+    # An earlier count that is larger is another group's of that name.
+    old = 0 if before is None else sum(before["rebalances"].values())
+    commits = now["commits"] - (0 if before is None else before["commits"])
+    found = now["rebalance_seconds"]
+    last_ns = now["last_time_ns"]
+    return GroupRow(
+        now["group"],
+        now["state"],
+        now["generation"],
+        now["members"],
+        sum(now["lag"].values()),
+        rebalances,
+        max(0, rebalances - old),
+        now["last_cause"],
+        None if last_ns is None else max(0, time_ns - last_ns),
+        None if found is None else found["sum"] / sum(found["buckets"]),
+        max(0, commits) / seconds,
+        sum(now["refusals"].values()) + sum(now["commit_refusals"].values()),
+    )
+
+
+def _api(before: Snapshot | None, now: Snapshot, seconds: float) -> ApiRow:
+    buckets = _buckets(now)
+    errors = sum(now["errors"].values())
+    if before is not None:
+        old = _buckets(before) or [0] * len(buckets)
+        buckets = [max(0, b - a) for a, b in zip(old, buckets, strict=True)]
+        errors = max(0, errors - sum(before["errors"].values()))
+    bounds = (now["latency_seconds"] or {"bounds": ()})["bounds"]
+    return ApiRow(
+        now["api"],
+        sum(buckets) / seconds,
+        errors / seconds,
+        quantile(bounds, buckets, 0.5),
+        quantile(bounds, buckets, 0.99),
+    )
+
+
+def _buckets(row: Snapshot) -> list[int]:
+    found = row["latency_seconds"]
+    return [] if found is None else [*found["buckets"]]
+
+
+def quantile(
+    bounds: Sequence[float], buckets: Sequence[int], share: float
+) -> float | None:
+    """The bound below which this share of what was observed is.
+
+    Args:
+        bounds: the largest value of each bucket but the last.
+        buckets: how many are in each, one more than there are bounds.
+        share: 0.5 for the median.
+
+    Returns:
+        Infinity, if it is in the last one; None, if nothing was observed.
+    """
+    count = sum(buckets)
+    if not count:
+        return None
+    sums = itertools.accumulate(buckets)
+    index = next(i for i, n in enumerate(sums) if n >= share * count)
+    return bounds[index] if index < len(bounds) else float("inf")
