@@ -45,14 +45,15 @@ def timeline(events: str, output: str, groups: tuple[str, ...]) -> None:
     name = "stdin" if events == STDIO else Path(events).name
     try:
         if events == STDIO:
-            lines = list(_events(sys.stdin.buffer, name, set(groups)))
+            found = list(_events(sys.stdin.buffer, name, set(groups)))
         else:
             with Path(events).open("rb") as file:
-                lines = list(_events(file, name, set(groups)))
+                found = list(_events(file, name, set(groups)))
     except OSError as error:
         fail(f"{events}: {error.strerror or error}", 1)
-    if not lines:
+    if not {group for _, group in found} - ({None} if groups else set()):
         fail(f"{name}: there are no events{' of these groups' if groups else ''}", 1)
+    lines = [line for line, _ in found]
     page = file_page(lines, name=name, explanations=_explained(lines))
     try:
         if output == STDIO:
@@ -76,8 +77,10 @@ def _explained(lines: list[bytes]) -> dict[str, list[str]]:
     return found
 
 
-def _events(file: IO[bytes], name: str, groups: set[str]) -> Iterator[bytes]:
-    """The lines that are events, of these groups and of no group; of all if empty.
+def _events(
+    file: IO[bytes], name: str, groups: set[str]
+) -> Iterator[tuple[bytes, str | None]]:
+    """The lines that are events, of these groups and of no group, or of all; and whose.
 
     A last line without an end, as a broker leaves it that is killed, is left out.
     """
@@ -95,7 +98,7 @@ def _events(file: IO[bytes], name: str, groups: set[str]) -> Iterator[bytes]:
         if why_not:
             fail(f"{name}, line {number}: {why_not}", 1)
         if not groups or event.get("group") in {*groups, None}:
-            yield line.rstrip(b"\r\n")
+            yield line.rstrip(b"\r\n"), event.get("group")
 
 
 def _why_no_event(event: Any) -> str | None:

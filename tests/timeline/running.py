@@ -1,0 +1,98 @@
+"""A broker with an HTTP port beside a browser: on a loop, and a thread, of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Iterator
+from typing import Any, Self, TypeVar
+
+from kohort.broker.server import Broker
+from kohort.client import Admin, Consumer, NewTopic
+from kohort.control.http import Control
+
+T = TypeVar("T")
+PATIENCE_S = 30.0
+TOPIC = "orders"
+
+
+class Running:
+    """A broker, its HTTP port, and consumers of it.
+
+    Attributes:
+        url: where the timeline is.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._consumers: dict[str, Consumer] = {}
+        self._http_port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.do(self._start())
+        self.url = f"http://127.0.0.1:{self._http_port}/timeline"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            for name in [*self._consumers]:
+                self.leave(name)
+            self.do(self._stop())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def do(self, what: Coroutine[Any, Any, T]) -> T:
+        """Has something done on the broker's loop, and waits for it."""
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)
+
+    def join(self, name: str, group: str = "billing") -> None:
+        """A consumer of this client id joins; returns once it has its assignment."""
+
+        async def joined() -> None:
+            consumer = Consumer(
+                TOPIC,
+                group_id=group,
+                client_id=name,
+                bootstrap_servers=self._broker.bootstrap_servers,
+                heartbeat_interval_ms=200,
+            )
+            self._consumers[name] = consumer
+            await consumer.start()
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=50)
+
+        self.do(joined())
+
+    def leave(self, name: str) -> None:
+        """It leaves the group."""
+        self.do(self._consumers.pop(name).close())
+
+    @contextlib.contextmanager
+    def without_http(self) -> Iterator[None]:
+        """The HTTP port is closed for a while; the broker goes on."""
+        self.do(self._control.stop())
+        yield
+        self.do(self._listen())
+
+    async def _start(self) -> None:
+        settings = {"group.initial.rebalance.delay.ms": 0}
+        self._broker = Broker(settings, labels={"scene": "live"})
+        await self._broker.start()
+        await self._listen()
+        servers = self._broker.bootstrap_servers
+        async with Admin(bootstrap_servers=servers) as admin:
+            await admin.create_topics([NewTopic(TOPIC, 6)])
+
+    async def _listen(self) -> None:
+        self._control = Control(self._broker, port=self._http_port)
+        await self._control.start()
+        self._http_port = self._control.port
+
+    async def _stop(self) -> None:
+        await self._control.stop()
+        await self._broker.stop()

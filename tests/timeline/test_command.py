@@ -1,0 +1,173 @@
+"""`kohort timeline`, and the document that it makes, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.timeline import streams
+
+from kohort.control.timeline.command import timeline
+from kohort.control.timeline.page import SCRIPTS, Page, file_page, live_page
+
+DATA = re.compile(
+    r'<script id="(\w+)" type="application/\w+">(.*?)</script>', re.DOTALL
+)
+
+
+@pytest.fixture
+def events() -> list[streams.Event]:
+    """Two groups."""
+    return streams.story()
+
+
+@pytest.fixture
+def file(events: list[streams.Event], tmp_path: Path) -> Path:
+    """A file of events, as the broker writes it."""
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def run(*arguments: str | Path, code: int = 0) -> Result:
+    """The command, and that it ends with this code."""
+    done = CliRunner().invoke(timeline, [str(each) for each in arguments])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def packed(html: str) -> list[streams.Event]:
+    """The events that a page brings along."""
+    data = dict(DATA.findall(html))["events"]
+    lines = gzip.decompress(base64.b64decode(data)).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_a_file_becomes_a_page(
+    events: list[streams.Event], file: Path, tmp_path: Path
+) -> None:
+    """All events are in it, and it says how many."""
+    page = tmp_path / "page.html"
+    done = run(file, "-o", page)
+    assert done.output == f"{page}: {len(events)} events\n"
+    assert packed(page.read_text()) == events
+    assert "<title>events.jsonl - kohort timeline</title>" in page.read_text()
+
+
+def test_the_page_has_the_words_of_kohort_why(file: Path, tmp_path: Path) -> None:
+    """Each rebalance is explained, by the event that it began with."""
+    page = tmp_path / "page.html"
+    run(file, "-o", page)
+    told = json.loads(dict(DATA.findall(page.read_text()))["explanations"])
+    rebalances = [
+        f"{event['run']}/{event['node']}/{event['sequence']}"
+        for event in packed(page.read_text())
+        if event["kind"] == "rebalance_started"
+    ]
+    assert set(rebalances) == set(told)
+    assert all(sentences for sentences in told.values())
+
+
+def test_pipes_work(file: Path) -> None:
+    """- is stdin and stdout."""
+    runner = CliRunner()
+    done = runner.invoke(timeline, ["-", "-o", "-"], input=file.read_bytes())
+    assert done.exit_code == 0
+    assert done.stdout.startswith("<!doctype html>")
+    assert "events" in done.stderr
+
+
+def test_of_some_groups_only(file: Path, tmp_path: Path) -> None:
+    """The others' events are left out, those of the broker are not."""
+    page = tmp_path / "page.html"
+    run(file, "-o", page, "-g", "payments")
+    found = packed(page.read_text())
+    assert {event.get("group") for event in found} == {"payments", None}
+    assert "no events" in run(file, "-o", page, "-g", "nobody", code=1).output
+
+
+def test_a_line_that_was_cut_off_is_left_out(file: Path, tmp_path: Path) -> None:
+    """A broker that is killed leaves one: the page has all those before it."""
+    whole = len(file.read_text().splitlines())
+    with file.open("a") as end:
+        end.write('{"schema": 1, "kind": "memb')
+    page = tmp_path / "page.html"
+    done = run(file, "-o", page)
+    assert f"line {whole + 1}: is cut off, left out" in done.output
+    assert len(packed(page.read_text())) == whole
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("hello", "is no JSON"),
+        ("[1]", "is no event"),
+        ('{"kind": "heartbeat", "schema": 1}', "has no time_ns"),
+        ('{"kind": "heartbeat", "schema": 2}', "schema version 2"),
+    ],
+)
+def test_what_is_no_event_is_refused(file: Path, line: str, says: str) -> None:
+    """With the number of the line, and no page is written."""
+    text = file.read_text()
+    file.write_text(f"{line}\n{text}")
+    page = file.with_suffix(".html")
+    done = run(file, "-o", page, code=1)
+    assert "events.jsonl, line 1: " in done.output
+    assert says in done.output
+    assert not page.exists()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """One line says so."""
+    done = run(tmp_path / "none", "-o", tmp_path / "page.html", code=1)
+    assert "No such file" in done.output
+
+
+@pytest.mark.parametrize("page", [live_page(), file_page([], name="none")])
+def test_the_policy_lets_run_what_is_in_the_page_and_nothing_else(page: Page) -> None:
+    """Each script and the style are named by their hashes; nothing is loaded."""
+    (policy,) = re.findall(r'Security-Policy" content="([^"]*)"', page.html)
+    policy = policy.replace("&#x27;", "'")
+    assert page.headers["Content-Security-Policy"].startswith(policy)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    inline = re.findall(
+        r"<(?:script|style)>(.*?)</(?:script|style)>", page.html, re.DOTALL
+    )
+    assert len(inline) == len(SCRIPTS) + 1
+    for each in inline:
+        digest = base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert not re.search(r"""(?:src|href)=["'](?!#|data:,)""", page.html)
+    assert not re.search(r"https?://", page.html)
+    assert " style=" not in page.html
+
+
+def test_the_same_events_make_the_same_page(events: list[streams.Event]) -> None:
+    """Pages can be compared, and kept in a repository."""
+    first, second = (
+        file_page((json.dumps(event).encode() for event in events), name="x").html
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_names_cannot_leave_their_place() -> None:
+    """A file's name and an explanation are text, whatever is in them."""
+    evil = "</script><script>alert(1)</script>"
+    page = file_page([], name=evil, explanations={evil: [evil]})
+    assert evil not in page.html
+
+
+def test_all_assets_are_used() -> None:
+    """What is packaged is in the page."""
+    assets = files("kohort.control.timeline").joinpath("assets")
+    names = {each.name for each in assets.iterdir()}
+    assert names == {*SCRIPTS, "page.css", "page.html"}
