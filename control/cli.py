@@ -44,8 +44,10 @@ LATER = {
     "demo": "kohort.control.demo.command",
     "groups": "kohort.control.commands.groups",
     "produce": "kohort.control.commands.produce",
+    "timeline": "kohort.control.timeline.command",
     "top": "kohort.control.top.command",
     "topics": "kohort.control.commands.topics",
+    "why": "kohort.control.why.command",
 }
 """Commands whose modules are loaded once they are called for: serving starts sooner.
 

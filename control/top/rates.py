@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Snapshot = Mapping[str, Any]
@@ -90,30 +90,30 @@ def frame(before: Snapshot | None, now: Snapshot) -> Frame:
             the broker's HTTP port was opened.
         now: the later one.
     """
-    if before is None or before["run"] != now["run"]:
-        before = {
-            "groups": (),
-            "apis": (),
-            "time_ns": now["since_ns"],
-            "cpu_seconds": 0,
-        }
-    seconds = max((now["time_ns"] - before["time_ns"]) / 1e9, 1e-3)
-    groups = {row["group"]: row for row in before["groups"]}
-    apis = {row["api"]: row for row in before["apis"]}
+    is_first = before is None or before["run"] != now["run"]
+    since_ns = now["since_ns"] if before is None or is_first else before["time_ns"]
+    seconds = max((now["time_ns"] - since_ns) / 1e9, 1e-3)
+    groups: dict[str, Snapshot] = {}
+    apis: dict[str, Snapshot] = {}
+    cpu = None
+    if before is not None and not is_first:
+        groups = {row["group"]: row for row in before["groups"]}
+        apis = {row["api"]: row for row in before["apis"]}
+        cpu = (now["cpu_seconds"] - before["cpu_seconds"]) / seconds
+    rows = [
+        _group(groups.get(row["group"]), row, seconds, now["time_ns"])
+        for row in now["groups"]
+    ]
+    if is_first:
+        rows = [replace(row, new_rebalances=0) for row in rows]
     return Frame(
         now,
-        sorted(
-            (
-                _group(groups.get(row["group"]), row, seconds, now["time_ns"])
-                for row in now["groups"]
-            ),
-            key=_interest,
-        ),
+        sorted(rows, key=_interest),
         sorted(
             (_api(apis.get(row["api"]), row, seconds) for row in now["apis"]),
             key=lambda row: (-row.per_s, row.name),
         ),
-        (now["cpu_seconds"] - before["cpu_seconds"]) / seconds,
+        cpu,
     )
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kohort.control.tables import table
 from kohort.control.top.rates import ApiRow, Frame, GroupRow
-from kohort.control.why.words import duration
+from kohort.control.why.words import duration, many
 
 STATE_STYLES = {
     "Stable": "green",
@@ -57,12 +57,12 @@ def _head(frame: Frame) -> Text:
         f"kohort {now['version']}",
         now["bootstrap_servers"],
         f"watched for {duration(now['time_ns'] - now['since_ns'])}",
-        f"{running} of {len(now['nodes'])} nodes",
-        f"{sum(node['connections'] for node in now['nodes'])} connections",
+        f"{running} of {many(len(now['nodes']), 'node')}",
+        many(sum(node["connections"] for node in now["nodes"]), "connection"),
     ]
     more = [
         f"groups: {states or 'none'}",
-        f"CPU {frame.cpu:.0%}",
+        *([] if frame.cpu is None else [f"CPU {frame.cpu:.0%}"]),
         *([] if memory is None else [f"memory {memory / 2**20:.0f} MiB"]),
         f"loop lag up to {duration(round(now['loop_lag_worst_seconds'] * 1e9))}",
         *(f"{name}={value}" for name, value in now["labels"].items()),
