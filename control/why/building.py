@@ -67,6 +67,7 @@ class Building:
         self.reason: str | None = event.get("reason")
         self.departures: dict[str, Gone] = {}
         self.silent_ns: int | None = None
+        self.is_second_half = False
         self.expected = tuple(expected)
         self.missing = dict.fromkeys(self.expected)
         self.is_initial = self.previous_state == "Empty"
@@ -212,6 +213,7 @@ class Building:
             self.reason,
             self.departures,
             self.silent_ns,
+            self.is_second_half,
             self.expected,
             self._listed("members"),
             self._listed("gained"),

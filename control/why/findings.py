@@ -92,6 +92,8 @@ def of_rebalance(rebalance: Rebalance, names: Names) -> Evidence:
 def stood_still(rebalances: Sequence[Rebalance]) -> str:
     """What rebalances cost, in words."""
     total = sum(each.stood_still_ns for each in rebalances)
+    if not total:
+        return "nobody stood still"
     return f"members stood still for {duration(total)} together"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kohort.control.why import reasons
 from kohort.control.why.building import (
     JOINED_BY_CAUSE,
     Building,
@@ -390,7 +391,24 @@ class _Folding:
         if not building.is_initial:
             building.missing |= self.pending
         self._note_departures(building)
+        building.is_second_half = self._is_second_half(building, last)
         self.rebalances.append(building)
+
+    def _is_second_half(self, building: Building, last: Building | None) -> bool:
+        """Whether somebody joins again for what the last rebalance took from it.
+
+        Clients say so, where they can. A follower that has given something up says
+        another subscription, with what it still owns; a leader is known as such.
+        """
+        if building.cause not in {"metadata_changed", "leader_rejoined"}:
+            return False
+        if reasons.is_second_half(building.reason):
+            return True
+        return last is not None and any(
+            last.losses.get(member_id)
+            and is_eager(self.members.get(member_id), self.protocol) is False
+            for member_id in building.culprits
+        )
 
     def _culprits(self, event: Event) -> tuple[str, ...]:
         if event.get("culprits"):

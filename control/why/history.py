@@ -115,6 +115,7 @@ class History:
             "culprits": [*each.culprits],
             "reason": each.reason,
             "silent_ns": each.silent_ns,
+            "is_second_half": each.is_second_half,
             "started_ns": each.started_ns,
             "joined_ns": each.joined_ns,
             "ended_ns": each.ended_ns,

@@ -235,6 +235,8 @@ class Rebalance:
         reason: what they said (KIP-800); None: nothing.
         departures: of the culprits that went, how.
         silent_ns: of a session that expired, how long nothing was heard.
+        is_second_half: a cooperative member has given up partitions, and joins again
+            to have them divided (KIP-429): nothing new has happened.
         expected: who was to join.
         members: the generation's; empty where it made none.
         gained: who is new in it.
@@ -268,6 +270,7 @@ class Rebalance:
     reason: str | None
     departures: Mapping[str, Gone]
     silent_ns: int | None
+    is_second_half: bool
     expected: tuple[str, ...]
     members: tuple[str, ...]
     gained: tuple[str, ...]

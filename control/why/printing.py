@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -11,49 +13,64 @@ from rich.text import Text
 from kohort.control.tables import terminal
 from kohort.control.why.findings import MOST_EVIDENCE, Finding
 from kohort.control.why.history import History
-from kohort.control.why.model import Outcome
+from kohort.control.why.model import Outcome, Rebalance
 
 
 def show(history: History, last: int | None = None) -> None:
     """Prints rebalances, the oldest first, and then what is to be learnt from them."""
     console = terminal()
-    console.print(Text(history.summary(), style="bold"))
+    _say(console, Text(history.summary(), style="bold"))
     rebalances = history.rebalances
     shown = rebalances if last is None else rebalances[max(len(rebalances) - last, 0) :]
     if shown:
         console.print()
-        rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-        rows.add_column(no_wrap=True, style="dim")
-        rows.add_column(overflow="fold")
-        for each in shown:
-            words = Text(history.explain(each))
-            if each.outcome not in {Outcome.COMPLETED, Outcome.EMPTIED}:
-                words.stylize("yellow")
-            rows.add_row(_clock(each.started_ns), words)
-        console.print(rows)
+        rows = [(_clock(each.started_ns), _words(history, each)) for each in shown]
+        _show_rows(console, rows, 0)
     for finding in history.findings:
         console.print()
-        _show_finding(finding)
+        _show_finding(console, finding)
 
 
-def _show_finding(finding: Finding) -> None:
-    console = terminal()
+def _words(history: History, each: Rebalance) -> Text:
+    is_usual = each.outcome in {Outcome.COMPLETED, Outcome.EMPTIED}
+    return Text(history.explain(each), style="" if is_usual else "yellow")
+
+
+def _show_finding(console: Console, finding: Finding) -> None:
     style = "bold red" if finding.is_sure else "bold yellow"
-    console.print(Text(f"{finding.title} [{finding.code}]", style=style))
-    console.print(Padding(Text(finding.advice), (0, 0, 0, 2)))
-    rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    rows.add_column(no_wrap=True, style="dim")
-    rows.add_column(overflow="fold")
-    for each in finding.evidence[:MOST_EVIDENCE]:
-        rows.add_row(_clock(each.at_ns), Text(each.text))
-    more = len(finding.evidence) - MOST_EVIDENCE
-    if more > 0:
-        rows.add_row("", Text(f"and {more} more"))
-    console.print(Padding(rows, (0, 0, 0, 2)))
+    _say(console, Text(f"{finding.title} [{finding.code}]", style=style))
+    _say(console, Text(finding.advice), 2)
+    shown = finding.evidence[:MOST_EVIDENCE]
+    rows = [(_clock(each.at_ns), Text(each.text)) for each in shown]
+    if len(finding.evidence) > len(shown):
+        rows.append(("", Text(f"and {len(finding.evidence) - len(shown)} more")))
+    _show_rows(console, rows, 2)
+
+
+def _say(console: Console, text: Text, indent: int = 0) -> None:
+    """A paragraph: indented as a whole on a terminal, else one line."""
+    if console.is_terminal:
+        console.print(Padding(text, (0, 0, 0, indent)))
+    else:
+        console.print(Text(" " * indent) + text, soft_wrap=True)
+
+
+def _show_rows(console: Console, rows: Iterable[tuple[str, Text]], indent: int) -> None:
+    """Times and what was then: in two columns on a terminal, else a line each."""
+    if not console.is_terminal:
+        for time, text in rows:
+            _say(console, Text(f"{time}  ") + text, indent)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for time, text in rows:
+        table.add_row(time, text)
+    console.print(Padding(table, (0, 0, 0, indent)))
 
 
 def _clock(time_ns: int) -> str:
-    """A time of day, in UTC, as `kohort consume` prints them."""
+    """A time in UTC, as `kohort consume` prints them, to the millisecond."""
     seconds, rest = divmod(time_ns, 1_000_000_000)
     moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{rest // 1_000_000:03}"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"

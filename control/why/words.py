@@ -74,6 +74,11 @@ def cause(rebalance: Rebalance, names: Names) -> str:
     if tell is None:
         return f"{rebalance.cause} ({names.list(rebalance.culprits)})"
     who = names.list(rebalance.culprits) or "a member"
+    if rebalance.is_second_half:
+        return (
+            f"{who} had given up partitions, and rejoined to have them divided: the "
+            f"second half of the last rebalance"
+        )
     return tell(rebalance, who)
 
 
@@ -180,6 +185,8 @@ def _longest(joins: Sequence[Wait], names: Names) -> str:
     if longest.member_id is None or 2 * longest.duration_ns < sum(
         w.duration_ns for w in joins
     ):
+        return ""
+    if duration(longest.duration_ns) == duration(sum(w.duration_ns for w in joins)):
         return ""
     return f", {duration(longest.duration_ns)} of it for {names.of(longest.member_id)}"
 

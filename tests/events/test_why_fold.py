@@ -427,3 +427,19 @@ def test_other_groups_are_passed_over(context: Context, trio: list[Member]) -> N
 def test_durations(ns: int, text: str) -> None:
     """Two figures or so: as much as anybody reads."""
     assert duration(ns) == text
+
+
+@pytest.mark.parametrize("reason", ["it has given up partitions", None])
+def test_the_second_half_is_told_as_such(context: Context, reason: str | None) -> None:
+    """A cooperative member that gave something up: whether it says so or not."""
+    ana, ben = (consumer(context, n, COOPERATIVE) for n in ("ana", "ben"))
+    context.form([ana], sync=False)
+    divide((ana, range(4)))
+    ben.enter()
+    ana.join()
+    divide((ana, (0, 1)), (ben, ()))
+    ana.join(reason=reason)
+    found = told(context)
+    first, second = found.rebalances[-2:]
+    assert (first.is_second_half, second.is_second_half) == (False, True)
+    assert "ana had given up partitions, and rejoined" in found.explain(second)

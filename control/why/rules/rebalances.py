@@ -94,20 +94,7 @@ def _starts(rebalances: Sequence[Rebalance]) -> Iterator[list[Rebalance]]:
 def _goes_on(last: Rebalance, each: Rebalance) -> bool:
     if each.started_ns - last.ended_ns > ARRIVAL_GAP_NS or each.lost:
         return False
-    return each.cause == "member_joined" or _is_second_half(last, each)
-
-
-def _is_second_half(last: Rebalance | None, each: Rebalance) -> bool:
-    """Whether a cooperative rebalance only has divided what the last one took."""
-    if reasons.is_second_half(each.reason):
-        return True
-    return (
-        last is not None
-        and last.is_eager is False
-        and last.moves is not None
-        and bool(last.moves.given_up)
-        and each.cause in {"leader_rejoined", "metadata_changed"}
-    )
+    return each.cause == "member_joined" or each.is_second_half
 
 
 # -- waits that are too long
@@ -233,12 +220,11 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
 
 def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
     """A leader that rejoins again and again, as topics change under it."""
-    found = []
-    last: Rebalance | None = None
-    for each in facts.rebalances:
-        if each.cause == "leader_rejoined" and not _is_second_half(last, each):
-            found.append(each)
-        last = each
+    found = [
+        each
+        for each in facts.rebalances
+        if each.cause == "leader_rejoined" and not each.is_second_half
+    ]
     close = _closest(found, LEADER_REJOINS, LEADER_REJOINS_NS)
     if not close:
         return
@@ -272,12 +258,11 @@ def _closest(
 
 def changing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that keep rejoining with other protocols or subscriptions."""
-    found = []
-    last: Rebalance | None = None
-    for each in facts.rebalances:
-        if each.cause == "metadata_changed" and not _is_second_half(last, each):
-            found.append(each)
-        last = each
+    found = [
+        each
+        for each in facts.rebalances
+        if each.cause == "metadata_changed" and not each.is_second_half
+    ]
     close = _closest(found, CHANGES, LEADER_REJOINS_NS)
     if close:
         yield Finding(
