@@ -75,7 +75,6 @@ class GroupDriver:
             Append: append,
             Arm: self._arm,
             Disarm: self._disarm,
-            Notice: self._notice,
         }
 
     def start(self, loading: Loading) -> None:
@@ -104,15 +103,14 @@ class GroupDriver:
                 if type(effect) is Reply:
                     # The driver's tokens are waiters; the coordinator never looks.
                     effect.token.answer(effect.result)  # type: ignore[attr-defined]
+                elif type(effect) is Notice:
+                    self._publish(effect, self._now)
+                    if effect.kind == "offsets_expired":
+                        self._expired += len(effect.fields["expired"])
                 else:
                     self._perform[type(effect)](effect)
         except StorageError:
             self._lost(effects)
-
-    def _notice(self, notice: Notice) -> None:
-        if notice.kind == "offsets_expired":
-            self._expired += len(notice.fields["expired"])
-        self._publish(notice, self._now)
 
     def _say_what_expired(self) -> None:
         """Of all groups at once, and in Kafka's words."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 Format = Literal["auto", "pretty", "json"]
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
+_NUMBERS = {level: number for number, level in enumerate(LEVELS)}
 
 
 class _Settings:
@@ -42,7 +43,7 @@ def configure(
 
 def is_on(level: str) -> bool:
     """Whether lines of a level are written: where making them takes time."""
-    return LEVELS.index(level) >= _Settings.level
+    return _NUMBERS[level] >= _Settings.level
 
 
 class Logger:

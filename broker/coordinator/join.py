@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kohort.broker.coordinator import rebalance, static
-from kohort.broker.coordinator.effects import JoinResult
+from kohort.broker.coordinator.effects import JoinResult, Notice
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member, Protocols
@@ -208,18 +208,24 @@ def _add_member(
 def _notice_joined(
     turn: Turn, group: Group, member: Member, event: Join, cause: str
 ) -> None:
-    turn.notice(
-        "member_joined",
-        group,
-        member.identity,
-        1 + len(event.protocols),
-        cause=cause,
-        reason=event.reason,
-        is_first=cause == "new",
-        session_timeout_ms=event.session_timeout_ms,
-        rebalance_timeout_ms=event.rebalance_timeout_ms,
-        protocol_type=event.protocol_type,
-        protocols=event.protocols,
+    fields = {
+        "cause": cause,
+        "reason": event.reason,
+        "is_first": cause == "new",
+        "session_timeout_ms": event.session_timeout_ms,
+        "rebalance_timeout_ms": event.rebalance_timeout_ms,
+        "protocol_type": event.protocol_type,
+        "protocols": event.protocols,
+    }
+    turn.notices.append(
+        Notice(
+            "member_joined",
+            group.group_id,
+            group.generation_id,
+            member.identity,
+            fields,
+            1 + len(event.protocols),
+        )
     )
 
 

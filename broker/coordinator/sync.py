@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kohort.broker.coordinator.effects import SyncResult
+from kohort.broker.coordinator.effects import Notice, SyncResult
 from kohort.broker.coordinator.events import Sync
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member
@@ -120,5 +120,10 @@ def _notice_assigned(
             if before != after:
                 member.owned = after
                 turn.notice_owned(group, member, before, after, "assigned")
-    for member in synced:
-        turn.notice("member_synced", group, member.identity, since=member.told_at)
+    group_id, generation_id = group.group_id, group.generation_id
+    turn.notices += [
+        Notice(
+            "member_synced", group_id, generation_id, m.identity, {"since": m.told_at}
+        )
+        for m in synced
+    ]

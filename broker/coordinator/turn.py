@@ -51,7 +51,7 @@ class Turn:
     come before them: of what cannot be written nobody is told.
     """
 
-    __slots__ = ("_notices", "_replies", "effects", "listening", "now", "settings")
+    __slots__ = ("_replies", "effects", "listening", "notices", "now", "settings")
 
     def __init__(self, settings: GroupSettings, now: float, *, listening: bool) -> None:
         """Begins at `now`, seconds since the epoch; notices only if listened to."""
@@ -59,12 +59,12 @@ class Turn:
         self.now = now
         self.listening = listening
         self.effects: list[Effect] = []
-        self._notices: list[Effect] = []
+        self.notices: list[Effect] = []
         self._replies: list[Effect] = []
 
     def end(self) -> list[Effect]:
         """Everything that is to happen, in order."""
-        self.effects += self._notices
+        self.effects += self.notices
         self.effects += self._replies
         return self.effects
 
@@ -88,7 +88,7 @@ class Turn:
         **fields: object,
     ) -> None:
         """Tells listeners; see `Notice`."""
-        self._notices.append(
+        self.notices.append(
             Notice(kind, group.group_id, group.generation_id, who, fields, weight)
         )
 
@@ -103,7 +103,7 @@ class Turn:
     ) -> None:
         """Tells listeners about somebody in a group that need not exist."""
         generation = None if group is None else group.generation_id
-        self._notices.append(Notice(kind, group_id, generation, who, fields))
+        self.notices.append(Notice(kind, group_id, generation, who, fields))
 
     def transition(self, group: Group, state: GroupState) -> None:
         """Takes a group to another state."""
@@ -133,14 +133,15 @@ class Turn:
         self, group: Group, member: Member, before: bytes, after: bytes, cause: str
     ) -> None:
         """Tells listeners that a member's assignment has become another one."""
-        self.notice(
-            "partitions_changed",
-            group,
-            member.identity,
-            1 + (len(before) + len(after)) // _BYTES_PER_ROW,
-            cause=cause,
-            before=before,
-            after=after,
+        self.notices.append(
+            Notice(
+                "partitions_changed",
+                group.group_id,
+                group.generation_id,
+                member.identity,
+                {"cause": cause, "before": before, "after": after},
+                1 + (len(before) + len(after)) // _BYTES_PER_ROW,
+            )
         )
 
     # -- timers

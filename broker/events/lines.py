@@ -38,11 +38,13 @@ log = telemetry.get_logger("groups")
 
 def write_line(seen: Seen) -> None:
     """Writes the line of an event, if the level that is set asks for it."""
+    if not telemetry.is_on("info"):
+        return
     kind = seen.notice.kind
     if kind == "offsets_expired":
         return  # one line for all groups says so, in Kafka's words: the driver's
     level = "debug" if kind in DETAILS else "info"
-    if not telemetry.is_on(level):
+    if level == "debug" and not telemetry.is_on("debug"):
         return
     fields = {
         name: len(value) if isinstance(value, list) else value
