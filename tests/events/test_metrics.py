@@ -1,0 +1,465 @@
+"""Metrics: what is counted is what happened, in Prometheus' words, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as open_metrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as parsed
+from tests.broker.test_cluster import heartbeat, join, offsets, stable
+from tests.broker.test_records_over_the_wire import batch, produce
+from tests.broker.wire_client import WireClient, connected
+
+from kohort.broker.api_counts import ApiCounters, Histogram, errors_in
+from kohort.broker.coordinator.effects import Notice
+from kohort.broker.events.bus import Events
+from kohort.broker.server import Broker
+from kohort.control.http import Control
+from kohort.control.metrics.groups import (
+    LONGEST_NAME,
+    MOST_GROUPS,
+    OTHERS,
+    GroupFold,
+)
+from kohort.control.metrics.metrics import MOST_TOPICS
+from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.registry import APIS
+
+FAST = {"group.initial.rebalance.delay.ms": 0}
+Labels = frozenset[tuple[str, str]]
+
+
+class Scraping:
+    """Somebody who scrapes a broker.
+
+    Attributes:
+        broker: the broker.
+        wire: a client of it.
+        http: a client of its HTTP port.
+    """
+
+    def __init__(
+        self, broker: Broker, wire: WireClient, http: aiohttp.ClientSession
+    ) -> None:
+        self.broker = broker
+        self.wire = wire
+        self.http = http
+
+    async def text(self, **headers: str) -> tuple[str, str]:
+        """(content type, text) of the metrics."""
+        async with self.http.get("/metrics", headers=headers) as answer:
+            assert answer.status == 200
+            return answer.headers["Content-Type"], await answer.text()
+
+    async def samples(self) -> dict[str, dict[Labels, float]]:
+        """Values by name and by labels; each of them is there once."""
+        _, text = await self.text()
+        found: dict[str, dict[Labels, float]] = {}
+        for family in parsed(text):
+            for sample in family.samples:
+                rows = found.setdefault(sample.name, {})
+                labels = frozenset(sample.labels.items())
+                assert labels not in rows, sample
+                rows[labels] = sample.value
+        return found
+
+    async def value(self, name: str, **labels: str) -> float | None:
+        """One value; None if it is not there."""
+        rows = (await self.samples()).get(name, {})
+        return rows.get(frozenset(labels.items()))
+
+    async def json(self) -> dict[str, Any]:
+        """The same as JSON."""
+        async with self.http.get("/metrics.json") as answer:
+            found: dict[str, Any] = await answer.json()
+            return found
+
+
+@contextlib.asynccontextmanager
+async def scraping(nodes: int = 1, **config: object) -> AsyncIterator[Scraping]:
+    """A broker, and somebody who scrapes it; keys with ``_`` in place of dots."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    async with (
+        Broker(FAST | settings, nodes=nodes) as broker,
+        Control(broker) as control,
+        aiohttp.ClientSession(control.url) as http,
+        connected(broker) as wire,
+    ):
+        yield Scraping(broker, wire, http)
+
+
+async def leave(client: WireClient, member_id: str, group: str = "g") -> None:
+    """LeaveGroup."""
+    request = LeaveGroupRequest(group, "", [MemberIdentity(member_id)])
+    assert (await client.call("LeaveGroup", 4, request)).error_code == 0
+
+
+async def test_a_group_as_it_stands() -> None:
+    """State, members, generation; one state is 1, and the others are 0."""
+    async with scraping() as s:
+        member_id = await stable(s.wire)
+        samples = await s.samples()
+        states = {dict(k)["state"]: v for k, v in samples["kohort_group_state"].items()}
+        assert states == {
+            "Empty": 0,
+            "PreparingRebalance": 0,
+            "CompletingRebalance": 0,
+            "Stable": 1,
+        }
+        assert await s.value("kohort_group_members", group="g") == 1
+        assert await s.value("kohort_group_generation", group="g") == 1
+        assert await s.value("kohort_groups", state="Stable") == 1
+        await leave(s.wire, member_id)
+        assert await s.value("kohort_group_members", group="g") == 0
+        assert await s.value("kohort_group_state", group="g", state="Empty") == 1
+        assert await s.value("kohort_groups", state="Stable") == 0
+        assert (
+            await s.value("kohort_group_departures_total", group="g", cause="left") == 1
+        )
+
+
+async def test_rebalances_by_cause_and_how_long_they_take() -> None:
+    """Those that began, by why; of those that ended how long, by the stream's times."""
+    async with scraping() as s:
+        await stable(s.wire)
+        await stable(s.wire, "other")
+        name = "kohort_group_rebalances_total"
+        assert await s.value(name, group="g", cause="member_joined") == 1
+        count = "kohort_group_rebalance_duration_seconds_count"
+        assert await s.value(count, group="g") == 1
+        times = {
+            e["kind"]: e["time_ns"]
+            for e in s.broker.events.recent("g")
+            if e["kind"] in {"rebalance_started", "assignment_made"}
+        }
+        took = (times["assignment_made"] - times["rebalance_started"]) / 1e9
+        total = await s.value("kohort_group_rebalance_duration_seconds_sum", group="g")
+        assert total == pytest.approx(took, abs=1e-6)
+
+
+async def test_commits_refusals_and_lag() -> None:
+    """Commits and their offsets; what was refused, by error; records to consume."""
+    async with scraping(group_max_size=1) as s:
+        s.broker.cluster.create_topic("t", 1)
+        await s.wire.call("Produce", 9, produce((0, batch(b"1", b"2", b"3"))))
+        await stable(s.wire)
+        assert (await join(s.wire)).error_code != 0
+        await s.wire.call("OffsetCommit", 8, offsets(1, group="simple"))
+        assert await s.value("kohort_group_lag_records", group="simple", topic="t") == 2
+        await s.wire.call("OffsetCommit", 8, offsets(9, group="simple"))
+        assert await s.value("kohort_group_lag_records", group="simple", topic="t") == 0
+        assert await s.value("kohort_group_commits_total", group="simple") == 2
+        assert (
+            await s.value("kohort_group_committed_offsets_total", group="simple") == 2
+        )
+        await s.wire.call("OffsetCommit", 8, offsets(1, group="g"))
+        error = {"group": "g", "error": "UNKNOWN_MEMBER_ID"}
+        assert await s.value("kohort_group_commit_refusals_total", **error) == 1
+        error = {"group": "g", "error": "GROUP_MAX_SIZE_REACHED"}
+        assert await s.value("kohort_group_join_refusals_total", **error) == 1
+        s.broker.cluster.delete_topic("t")
+        lag = (await s.samples()).get("kohort_group_lag_records", {})
+        assert not lag
+
+
+async def test_requests_errors_and_latency_by_api() -> None:
+    """Each answer is counted once, and its errors, wherever in it they are."""
+    async with scraping() as s:
+        member_id = await stable(s.wire)
+        for _ in range(3):
+            assert await heartbeat(s.wire, member_id) == 0
+        await heartbeat(s.wire, "nobody")
+        await s.wire.call("OffsetCommit", 8, offsets(1, topic="unknown"))
+        requests = "kohort_api_requests_total"
+        assert await s.value(requests, api="Heartbeat") == 4
+        assert await s.value(requests, api="JoinGroup") == 2
+        assert await s.value("kohort_api_latency_seconds_count", api="Heartbeat") == 4
+        errors = (await s.samples())["kohort_api_errors_total"]
+        assert {frozenset(dict(k).values()): v for k, v in errors.items()} == {
+            frozenset({"Heartbeat", "UNKNOWN_MEMBER_ID"}): 1,
+            frozenset({"JoinGroup", "MEMBER_ID_REQUIRED"}): 1,
+            frozenset({"OffsetCommit", "UNKNOWN_TOPIC_OR_PARTITION"}): 1,
+        }
+
+
+async def test_waiting_is_part_of_latency() -> None:
+    """A join that waits for the initial delay is in the bucket of that delay."""
+    async with scraping(group_initial_rebalance_delay_ms=300) as s:
+        await join(s.wire)
+        name = "kohort_api_latency_seconds_bucket"
+        # The first of the two was told to come again with an id.
+        assert await s.value(name, api="JoinGroup", le="0.25") == 1
+        assert await s.value(name, api="JoinGroup", le="+Inf") == 2
+
+
+async def test_nothing_is_counted_where_nobody_can_ask() -> None:
+    """Without an HTTP port requests cost nothing more, and with one no longer."""
+    async with Broker(FAST) as broker, connected(broker) as client:
+        node = broker.cluster.nodes[1]
+        await stable(client)
+        assert node.counters is None
+        async with Control(broker):
+            await stable(client, "h")
+            assert node.counters is not None
+        assert node.counters is None
+        await stable(client, "i")
+
+
+async def test_the_process_and_its_nodes() -> None:
+    """Memory, CPU, the loop's lag, connections; and what runs."""
+    async with scraping(nodes=2) as s:
+        await s.broker.stop_node(2)
+        samples = await s.samples()
+        assert samples["process_resident_memory_bytes"][frozenset()] > 2**20
+        assert samples["process_cpu_seconds_total"][frozenset()] > 0
+        assert samples["kohort_loop_lag_worst_seconds"][frozenset()] >= 0
+        running = samples["kohort_node_running"]
+        assert running == {
+            frozenset({("node", "1")}): 1,
+            frozenset({("node", "2")}): 0,
+        }
+        assert await s.value("kohort_node_connections", node="1") == 1
+        run = {"run": s.broker.events.run, "version": (await s.json())["version"]}
+        assert await s.value("kohort_run_info", **run) == 1
+
+
+async def test_both_formats_and_their_rules() -> None:
+    """Prometheus' format or OpenMetrics, as asked for; names as both want them."""
+    async with scraping() as s:
+        await stable(s.wire)
+        content_type, text = await s.text()
+        assert content_type.startswith("text/plain; version=")
+        families = {f.name: f for f in parsed(text) if f.name.startswith("kohort_")}
+        for name, family in families.items():
+            assert (
+                family.documentation.endswith(".") or "1 or 0" in family.documentation
+            )
+            assert family.type in {"gauge", "counter", "histogram"}
+            if family.type == "counter":
+                assert all(x.name.endswith("_total") for x in family.samples)
+            if family.type == "histogram":
+                assert name.endswith("_seconds")
+        accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+        content_type, text = await s.text(**accept)
+        assert content_type.startswith("application/openmetrics-text")
+        found = open_metrics(text)  # type: ignore[no-untyped-call]
+        assert {f.name for f in found} >= {"kohort_group_members"}
+
+
+async def test_odd_names_are_labels_all_the_same() -> None:
+    """Whatever a group is called, the text can be read, and has it."""
+    odd = ['a"b\\c', "two\nlines", "smörgås 🙂", "{}", ""]
+    async with scraping() as s:
+        for group in odd:
+            request = offsets(1, group=group)
+            s.broker.cluster.topics.by_name.get("t") or s.broker.cluster.create_topic(
+                "t", 1
+            )
+            await s.wire.call("OffsetCommit", 8, request)
+        await stable(s.wire, OTHERS)
+        await stable(s.wire, "x" * (LONGEST_NAME + 1))
+        samples = await s.samples()
+        names = {dict(k)["group"] for k in samples["kohort_group_members"]}
+        assert {*odd[:4], OTHERS} <= names
+        assert await s.value("kohort_group_members", group=OTHERS) == 2
+
+
+async def test_groups_beyond_the_limit_are_added_up() -> None:
+    """So many have series of their own, and the sums are those of all."""
+    async with scraping() as s:
+        s.broker.cluster.create_topic("t", 1)
+        beyond = 5
+        for number in range(MOST_GROUPS + beyond):
+            await stable(s.wire, f"g{number}")
+        await s.wire.call("OffsetCommit", 8, offsets(0, group="late"))
+        samples = await s.samples()
+        members = samples["kohort_group_members"]
+        assert len(members) == MOST_GROUPS + 1
+        assert sum(members.values()) == MOST_GROUPS + beyond
+        assert members[frozenset({("group", OTHERS)})] == beyond
+        assert (
+            sum(samples["kohort_group_rebalances_total"].values()) == len(members) + 4
+        )
+        assert samples["kohort_groups"][frozenset({("state", "Stable")})] == (
+            MOST_GROUPS + beyond
+        )
+        # No state is everybody's.
+        states = {dict(k)["group"] for k in samples["kohort_group_state"]}
+        assert OTHERS not in states
+        assert await s.value("kohort_group_commits_total", group=OTHERS) == 1
+
+
+async def test_topics_beyond_the_limit_are_added_up() -> None:
+    """The largest lags have series of their own."""
+    async with scraping() as s:
+        for number in range(MOST_TOPICS + 3):
+            s.broker.cluster.create_topic(f"t{number}", 1)
+            values = [b"x"] * (number + 1)
+            rows = produce((0, batch(*values)), topic=f"t{number}")
+            await s.wire.call("Produce", 9, rows)
+            await s.wire.call("OffsetCommit", 8, offsets(0, f"t{number}"))
+        lag = (await s.samples())["kohort_group_lag_records"]
+        assert len(lag) == MOST_TOPICS
+        count = MOST_TOPICS + 3
+        assert sum(lag.values()) == count * (count + 1) / 2
+        others = frozenset({("group", "g"), ("topic", OTHERS)})
+        assert lag[others] == 1 + 2 + 3 + 4
+
+
+# -- the fold
+
+
+class Telling:
+    """A fold, and events as coordinators hand them in."""
+
+    def __init__(self) -> None:
+        self.fold = GroupFold()
+        self.now = 1000.0
+        self._stream = Events()
+        self._stream.begin("r")
+        self._stream.listen(self.fold.take)
+
+    def tell(
+        self, kind: str, group: str = "g", member: str = "m", **fields: object
+    ) -> None:
+        """Something happens."""
+        notice = Notice(kind, group, 1, (member, None, "c", "/h"), fields)
+        self._stream.of(1).publish(notice, self.now)
+
+    def joined(self, member: str, cause: str, *assignors: str) -> None:
+        """A JoinGroup is taken."""
+        protocols = [(name, b"") for name in assignors or ("range",)]
+        self.tell("member_joined", member=member, cause=cause, protocols=protocols)
+
+    def stood(self) -> Mapping[str, float]:
+        """How many members have stood still, and how long together."""
+        found = self.fold.of("g").stand_still_seconds
+        return {"count": found.count, "seconds": found.total}
+
+
+def test_who_stands_still() -> None:
+    """From the join to the assignment; through two rebalances, if one follows."""
+    t = Telling()
+    t.joined("old", "rejoin")
+    t.now += 2
+    t.joined("old", "rejoin")
+    t.now += 1
+    t.tell("member_synced", member="old")
+    assert t.stood() == {"count": 1, "seconds": 3}
+    t.tell("member_synced", member="old")
+    assert t.stood()["count"] == 1
+
+
+def test_who_does_not_stand_still() -> None:
+    """Newcomers, who cooperates, who is told again what it knows, who is gone."""
+    t = Telling()
+    t.joined("new", "new")
+    t.joined("cooperative", "rejoin", "cooperative-sticky")
+    t.joined("repeated", "repeated")
+    t.joined("gone", "rejoin")
+    t.tell("member_expired", member="gone")
+    t.now += 1
+    for member in ("new", "cooperative", "repeated", "gone"):
+        t.tell("member_synced", member=member)
+    assert t.stood()["count"] == 0
+    assert t.fold.of("g").departures == {"expired": 1}
+    # With an eager assignor beside it, everything is given up (KIP-429).
+    t.joined("both", "rejoin", "cooperative-sticky", "range")
+    t.tell("member_synced", member="both")
+    assert t.stood()["count"] == 1
+
+
+def test_a_rebalance_that_comes_to_nothing_has_no_duration() -> None:
+    """Everybody leaves: it began, and that is all."""
+    t = Telling()
+    t.tell("rebalance_started", cause="member_left")
+    t.tell("group_state", state="Empty", previous_state="PreparingRebalance")
+    t.tell("assignment_made")
+    counts = t.fold.of("g")
+    assert (counts.rebalances, counts.rebalance_seconds.count) == (
+        {"member_left": 1},
+        0,
+    )
+
+
+def test_groups_that_are_gone_make_room() -> None:
+    """The first that went loses its series, and its counts go to the others."""
+    t = Telling()
+    for number in range(MOST_GROUPS):
+        t.tell("offsets_committed", f"g{number}", offsets=[1, 2])
+    t.tell("offsets_committed", "late", offsets=[1])
+    assert t.fold.others.commits == 1
+    for number in (7, 3):
+        t.tell("group_state", f"g{number}", state="Dead", previous_state="Empty")
+    t.tell("offsets_committed", "late", offsets=[1])
+    assert "g7" not in t.fold.by_group
+    assert t.fold.by_group["late"].commits == 1
+    assert (t.fold.others.commits, t.fold.others.offsets) == (2, 3)
+    # It came back in time.
+    t.tell("group_state", "g3", state="Empty", previous_state="Dead")
+    t.tell("offsets_committed", "later", offsets=[1])
+    assert "g3" in t.fold.by_group
+    assert "later" not in t.fold.by_group
+
+
+def test_a_pending_member_is_no_departure() -> None:
+    """An id that was given out was never in the group."""
+    t = Telling()
+    t.tell("member_left", cause="left", was_pending=True)
+    t.tell("member_kicked", cause="did_not_join_in_time", was_pending=False)
+    t.tell("member_replaced", replaced_member_id="x", protocols=[])
+    assert t.fold.of("g").departures == {"did_not_join_in_time": 1, "replaced": 1}
+
+
+# -- requests
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: str(api.name))
+def test_errors_are_found_in_every_answer(api: Any) -> None:
+    """Whatever answers are made of, nothing in an empty one is an error."""
+    assert not errors_in(api.module.__dict__[f"{api.name}Response"]())
+
+
+def test_errors_are_found_in_rows_of_rows() -> None:
+    """As in an OffsetCommit's partitions of topics."""
+    commit: Any = importlib.import_module("kohort.protocol.apis.k08_offset_commit")
+    rows = [
+        commit.OffsetCommitResponsePartition(p, code) for p, code in [(0, 3), (1, 0)]
+    ]
+    topics = [commit.OffsetCommitResponseTopic("t", partitions=rows)]
+    assert errors_in(commit.OffsetCommitResponse(0, topics)) == {3}
+    assert errors_in(None) == frozenset()
+
+
+def test_histograms_put_bounds_into_the_lower_bucket() -> None:
+    """A value that is a bound is not above it."""
+    found = Histogram((1.0, 2.0))
+    for value in (0.5, 1.0, 1.5, 2.0, 2.5):
+        found.observe(value)
+    assert (found.buckets, found.total, found.count) == ([2, 2, 1], 7.5, 5)
+
+
+def test_a_request_from_before_has_no_latency() -> None:
+    """It was decoded when nobody counted: its errors count, its time does not."""
+    counters = ApiCounters()
+    api = APIS[0]
+    counters.answered(api, api.newest, 0.0, None)
+    assert counters.by_api[api].seconds.count == 0
+
+
+async def test_snapshots_give_others_their_turn() -> None:
+    """Many offsets are looked at in slices."""
+    async with scraping() as s:
+        s.broker.cluster.create_topic("t", 1)
+        for number in range(50):
+            await s.wire.call("OffsetCommit", 8, offsets(number, group=f"g{number}"))
+        found = await asyncio.gather(*(s.json() for _ in range(5)))
+        assert all(len(each["groups"]) == 50 for each in found)
