@@ -27,7 +27,7 @@ class Running:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
-        self._consumers: dict[str, Consumer] = {}
+        self._consumers: dict[str, tuple[Consumer, asyncio.Task[None]]] = {}
         self._http_port = 0
 
     def __enter__(self) -> Self:
@@ -61,16 +61,24 @@ class Running:
                 bootstrap_servers=self._broker.bootstrap_servers,
                 heartbeat_interval_ms=200,
             )
-            self._consumers[name] = consumer
             await consumer.start()
-            while not consumer.assignment():
-                await consumer.poll(timeout_ms=50)
+            has_some = asyncio.Event()
+            task = asyncio.create_task(_consume(consumer, has_some))
+            self._consumers[name] = consumer, task
+            await has_some.wait()
 
         self.do(joined())
 
     def leave(self, name: str) -> None:
         """It leaves the group."""
-        self.do(self._consumers.pop(name).close())
+
+        async def left() -> None:
+            consumer, task = self._consumers.pop(name)
+            task.cancel()
+            await asyncio.wait([task])
+            await consumer.close()
+
+        self.do(left())
 
     @contextlib.contextmanager
     def without_http(self) -> Iterator[None]:
@@ -96,3 +104,11 @@ class Running:
     async def _stop(self) -> None:
         await self._control.stop()
         await self._broker.stop()
+
+
+async def _consume(consumer: Consumer, has_some: asyncio.Event) -> None:
+    """Polls for ever; says once it has partitions."""
+    while True:
+        await consumer.poll(timeout_ms=100)
+        if consumer.assignment():
+            has_some.set()

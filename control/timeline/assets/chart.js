@@ -61,7 +61,7 @@ class Chart {
     const key = before && this.elements.keyOf(before);
     const again = before ? this.laid.rows.findIndex((row) => this.elements.keyOf(row) === key) : 0;
     this.active = Math.max(0, again);
-    attribute(this.element, "aria-rowcount", this.laid.rows.length);
+    attribute(byId("rows"), "aria-rowcount", this.laid.rows.length);
     this.shape = this.model.shape;
     this.drawn.version = -1;
     this.redraw();

@@ -99,6 +99,7 @@ class RowElements {
     attribute(label, "aria-label", describeRow(row, chart.now));
     if (row.kind === "lane" && label.title !== row.lane.memberId) label.title = row.lane.memberId;
     attribute(element, "aria-rowindex", row.index + 1);
+    attribute(element, "aria-level", row.kind === "lane" ? 2 : 1);
     if (row.kind === "group") attribute(element, "aria-expanded", row.group.isOpen);
   }
 

@@ -137,7 +137,8 @@ class Panel {
         make("td", {}, bar),
         make("td", { class: "number" }, wait.came && unsettled !== null ? duration(unsettled) : ""));
     });
-    const head = ["Member", "Joined after", "", "Assigned after"].map((title, i) => make("th", { scope: "col", class: i % 2 ? "number" : null }, title));
+    const head = ["Member", "Joined after", "Compared", "Assigned after"].map((title, i) =>
+      make("th", { scope: "col", class: i % 2 ? "number" : null }, i === 2 ? make("span", { class: "hidden" }, title) : title));
     return [
       make("h3", {}, "Who was waited for"),
       make("p", {}, text),
