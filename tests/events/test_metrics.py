@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import re
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -33,6 +35,7 @@ from kohort.control.metrics.metrics import MOST_TOPICS
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.registry import APIS
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 FAST = {"group.initial.rebalance.delay.ms": 0}
 Labels = frozenset[tuple[str, str]]
 
@@ -252,6 +255,34 @@ async def test_both_formats_and_their_rules() -> None:
         assert content_type.startswith("application/openmetrics-text")
         found = open_metrics(text)  # type: ignore[no-untyped-call]
         assert {f.name for f in found} >= {"kohort_group_members"}
+
+
+async def test_the_documented_metrics_are_those_that_there_are() -> None:
+    """Each is a row of the table in docs/metrics.md, with its type and labels."""
+    rows = re.findall(
+        r"^\| `(kohort_\w+)` \| (\w+) \|([^|]*)\|", DOCUMENT.read_text(), re.MULTILINE
+    )
+    documented = {
+        name: (kind, labels.replace("`", "").strip()) for name, kind, labels in rows
+    }
+    assert len(rows) == len(documented)
+    async with scraping() as s:
+        s.broker.cluster.create_topic("t", 1)
+        await stable(s.wire)
+        await heartbeat(s.wire, "nobody")
+        _, text = await s.text()
+        exposed = {}
+        for family in parsed(text):
+            if family.name.startswith("kohort_"):
+                is_counter = family.type == "counter"
+                name = family.name + ("_total" if is_counter else "")
+                exposed[name] = family.type
+        assert exposed == {name: kind for name, (kind, _) in documented.items()}
+        for name, rows_of in (await s.samples()).items():
+            stem = re.sub("_(bucket|count|sum)$", "", name)
+            for labels in rows_of if stem in documented else ():
+                found = {key for key, _ in labels} - {"le"}
+                assert found == {*documented[stem][1].split(", ")} - {""}, name
 
 
 async def test_odd_names_are_labels_all_the_same() -> None:
