@@ -52,10 +52,24 @@ class History:
             text += f", which took {duration(busy)}"
         if still:
             text += f"; members stood still for {duration(still)} together"
+        quiet = self._quiet_returns()
+        if quiet:
+            text += f"; static members came back without one {many(quiet, 'time')}"
         lost = sum(last - first + 1 for first, last in facts.gaps)
         if lost:
             text += f"; {many(lost, 'event')} of the broker's are missing"
         return text
+
+    def _quiet_returns(self) -> int:
+        """How often a static member took its old place, and nobody else noticed."""
+        joining = [
+            (each.started_ns, each.joined_ns or each.ended_ns)
+            for each in self.facts.rebalances
+        ]
+        return sum(
+            not any(since <= back.at_ns <= until for since, until in joining)
+            for back in self.facts.replacements
+        )
 
     def text(self) -> str:
         """All of it as lines of text: a summary, rebalances, findings."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+import click
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kohort.control.commands.rendering import printable
 from kohort.control.tables import terminal
 from kohort.control.why.findings import MOST_EVIDENCE, Finding
 from kohort.control.why.history import History
@@ -19,7 +21,15 @@ from kohort.control.why.model import Outcome, Rebalance
 def show(history: History, last: int | None = None) -> None:
     """Prints rebalances, the oldest first, and then what is to be learnt from them."""
     console = terminal()
-    _say(console, Text(history.summary(), style="bold"))
+    # All at once: rich would end the command if nobody reads it.
+    with console.capture() as captured:
+        _show(console, history, last)
+    lines = captured.get().splitlines()
+    click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def _show(console: Console, history: History, last: int | None) -> None:
+    _say(console, _text(history.summary(), "bold"))
     rebalances = history.rebalances
     shown = rebalances if last is None else rebalances[max(len(rebalances) - last, 0) :]
     if shown:
@@ -33,15 +43,20 @@ def show(history: History, last: int | None = None) -> None:
 
 def _words(history: History, each: Rebalance) -> Text:
     is_usual = each.outcome in {Outcome.COMPLETED, Outcome.EMPTIED}
-    return Text(history.explain(each), style="" if is_usual else "yellow")
+    return _text(history.explain(each), "" if is_usual else "yellow")
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Text with what clients have said in it: it moves no cursor, and ends no line."""
+    return Text(printable(text).replace("\n", "\\n"), style=style)
 
 
 def _show_finding(console: Console, finding: Finding) -> None:
     style = "bold red" if finding.is_sure else "bold yellow"
-    _say(console, Text(f"{finding.title} [{finding.code}]", style=style))
-    _say(console, Text(finding.advice), 2)
+    _say(console, _text(f"{finding.title} [{finding.code}]", style))
+    _say(console, _text(finding.advice), 2)
     shown = finding.evidence[:MOST_EVIDENCE]
-    rows = [(_clock(each.at_ns), Text(each.text)) for each in shown]
+    rows = [(_clock(each.at_ns), _text(each.text)) for each in shown]
     if len(finding.evidence) > len(shown):
         rows.append(("", Text(f"and {len(finding.evidence) - len(shown)} more")))
     _show_rows(console, rows, 2)

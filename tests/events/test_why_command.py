@@ -53,6 +53,17 @@ def test_a_file(file: Path) -> None:
     assert "1970" not in result.output
 
 
+def test_what_clients_say_moves_no_cursor(tmp_path: Path) -> None:
+    """Their names and reasons are shown as text, on a line."""
+    stream = Stream()
+    stream.comes("ana\x1b[2J")
+    stream.rebalance("member_joined", "ana\x1b[2J", joins={}, reason="one\ntwo")
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in stream.events))
+    result = run("g", "--events", path)
+    assert r'ana\x1b[2J came to the empty group (it said: "one\ntwo")' in result.output
+
+
 def test_stdin(file: Path) -> None:
     """A dash is stdin."""
     result = run("g", "--events", "-", text=file.read_text())

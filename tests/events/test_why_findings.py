@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from tests.coordinator.context import Context, protocols
 from tests.events.build import Stream, recorded
@@ -64,6 +67,38 @@ def test_one_restart_is_no_roll() -> None:
     stream = quiet("ana", "ben", "cleo")
     restart(stream, "ana", 8)
     assert "rolling-restart" not in findings(stream)
+
+
+def test_a_stop_of_all_is_no_roll() -> None:
+    """Nobody was left to rebalance for nothing."""
+    stream = quiet("ana", "ben")
+    for name in ("ana", "ben"):
+        stream.leaves(name)
+        stream.rebalance("member_left", name)
+    for name in ("ana", "ben"):
+        stream.wait(1)
+        stream.comes(name)
+        stream.rebalance("member_joined", name)
+    assert "rolling-restart" not in findings(stream)
+
+
+def test_restarts_of_members_that_look_the_same() -> None:
+    """Some may have gone, and others come: perhaps."""
+    stream = quiet("ana", "ben", "cleo")
+    alike = {"client_id": "rdkafka", "host": "/h"}
+    stream.events = [
+        {**event, **alike} if event["member_id"] else event for event in stream.events
+    ]
+    before = len(stream.events)
+    for name in ("ana", "ben"):
+        restart(stream, name, 8)
+    stream.events[before:] = [
+        {**event, **alike} if event["member_id"] else event
+        for event in stream.events[before:]
+    ]
+    found = findings(stream)["rolling-restart"]
+    assert not found.is_sure
+    assert found.title.startswith("2 members perhaps went and came again")
 
 
 def test_restarts_far_apart_are_no_roll() -> None:
@@ -161,6 +196,33 @@ def test_a_member_that_left_and_still_worked() -> None:
 
 
 # -- starts
+
+
+def test_a_start_of_two_cooperative_members() -> None:
+    """The second half of a rebalance is none that a delay would have saved."""
+    stream = Stream(protocol="cooperative-sticky")
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana", owned={"ana": range(4)})
+    stream.comes("ben")
+    owned = {"ana": range(2), "ben": []}
+    stream.rebalance("member_joined", "ben", owned=owned)
+    owned = {"ana": range(2), "ben": [2, 3]}
+    stream.rebalance("leader_rejoined", "ana", owned=owned)
+    assert findings(stream) == {}
+
+
+def test_members_that_come_and_go_side_by_side_are_no_loop() -> None:
+    """Short tests of several consumers that look the same, all closed."""
+    stream = Stream()
+    alike = {"client_id": "rdkafka", "host": "/h"}
+    for name in ("ana", "ben", "cleo"):
+        stream.comes(name, **alike)
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.wait(10)
+    for name in ("ana", "ben", "cleo"):
+        stream.leaves(name)
+        stream.rebalance("member_left", name)
+    assert "crash-loop" not in findings(stream)
 
 
 def trickle(gap_s: float, count: int) -> Stream:
@@ -462,3 +524,16 @@ def test_a_finding_is_json() -> None:
             "generation": 1,
         }
     ]
+
+
+def test_every_finding_is_documented() -> None:
+    """The table of docs/why.md has the codes that the rules have, and no others."""
+    root = Path(__file__).parent.parent.parent
+    rules = (root / "control" / "why" / "rules").glob("*.py")
+    codes = {
+        code
+        for path in rules
+        for code in re.findall(r'Finding\(\s*"([a-z-]+)"', path.read_text())
+    }
+    table = (root / "docs" / "why.md").read_text().split("## Findings")[1]
+    assert {*re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)} == codes

@@ -267,6 +267,7 @@ def test_a_static_member_that_comes_back(context: Context) -> None:
     assert len(found.rebalances) == before
     (back,) = found.facts.replacements
     assert (back.instance_id, back.old) == ("i-ben", ben.member_id)
+    assert found.summary().endswith("; static members came back without one 1 time")
 
 
 def test_an_id_that_nobody_uses_is_waited_for(

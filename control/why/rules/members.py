@@ -14,7 +14,7 @@ from kohort.control.why.findings import (
     of_rebalance,
     stood_still,
 )
-from kohort.control.why.model import Facts, Gone, Life, Rebalance
+from kohort.control.why.model import Facts, Gone, Life, Outcome, Rebalance
 from kohort.control.why.names import Names
 from kohort.control.why.words import duration, how, many, said
 
@@ -146,14 +146,27 @@ def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Rebalance]:
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     """Dynamic members that are restarted one by one, each at a rebalance or two."""
     chain: list[_Restart] = []
-    for restart in [*_restarts(facts, static=False), None]:
+    for restart in [*_without_stops(facts), None]:
         if restart is not None and _is_next_step(chain, restart):
             chain.append(restart)
             continue
         rebalances = _caused_by(facts, chain)
         if len(chain) >= ROLLING_STEPS and len(rebalances) >= len(chain):
-            yield _rolled(chain, rebalances, names)
+            yield _rolled(facts, names, chain, rebalances)
         chain = [] if restart is None or not _is_next_step([], restart) else [restart]
+
+
+def _without_stops(facts: Facts) -> list[_Restart]:
+    """Restarts while others worked on: a group that was Empty was stopped as one."""
+    stops = [r.ended_ns for r in facts.rebalances if r.outcome is Outcome.EMPTIED]
+    return [
+        step
+        for step in _restarts(facts, static=False)
+        if not any(
+            (step.old.until_ns or 0) <= stop <= (step.new.since_ns or 0)
+            for stop in stops
+        )
+    ]
 
 
 def _is_next_step(chain: list[_Restart], restart: _Restart) -> bool:
@@ -166,13 +179,18 @@ def _is_next_step(chain: list[_Restart], restart: _Restart) -> bool:
 
 
 def _rolled(
-    chain: list[_Restart], rebalances: list[Rebalance], names: Names
+    facts: Facts, names: Names, chain: list[_Restart], rebalances: list[Rebalance]
 ) -> Finding:
+    processes = {facts.members[step.old.member_id].process for step in chain}
+    # Of members that look the same some may have gone, and others come.
+    is_sure = len(processes) == len(chain)
+    perhaps = "" if is_sure else "perhaps "
     away_ns = max(step.away_ns for step in chain)
     least = -(-away_ns // SECOND) + 1
     return Finding(
         "rolling-restart",
-        f"{many(len(chain), 'member')} went and came again one after the other, and "
+        f"{many(len(chain), 'member')} {perhaps}went and came again one after the "
+        "other, and "
         f"that was {many(len(rebalances), 'rebalance')}; {stood_still(rebalances)}",
         "Give each member a group.instance.id of its own (KIP-345): a static member "
         "that is back within its session.timeout.ms takes its old place, without a "
@@ -180,6 +198,7 @@ def _rolled(
         f"had noticed, so session.timeout.ms has to be above {least} s by what it "
         "takes to stop.",
         tuple(of_rebalance(each, names) for each in rebalances),
+        is_sure,
     )
 
 
@@ -252,8 +271,11 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
         process = facts.members[life.member_id].process
         if life.since_ns is None:
             continue
+        before = short.setdefault(process, [])
+        if before and life.since_ns < (before[-1].until_ns or 0):
+            continue  # another process that looks the same
         if life.until_ns is not None and _is_crash(life):
-            short.setdefault(process, []).append(life)
+            before.append(life)
             continue
         yield from _looped(facts, short.pop(process, []), names)
     for lives in short.values():
@@ -273,10 +295,13 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
         return
     ids = {life.member_id for life in lives}
     caused = [r for r in facts.rebalances if ids.intersection(r.culprits)]
+    # Who closes its consumer each time may want to.
+    is_sure = not all(reasons.is_closed(life.reason) for life in lives)
+    perhaps = "" if is_sure else "Perhaps no crash: "
     yield Finding(
         "crash-loop",
-        f"{names.of(lives[0].member_id)} came and went {len(lives)} times, and that "
-        f"was {many(len(caused), 'rebalance')}; {stood_still(caused)}",
+        f"{perhaps}{names.of(lives[0].member_id)} came and went {len(lives)} times, "
+        f"and that was {many(len(caused), 'rebalance')}; {stood_still(caused)}",
         "A process that dies soon after it has joined makes the whole group rebalance "
         "twice each time. Find out why it dies. Until then: let it wait longer before "
         "it starts again, and make it static (group.instance.id, KIP-345), so that "
@@ -290,6 +315,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
             )
             for life in lives
         ),
+        is_sure,
     )
 
 

@@ -51,7 +51,7 @@ seconds a day of a quiet one, and leaves a start under observation in peace."""
 def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
     """A start in which the group rebalanced as members came, one after the other."""
     for start in _starts(facts.rebalances):
-        if len(start) < INITIAL_REBALANCES:
+        if sum(not r.is_second_half for r in start) < INITIAL_REBALANCES:
             continue
         since, until = start[0].started_ns, start[-1].ended_ns
         arrivals = sorted(
