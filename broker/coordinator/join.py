@@ -215,7 +215,7 @@ def _notice_joined(
         "session_timeout_ms": event.session_timeout_ms,
         "rebalance_timeout_ms": event.rebalance_timeout_ms,
         "protocol_type": event.protocol_type,
-        "protocols": event.protocols,
+        "protocols": member.protocols,
     }
     turn.notices.append(
         Notice(
@@ -224,7 +224,7 @@ def _notice_joined(
             group.generation_id,
             member.identity,
             fields,
-            1 + len(event.protocols),
+            1 + len(member.protocols),
         )
     )
 
@@ -293,6 +293,8 @@ def _rejoin(
     would make one that still listens throw away the id that it is joining with.
     """
     is_changed = member.protocols != protocols
+    if not is_changed:
+        protocols = member.protocols  # the same, but listeners need not keep both
     timeouts_ms = event.session_timeout_ms, event.rebalance_timeout_ms
     group.update(member, protocols, timeouts_ms)
     again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)

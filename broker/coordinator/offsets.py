@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 from kohort.broker.coordinator.effects import (
     Append,
@@ -145,7 +146,8 @@ def _notice(
         member = group.members.get(event.member_id)
         if member is not None:
             who = member.identity
-    fields: dict[str, object] = {"offsets": offsets}
+    # Flat: kept by the thousand, as tuples they would be the garbage collector's.
+    fields: dict[str, object] = {"offsets": tuple(chain.from_iterable(offsets))}
     if error:
         fields["error"] = ErrorCode(error).name
     kind = "commit_refused" if error else "offsets_committed"

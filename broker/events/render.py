@@ -7,7 +7,7 @@ seconds, and what can be worked out is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kohort.broker.coordinator.effects import Notice
@@ -92,16 +92,12 @@ def _partitions_changed(fields: Fields, _: float) -> Fields:
     }
 
 
-def _offsets(offsets: Sequence[tuple[str, int, int, int, str | None]]) -> Parts:
-    return [
-        {"topic": topic, "partition": partition, "offset": offset}
-        for topic, partition, offset, _, _ in offsets
-    ]
-
-
 def _committed(fields: Fields, _: float) -> Fields:
-    """Raw: the ``offsets`` of the request."""
-    return {**fields, "offsets": _offsets(fields["offsets"])}
+    """Raw: the ``offsets`` of the request, their five fields one after the other."""
+    flat = fields["offsets"]
+    rows = zip(flat[::5], flat[1::5], flat[2::5], strict=True)
+    offsets = [{"topic": t, "partition": p, "offset": o} for t, p, o in rows]
+    return {**fields, "offsets": offsets}
 
 
 def _expired(fields: Fields, _: float) -> Fields:
