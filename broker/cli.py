@@ -163,8 +163,8 @@ def serve(
         nodes=nodes,
         data_dir=data_dir,
         labels=_labels(labels),
+        events_heartbeats=events_heartbeats,
     )
-    broker.events.heartbeats = events_heartbeats
     try:
         loop.run(_serve(broker, beside, events))
     except NoStart as why:

@@ -196,10 +196,11 @@ class GroupFold:
     def _refused(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
         _add(self._asked_for(group, seen).refusals, fields["error"])
 
-    def _committed(self, group: str, fields: Mapping[str, Any], _seen: Seen) -> None:
+    def _committed(self, group: str, _fields: Mapping[str, Any], seen: Seen) -> None:
         counts = self.of(group)
         counts.commits += 1
-        counts.offsets += len(fields["offsets"])
+        # The event itself weighs 1, and each offset, too.
+        counts.offsets += seen.notice.weight - 1
 
     def _uncommitted(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
         _add(self._asked_for(group, seen).commit_refusals, fields["error"])

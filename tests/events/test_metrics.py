@@ -362,7 +362,15 @@ class Telling:
         self, kind: str, group: str = "g", member: str = "m", **fields: object
     ) -> None:
         """Something happens."""
-        notice = Notice(kind, group, 1, (member, None, "c", "/h"), fields)
+        self._publish(Notice(kind, group, 1, (member, None, "c", "/h"), fields))
+
+    def committed(self, group: str, count: int) -> None:
+        """So many offsets are committed."""
+        who = ("m", None, "c", "/h")
+        fields = {"offsets": ("t", 0, 1, -1, "") * count}
+        self._publish(Notice("offsets_committed", group, 1, who, fields, 1 + count))
+
+    def _publish(self, notice: Notice) -> None:
         self._stream.of(1).publish(notice, self.now)
 
     def joined(self, member: str, cause: str, *assignors: str) -> None:
@@ -425,18 +433,18 @@ def test_groups_that_are_gone_make_room() -> None:
     """The first that went loses its series, and its counts go to the others."""
     t = Telling()
     for number in range(MOST_GROUPS):
-        t.tell("offsets_committed", f"g{number}", offsets=[1, 2])
-    t.tell("offsets_committed", "late", offsets=[1])
+        t.committed(f"g{number}", 2)
+    t.committed("late", 1)
     assert t.fold.others.commits == 1
     for number in (7, 3):
         t.tell("group_state", f"g{number}", state="Dead", previous_state="Empty")
-    t.tell("offsets_committed", "late", offsets=[1])
+    t.committed("late", 1)
     assert "g7" not in t.fold.by_group
     assert t.fold.by_group["late"].commits == 1
     assert (t.fold.others.commits, t.fold.others.offsets) == (2, 3)
     # It came back in time.
     t.tell("group_state", "g3", state="Empty", previous_state="Dead")
-    t.tell("offsets_committed", "later", offsets=[1])
+    t.committed("later", 1)
     assert "g3" in t.fold.by_group
     assert "later" not in t.fold.by_group
 

@@ -94,7 +94,8 @@ class EventsTopic:
         if notice.kind not in _TELLING or notice.group_id is None:
             return
         if notice.kind in _COMMITS:
-            is_reader = any(row[0] == EVENTS_TOPIC for row in notice.fields["offsets"])
+            # Flat: of each offset five fields, and the topic is the first.
+            is_reader = EVENTS_TOPIC in notice.fields["offsets"][::5]
         elif notice.kind == "group_loaded":
             is_reader = _reads(self._group(notice.group_id))
         else:
