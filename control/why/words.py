@@ -161,7 +161,7 @@ def _waits(rebalance: Rebalance, names: Names) -> list[str]:
     if delays:
         lengths = " and ".join(duration(w.duration_ns) for w in delays)
         told.append(f"waited {lengths} for more members (initial delay)")
-    came = [w.member_id for w in joins if w.member_id and w.ended_by == "joined"]
+    came = [w.member_id for w in joins if w.member_id]
     late = [m for w in joins for m in w.missing]
     if joins:
         whom = names.list(dict.fromkeys([*came, *late])) or "members"
@@ -194,15 +194,13 @@ def _longest(joins: Sequence[Wait], names: Names) -> str:
 def _others(rebalance: Rebalance, names: Names) -> list[str]:
     """Who came and went besides those whose doing it was."""
     told = []
+    told_of = {*rebalance.culprits, *rebalance.latecomers}
+    told_of |= {w.member_id for w in rebalance.waits if w.ended_by == "gone"}
     also = [m for m in rebalance.gained if m not in rebalance.culprits]
     if also:
         verb = "is" if len(also) == 1 else "are"
         told.append(f"{names.list(also)} {verb} new in it")
-    gone = [
-        m
-        for m in rebalance.lost
-        if m not in rebalance.culprits and m not in rebalance.latecomers
-    ]
+    gone = [m for m in rebalance.lost if m not in told_of]
     if gone:
         verb = "is" if len(gone) == 1 else "are"
         told.append(f"{names.list(gone)} {verb} not in it any more")

@@ -301,6 +301,19 @@ def test_everybody_leaves(context: Context) -> None:
     )
 
 
+def test_everybody_leaves_one_after_the_other(context: Context) -> None:
+    """The last one is waited for, and goes as well."""
+    ana, ben = context.stable_group("ana", "ben")
+    ben.leave()
+    context.sleep(6)
+    ana.leave()
+    found = told(context)
+    assert found.explain(found.rebalances[-1]) == (
+        "Generation 3: ben left, no reason given; waited 6 ms for ana; "
+        "ana was gone by then; nobody is in the group any more."
+    )
+
+
 def test_a_coordinator_that_takes_over(context: Context, trio: list[Member]) -> None:
     """A rebalance that it interrupts is told as such; members are who they were."""
     ana, *_ = trio
