@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker.test_cluster import join, offsets, stable
 from tests.broker.test_records_over_the_wire import batch, produce
-from tests.broker.wire_client import WireClient, connected
+from tests.broker.wire_client import WireClient, connected, connected_to
 from tests.commands import PATIENCE_S
 
 from kohort.broker.server import Broker
@@ -209,3 +211,55 @@ async def test_any_node_may_stop(nodes: int) -> None:
                 await stable(other, group)
             await in_the_topic(broker, group, "assignment_made")
         assert {e["node"] for _, e in records(broker)} == {*range(1, nodes + 1)}
+
+
+def make_the_disk_small() -> None:
+    """From now on no file gets longer, until the limit is lifted."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, resource.RLIM_INFINITY))
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """One line in the log; when there is room it goes on, with nothing there twice."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "kohort", "serve", "--port=0"),
+        *(f"--data-dir={tmp_path}", "--set=events.topic.enable=true"),
+        *("--set=group.initial.rebalance.delay.ms=0", "--log-format=json"),
+        "--log-level=warning",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        preexec_fn=make_the_disk_small,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = (await process.stdout.readline()).decode()
+    port = int(line.split("127.0.0.1:")[1].split(" ")[0])
+    async with connected_to("127.0.0.1", port) as client, asyncio.timeout(PATIENCE_S):
+        refused = asyncio.create_task(_until_logged(process.stderr, EVENTS_TOPIC))
+        groups = 0
+        while not refused.done():
+            await stable(client, f"g{groups}")
+            groups += 1
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, UNLIMITED)
+        await _until_logged(process.stderr, "log_writable_again")
+    process.terminate()
+    await process.communicate()
+    async with Broker(FAST, data_dir=tmp_path) as broker:
+        found = [
+            event for _, event in records(broker) if event["run"] != run_of(broker)
+        ]
+    sequences = [event["sequence"] for event in found]
+    assert sequences == [*range(1, len(sequences) + 1)]
+    assert len({event["group"] for event in found} - {None}) == groups
+
+
+UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+
+def run_of(broker: Broker) -> str:
+    """What a broker's run is called."""
+    return broker.events.run
+
+
+async def _until_logged(errors: asyncio.StreamReader, text: str) -> None:
+    while text not in (line := (await errors.readline()).decode()):
+        assert line, "it has ended"
