@@ -27,7 +27,6 @@ from kohort.control.answers import json_response
 from kohort.control.metrics.metrics import Metrics
 from kohort.control.metrics.routes import routes as metrics_routes
 from kohort.control.timeline.routes import routes as timeline_routes
-from kohort.control.why.routes import routes as why_routes
 
 MAX_BODY_BYTES = 64 * 1024
 """The longest request: bodies are a name and a number or two."""
@@ -83,7 +82,7 @@ class Control:
         app.on_shutdown.append(event_stream.close_streams)
         self._metrics = Metrics(broker)
         app.add_routes(metrics_routes(self._metrics))
-        app.add_routes(why_routes(broker))
+        app.add_routes(_why_routes(broker))
         app.add_routes(timeline_routes())
         self._runner = web.AppRunner(
             app,
@@ -146,6 +145,19 @@ class Control:
                     headers={"WWW-Authenticate": "Bearer"},
                 )
         return await handler(request)
+
+
+def _why_routes(broker: Broker) -> list[web.RouteDef]:
+    """Explanations: what they are made with is loaded by the first question."""
+
+    async def explain(request: web.Request) -> web.StreamResponse:
+        from kohort.control.why.routes import routes  # noqa: PLC0415 - see above
+
+        (route,) = routes(broker)
+        assert isinstance(route, web.RouteDef)  # noqa: S101 - so it is
+        return await route.handler(request)
+
+    return [web.get("/why.json", explain)]
 
 
 def check_door(host: str, token: str | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import os
 import time
 from collections import Counter
@@ -60,13 +59,15 @@ class Metrics:
 
     async def snapshot(self) -> Snapshot:
         """All numbers; others have their turns meanwhile."""
+        from importlib.metadata import version  # noqa: PLC0415 - who serves needs none
+
         broker = self._broker
         cluster = broker.cluster
         groups, states = await self._of_groups()
         led = self._led_by_node()
         connections = Counter(each.node.id for each in broker.connections)
         return {
-            "version": importlib.metadata.version("kohort"),
+            "version": version("kohort"),
             "run": broker.events.run,
             "labels": dict(broker.events.labels),
             "bootstrap_servers": broker.bootstrap_servers,

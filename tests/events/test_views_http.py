@@ -282,3 +282,18 @@ async def some(found: AsyncIterator[Block], count: int) -> AsyncIterator[Any]:
             count -= 1
             if not count:
                 return
+
+
+async def test_explanations_are_beside_them() -> None:
+    """GET /why.json has sentences about what is remembered."""
+    async with watching() as client, connected(client.broker) as member:
+        await stable(member, "a")
+        async with client.session.get("/why.json?group=a") as answer:
+            assert answer.status == 200
+            sentences = await answer.json()
+        (key,) = sentences
+        assert key.startswith(f"{client.broker.events.run}/1/")
+        assert await client.refusal("/why.json") == (
+            400,
+            "which group? ask for /why.json?group=NAME",
+        )

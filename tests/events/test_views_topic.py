@@ -213,6 +213,9 @@ async def test_any_node_may_stop(nodes: int) -> None:
         assert {e["node"] for _, e in records(broker)} == {*range(1, nodes + 1)}
 
 
+UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+
 def make_the_disk_small() -> None:
     """From now on no file gets longer, until the limit is lifted."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, resource.RLIM_INFINITY))
@@ -244,20 +247,11 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     process.terminate()
     await process.communicate()
     async with Broker(FAST, data_dir=tmp_path) as broker:
-        found = [
-            event for _, event in records(broker) if event["run"] != run_of(broker)
-        ]
+        run = broker.events.run
+        found = [event for _, event in records(broker) if event["run"] != run]
     sequences = [event["sequence"] for event in found]
     assert sequences == [*range(1, len(sequences) + 1)]
     assert len({event["group"] for event in found} - {None}) == groups
-
-
-UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-
-
-def run_of(broker: Broker) -> str:
-    """What a broker's run is called."""
-    return broker.events.run
 
 
 async def _until_logged(errors: asyncio.StreamReader, text: str) -> None:
