@@ -77,6 +77,19 @@ def fold_all(events: Iterable[Event]) -> dict[str, Facts]:
 _OF_ALL = frozenset({"events_lost", "node_started"})
 """Events of no group that matter to every group."""
 
+_OF_NOBODY = frozenset(
+    {
+        "rebalance_started",
+        "window_opened",
+        "join_completed",
+        "assignment_made",
+        "member_refused",
+        "commit_refused",
+        "group_loaded",
+    }
+)
+"""Events that need not name a member; one of the others that does not is none."""
+
 
 class _Folding:
     """One group, as far as its events have been read."""
@@ -142,7 +155,9 @@ class _Folding:
         if event.get("member_id"):
             self._introduce(event)
         handle = self.on_kind.get(event["kind"])
-        if handle is not None:
+        if handle is not None and (
+            event.get("member_id") or event["kind"] in _OF_NOBODY
+        ):
             handle(event)
 
     def facts(self) -> Facts:
@@ -325,7 +340,7 @@ class _Folding:
         self._dies(event, member_id, Gone.KICKED)
 
     def _replaced(self, event: Event) -> None:
-        old, new = event["replaced_member_id"], event["member_id"]
+        old, new = str(event.get("replaced_member_id")), event["member_id"]
         known = self.members.get(old)
         if known is not None:
             instance = event.get("instance_id") or known.instance_id
@@ -430,7 +445,7 @@ class _Folding:
                 building.silent_ns = self.silences.get(member_id)
 
     def _window_opened(self, event: Event) -> None:
-        self.delays.append(int(event["delay_ms"]))
+        self.delays.append(int(event.get("delay_ms") or 0))
         building = self._joining()
         if building is not None:
             building.is_initial = True

@@ -195,7 +195,7 @@ def _others(rebalance: Rebalance, names: Names) -> list[str]:
     """Who came and went besides those whose doing it was."""
     told = []
     told_of = {*rebalance.culprits, *rebalance.latecomers}
-    told_of |= {w.member_id for w in rebalance.waits if w.ended_by == "gone"}
+    told_of |= {w.member_id or "" for w in rebalance.waits if w.ended_by == "gone"}
     also = [m for m in rebalance.gained if m not in rebalance.culprits]
     if also:
         verb = "is" if len(also) == 1 else "are"

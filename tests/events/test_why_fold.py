@@ -372,6 +372,21 @@ def test_a_gap_is_told(context: Context, trio: list[Member]) -> None:
     assert "10 events of the broker's are missing" in found.summary()
 
 
+def test_events_that_lack_fields() -> None:
+    """What is missing is taken for null, as readers are asked to."""
+    kinds = ["member_joined", "member_left", "member_replaced", "partitions_changed"]
+    kinds += ["rebalance_started", "window_opened", "join_completed", "member_synced"]
+    kinds += ["assignment_made", "member_refused", "commit_refused", "group_loaded"]
+    events = [
+        {"kind": kind, "run": "r", "node": 0, "sequence": n, "time_ns": n, "group": "g"}
+        for n, kind in enumerate(kinds * 2)
+    ]
+    named = [event | {"member_id": "m-1"} for event in events]
+    for each in (history(events, "g"), history(named, "g")):
+        assert each.text()
+        assert each.as_json()["events"] == len(events)
+
+
 def test_a_clock_that_is_set_back() -> None:
     """Durations are never negative, and pieces still add up."""
     stream = Stream()
