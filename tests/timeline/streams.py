@@ -375,6 +375,23 @@ class Scene:
         )
 
 
+def restart() -> list[Event]:
+    """A broker is stopped, and started anew with what its log has."""
+    before = Scene("orders")
+    first = before.arrive(2)
+    before.wait(2000)
+    stopped = broker_event("node_stopped", (before.now - START_NS) / MS)
+    events = merge(before, also=[stopped])
+    after = Scene("orders", at_ms=(before.now - START_NS) / MS + 3000)
+    after.members = first
+    after.generation, after.state, after.leader = before.generation, "Stable", first[0]
+    started = broker_event("node_started", (after.now - START_NS) / MS)
+    after.load()
+    after.wait(1000)
+    after.leave(first[1])
+    return [*events, *merge(after, also=[started], run="d4e5f6")]
+
+
 def broker_event(kind: str, at_ms: float, **fields: Any) -> Event:
     """An event that is about no group."""
     at = START_NS + int(at_ms * MS)

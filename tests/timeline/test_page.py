@@ -368,6 +368,47 @@ def test_a_gap_is_shown(show: Show) -> None:
     assert "too slow" in shown.panel.inner_text()
 
 
+def test_a_broker_that_was_away_is_away_on_the_page(show: Show) -> None:
+    """Nobody is in a group between two runs; then who the log says, in its lane."""
+    events = streams.restart()
+    shown = show(events)
+    stopped = when(events, "node_stopped")
+    loaded = when(events, "group_loaded")
+    for member in ("orders-consumer-1", "orders-consumer-2"):
+        assert shown.state(member, stopped - 1) == "stable"
+        assert shown.state(member, stopped + 1) == "gone"
+        assert shown.state(member, loaded + 1) == "stable"
+    assert sum("Member" in row for row in shown.rows) == 2
+    assert shown.mark("Node 0 does not accept connections").is_visible()
+
+
+def test_a_page_that_is_left_open_forgets_the_oldest(show: Show) -> None:
+    """Its memory is bounded: of more events than it keeps the older half goes."""
+    shown = show(streams.story())
+    kept, first = shown.evaluate(
+        """() => {
+          const { model, chart } = kohort;
+          const base = { kind: "heartbeat", run: "a1b2c3", node: 0, error: "NONE" };
+          const lane = model.groups.get("payments").lanes[0];
+          const names = { group: "payments", member_id: lane.memberId };
+          const from = model.origin + (model.end + 1) * 1e6;
+          for (let i = 0; i < 320000; i += 1) {
+            const time_ns = from + i * 1e6;
+            const sequence = 1000 + i;
+            fold(model, { ...base, ...names, sequence, time_ns, wall_ns: time_ns });
+            if (i % 100 === 0) trim(model);
+          }
+          chart.fit();
+          chart.draw();
+          return [lane.beats.length, model.begin];
+        }"""
+    )
+    assert 100_000 < kept < 300_000
+    assert first > 0
+    assert not any("payments-3" in row for row in shown.rows)
+    assert any("payments-1" in row for row in shown.rows)
+
+
 def test_a_thousand_members_cost_what_is_in_view(show: Show) -> None:
     """There are elements for the rows in view only, however many members there are."""
     shown = show(streams.deployment())

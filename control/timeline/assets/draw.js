@@ -6,6 +6,7 @@
 
 const AXIS = 28;
 const COLUMN = 2;
+const CLOSEST = 10; // px between heartbeats: those that are closer are not drawn
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 const MONO = '11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
 
@@ -300,16 +301,15 @@ class Painter {
   /** Short lines at moments, unless they would run together. */
   drawTicks(items, chart, y, tall, colour, wide, key = null) {
     const timeOf = key ? (item) => item[key] : (item) => item;
-    const first = key ? firstReaching(items, chart.from, key) : Math.max(0, lastAtOrBefore(items, chart.from));
-    let i = Math.max(0, first);
-    const budget = (this.width - this.left) / 5;
-    const last = i + Math.ceil(budget);
-    if (last < items.length && timeOf(items[last]) <= chart.to && !key) return;
+    const find = key ? (time) => firstReaching(items, time, key) : (time) => lastAtOrBefore(items, time);
+    const first = find(chart.from) + 1;
+    const last = find(chart.to);
+    if (last < first) return;
+    const apart = ((timeOf(items[last]) - timeOf(items[first])) * this.scale) / Math.max(1, last - first);
+    if (!key && last > first && apart < CLOSEST) return;
     this.context.fillStyle = colour;
-    for (; i < items.length; i += 1) {
-      const time = timeOf(items[i]);
-      if (time > chart.to) break;
-      const x = this.x(time);
+    for (let i = first; i <= last; i += 1) {
+      const x = this.x(timeOf(items[i]));
       if (x >= this.left) this.context.fillRect(Math.round(x), y, wide, tall);
     }
   }

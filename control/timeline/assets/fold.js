@@ -16,6 +16,7 @@ function fold(model, event) {
     if (model.runs.size > 1) forget(model, at);
   }
   if (event.group === null || event.group === undefined) {
+    if (event.kind === "node_stopped") forget(model, at, event.node);
     if (!SILENT.has(event.kind)) model.marks.push(eventMark(at, event, null, null));
     return true;
   }
@@ -43,9 +44,10 @@ function isRepeated(model, event) {
   return false;
 }
 
-/** A broker was started anew: who is in its groups is known once they are loaded. */
-function forget(model, at) {
+/** A node is away, or all were: who is in its groups is known once they are loaded. */
+function forget(model, at, node = null) {
   for (const group of model.groups.values()) {
+    if (node !== null && group.node !== node) continue;
     for (const lane of group.lanes) lane.go(at, GONE);
     closeRebalance(group, at, "cut");
     group.state = null;
