@@ -25,7 +25,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from kohort.broker.events.bus import Reader
-from kohort.broker.events.schema import COMMON
 from kohort.broker.events.views.reading import SLICE, json_of
 from kohort.broker.server import Broker
 from kohort.control.last_heard import LastHeard
@@ -82,7 +81,7 @@ class _Streams:
         before = b""
         with self._events.subscribe(past=True) as reader:
             reader.close()
-            async for events in wanted.of(reader):
+            async for events in wanted.of(reader, self._events.lost):
                 if events:
                     rows = b",\n".join(map(json_of, events))
                     await response.write(before + rows)
@@ -108,7 +107,7 @@ class _Streams:
                     request, _LINES if is_lines else "text/event-stream"
                 )
                 heard = self._last_heard(wanted) if wanted.heard else None
-                async for events in wanted.of(reader):
+                async for events in wanted.of(reader, self._events.lost):
                     if is_lines:
                         text = b"".join(json_of(event) + b"\n" for event in events)
                     else:
@@ -169,10 +168,12 @@ class _Wanted:
             "last_event_id", ""
         )
 
-    async def of(self, reader: Reader) -> AsyncIterator[list[Event]]:
+    async def of(
+        self, reader: Reader, lost: Callable[[int, int, int], Event]
+    ) -> AsyncIterator[list[Event]]:
         """Slices of the events that are wanted; empty ones where nothing happens."""
         patience = HEARD_S if self.heard else KEEP_ALIVE_S
-        resumed = _Resumed(self.last, len(reader.events))
+        resumed = _Resumed(self.last, len(reader), lost)
         while True:
             try:
                 await asyncio.wait_for(reader.wait(), patience)
@@ -208,15 +209,19 @@ class _Resumed:
     Args:
         last: the id of that event; anything else for none.
         past: how many events are remembered.
+        lost: makes the announcement of a gap, as `Events.lost`.
     """
 
-    def __init__(self, last: str, past: int) -> None:
+    def __init__(
+        self, last: str, past: int, lost: Callable[[int, int, int], Event]
+    ) -> None:
         run, node, sequence = [*last.rsplit(":", 2), "", ""][:3]
         self._run = run
         self._node = int(node) if node.isascii() and node.isdigit() else -1
         is_number = sequence.isascii() and sequence.isdigit() and len(sequence) < 20
         self._sequence = int(sequence) if is_number else 0
         self._past = past
+        self._lost = lost
         # What came before that event, as long as it may not be there any more.
         self._held: list[Event] | None = []
         # By node: the next number; and of nodes that nothing is known about.
@@ -251,21 +256,7 @@ class _Resumed:
         # The stream's own announcement has the number of the last that is missing.
         if expected is None or sequence <= expected or event["kind"] == "events_lost":
             return [event]
-        return [lost(event, expected), event]
-
-
-def lost(event: Event, first: int) -> Event:
-    """Announces that events are missing: from a number on, up to an event."""
-    common = {
-        field.name: None if field.may_be_null else event[field.name] for field in COMMON
-    }
-    last = event["sequence"] - 1
-    return common | {
-        "sequence": last,
-        "kind": "events_lost",
-        "first": first,
-        "last": last,
-    }
+        return [self._lost(node, expected, sequence - 1), event]
 
 
 def id_of(event: Event) -> str:

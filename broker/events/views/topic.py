@@ -2,7 +2,7 @@
 
 A record is an event: its value is JSON, its key the group. The topic is written as
 long as there is a topic of that name, and begins with what is remembered. Nobody
-pays for it otherwise: to write an event costs some thirty times what it costs to see
+pays for it otherwise: to write an event costs some twenty times what it costs to see
 it. It comes to be by ``events.topic.enable``, or as other topics do, because somebody
 asks for it or creates it.
 
