@@ -20,8 +20,8 @@ from typing import Any, Final, Self
 
 from kohort.broker.clock import wall_ns
 from kohort.broker.coordinator.effects import Notice
+from kohort.broker.events import SCHEMA_VERSION
 from kohort.broker.events.render import render
-from kohort.broker.events.schema import SCHEMA_VERSION
 
 REMEMBERED: Final = 10_000
 """Events that are kept for who comes later: some minutes of a busy broker."""

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-SCHEMA_VERSION = 1
+from kohort.broker import events
+
+SCHEMA_VERSION = events.SCHEMA_VERSION
 
 Type = str
 """``string``, ``int``, ``long``, ``boolean``, ``map`` (of strings to strings), or the
