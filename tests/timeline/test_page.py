@@ -219,6 +219,22 @@ def test_members_are_found_by_any_of_their_names(show: Show) -> None:
     ]
 
 
+def test_who_is_gone_can_be_left_out(show: Show) -> None:
+    """In a group that many have come to and left, one sees those that are in it."""
+    shown = show(streams.story())
+    button = shown.page.get_by_role("button", name="Hide gone")
+    button.click()
+    shown.settle()
+    assert [row.split()[1] for row in shown.rows if "Member" in row] == [
+        "orders-consumer-1",
+        "payments-1",
+        "payments-2",
+    ]
+    button.click()
+    shown.settle()
+    assert sum("Member" in row for row in shown.rows) == 7
+
+
 def test_dark_as_the_system_or_as_one_likes(show: Show) -> None:
     """prefers-color-scheme, and a button that goes before it; the canvas, too."""
     background = """() => {

@@ -6,7 +6,7 @@ const LEAST_SPAN = 0.01; // ms
 class Chart {
   constructor(model, { open, changed }) {
     this.model = model;
-    this.filter = { group: "", find: "" };
+    this.filter = { group: "", find: "", hidesGone: false };
     this.start = 0;
     this.from = 0;
     this.to = 1000;

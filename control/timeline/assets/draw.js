@@ -149,6 +149,7 @@ class Painter {
     const { rebalances } = row.group;
     for (let i = Math.max(0, firstReaching(rebalances, chart.from)); i < rebalances.length && rebalances[i].start <= chart.to; i += 1) {
       const each = rebalances[i];
+      if (each.end !== null && each.end < chart.from) continue;
       const x0 = Math.max(this.left, this.x(each.start));
       const joined = Math.max(x0, this.x(each.joined ?? each.end ?? chart.now));
       const x1 = Math.max(x0 + 1, this.x(each.end ?? chart.now));

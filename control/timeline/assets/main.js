@@ -111,6 +111,11 @@
     chart.filter.find = event.target.value.trim().toLowerCase();
     filter();
   });
+  byId("hide-gone").addEventListener("click", (event) => {
+    chart.filter.hidesGone = !chart.filter.hidesGone;
+    event.currentTarget.setAttribute("aria-pressed", String(chart.filter.hidesGone));
+    filter();
+  });
   const linked = /^#group=(.+)$/.exec(location.hash);
   if (linked) chart.filter.group = decodeURIComponent(linked[1]);
 
@@ -183,7 +188,8 @@
     offerGroups();
     about();
     showCounts();
-    chart.redraw();
+    if (chart.filter.hidesGone) chart.layout();
+    else chart.redraw();
   }
 
   // -- a file

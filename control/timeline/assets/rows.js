@@ -16,7 +16,8 @@ function layRows(model, filter, rowHeight) {
   if (model.marks.length && !filter.group) add({ kind: "broker", group: null, lane: null }, GROUP_HEIGHT);
   for (const group of model.groups.values()) {
     if (filter.group && group.name !== filter.group) continue;
-    const lanes = filter.find ? group.lanes.filter((lane) => lane.isLike(filter.find)) : group.lanes;
+    const isShown = (lane) => (!filter.find || lane.isLike(filter.find)) && !(filter.hidesGone && lane.state === GONE);
+    const lanes = filter.find || filter.hidesGone ? group.lanes.filter(isShown) : group.lanes;
     if (filter.find && !lanes.length) continue;
     add({ kind: "group", group, lane: null }, GROUP_HEIGHT);
     if (group.isOpen) for (const lane of lanes) add({ kind: "lane", group, lane }, rowHeight);
