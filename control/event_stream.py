@@ -19,6 +19,7 @@ its reader's buffer and a little of the socket's, and keeps nobody else waiting.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -75,18 +76,23 @@ class _Streams:
     async def show(self, request: web.Request) -> web.StreamResponse:
         """What is remembered, as one object."""
         wanted = _Wanted(request)
-        response = await _begin(request, "application/json")
+        response = _response("application/json")
         header = {"run": self._events.run, "labels": self._events.labels}
-        await response.write(json_of(header)[:-1] + b',"events":[')
         before = b""
-        with self._events.subscribe(past=True) as reader:
+        # The asker may be gone at any moment.
+        with (
+            self._events.subscribe(past=True) as reader,
+            contextlib.suppress(ConnectionResetError),
+        ):
             reader.close()
+            await response.prepare(request)
+            await response.write(json_of(header)[:-1] + b',"events":[')
             async for events in wanted.of(reader, self._events.lost):
                 if events:
                     rows = b",\n".join(map(json_of, events))
                     await response.write(before + rows)
                     before = b",\n"
-        await response.write(b"]}\n")
+            await response.write(b"]}\n")
         return response
 
     async def follow(self, request: web.Request) -> web.StreamResponse:
@@ -98,14 +104,16 @@ class _Streams:
             raise web.HTTPServiceUnavailable(
                 text=f"{MOST_STREAMS} streams of events are open already"
             )
-        with self._events.subscribe(size=BUFFER, past=True) as reader:
+        response = _response(_LINES if is_lines else "text/event-stream")
+        with (
+            self._events.subscribe(size=BUFFER, past=True) as reader,
+            contextlib.suppress(ConnectionResetError),
+        ):
             streams.add(reader)
             try:
                 if not wanted.follow:
                     reader.close()
-                response = await _begin(
-                    request, _LINES if is_lines else "text/event-stream"
-                )
+                await response.prepare(request)
                 heard = self._last_heard(wanted) if wanted.heard else None
                 async for events in wanted.of(reader, self._events.lost):
                     if is_lines:
@@ -113,11 +121,10 @@ class _Streams:
                     else:
                         text = _blocks(events, wanted.last)
                         text += b"" if heard is None else heard()
+                    if request.transport is None:
+                        break
                     if text:
                         await response.write(text)
-            except ConnectionResetError:
-                # The reader is gone.
-                return response
             finally:
                 streams.discard(reader)
         return response
@@ -171,23 +178,29 @@ class _Wanted:
     async def of(
         self, reader: Reader, lost: Callable[[int, int, int], Event]
     ) -> AsyncIterator[list[Event]]:
-        """Slices of the events that are wanted; empty ones where nothing happens."""
+        """Slices of what is wanted; an empty one if there was nothing for long."""
         patience = HEARD_S if self.heard else KEEP_ALIVE_S
         resumed = _Resumed(self.last, len(reader), lost)
+        now = asyncio.get_running_loop().time
+        due = now() + patience
         while True:
             try:
-                await asyncio.wait_for(reader.wait(), patience)
+                await asyncio.wait_for(reader.wait(), max(0.0, due - now()))
+                taken = reader.take(SLICE)
+                if not taken:
+                    return
             except TimeoutError:
-                yield []
-                continue
-            taken = reader.take(SLICE)
-            if not taken:
-                return
-            self.last = id_of(taken[-1])
+                taken = []
+            if taken:
+                self.last = id_of(taken[-1])
             events = [each for event in taken for each in resumed.take(event)]
             wanted = [event for event in events if self._wants(event)]
             for first in range(0, len(wanted), SLICE):
                 yield wanted[first : first + SLICE]
+            if not wanted and now() >= due:
+                yield []
+            if wanted or now() >= due:
+                due = now() + patience
             # Others have their turn.
             await asyncio.sleep(0)
 
@@ -273,8 +286,8 @@ def _blocks(events: Iterable[Event], last: str) -> bytes:
     return text or (f"id: {last}\n\n".encode() if last else b":\n\n")
 
 
-async def _begin(request: web.Request, content_type: str) -> web.StreamResponse:
-    response = web.StreamResponse(
+def _response(content_type: str) -> web.StreamResponse:
+    return web.StreamResponse(
         headers={
             "Content-Type": content_type,
             "Cache-Control": "no-store",
@@ -282,5 +295,3 @@ async def _begin(request: web.Request, content_type: str) -> web.StreamResponse:
             "X-Accel-Buffering": "no",
         }
     )
-    await response.prepare(request)
-    return response

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
+import pytest
 from tests.broker.test_cluster import heartbeat, stable
 from tests.broker.wire_client import connected
 from tests.commands import PATIENCE_S
@@ -242,6 +243,28 @@ async def test_streams_have_a_limit_and_end_with_the_server() -> None:
             assert loop.time() - before < PATIENCE_S
             for answer in answers:
                 assert (await answer.text()).endswith("\n\n")
+
+
+async def test_a_reader_that_is_gone_is_noticed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the next event its stream ends, and nobody is told of a fault."""
+    async with watching() as client:
+        node = client.broker.events.of(1)
+        for accept in ("text/event-stream", "application/x-ndjson"):
+            async with client.session.get(
+                "/events", headers={"Accept": accept}
+            ) as answer:
+                await answer.content.readline()
+                answer.close()
+            happen(node, *"ab" * 100)
+        # As many as may be open at once, again and again.
+        for _ in range(MOST_STREAMS + 1):
+            async with client.stream() as found:
+                await anext(found)
+            happen(node, "c")
+            await client.events("&group=c")
+    assert "request_failed" not in capsys.readouterr().err
 
 
 async def test_wrong_questions() -> None:
