@@ -1,7 +1,8 @@
 """Log lines: the view of the stream that is always there.
 
 What happens once per member or per request is for debugging only; the rest is what
-an operator wants to read. Lists are counted, not written out.
+an operator wants to read. Lists are counted, not written out. A start and a stop
+write nothing: structlog takes longer to load than it takes to start.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ DETAILS: Final = frozenset(
         "member_id_given",
         "member_joined",
         "member_synced",
+        "node_started",
+        "node_stopped",
         "offsets_committed",
         "partitions_changed",
         "shard_loaded",
         "shard_unloaded",
     }
 )
-"""Kinds that come once per member, request, or shard."""
+"""Kinds that come once per member, request, shard, or node."""
 
 UNSAID: Final = frozenset(
     {"kind", "labels", "run", "schema", "sequence", "time_ns", "wall_ns"}
