@@ -362,9 +362,9 @@ async def test_a_fault_of_ours_is_500(capsys: pytest.CaptureFixture[str]) -> Non
             assert answer.status == 500
             assert "log" in (await answer.json())["error"]
         broker.cluster = cluster
-    (line,) = capsys.readouterr().err.splitlines()
-    event = json.loads(line)
-    assert event["event"] == "request_failed"
+    lines = map(json.loads, capsys.readouterr().err.splitlines())
+    # Brokers that start and stop say so, if an earlier test has made them talkative.
+    (event,) = [line for line in lines if line["event"] == "request_failed"]
     assert "AttributeError" in event["exception"]
 
 
