@@ -49,8 +49,10 @@ class EventsFile:
         self, path: str | os.PathLike[str], events: Events, *, size: int = 10_000
     ) -> None:
         self._path = os.fspath(path)
-        # Of a pipe that nobody reads, opening would wait for ever.
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        # Of a pipe that nobody reads, opening would wait for ever. (And Windows would
+        # put other ends to lines.)
+        flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         self._file = os.open(path, flags, 0o644)
         try:
             self._mend()
@@ -67,9 +69,10 @@ class EventsFile:
         found = os.fstat(self._file)
         if not stat.S_ISREG(found.st_mode):
             raise OSError("it is no regular file")
-        size = found.st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
-            os.write(self._file, b"\n")
+        if found.st_size:
+            os.lseek(self._file, -1, os.SEEK_END)
+            if os.read(self._file, 1) != b"\n":
+                os.write(self._file, b"\n")
 
     def start(self) -> None:
         """Begins to write, on the running loop."""
