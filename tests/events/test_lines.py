@@ -1,0 +1,158 @@
+"""From the coordinator to the stream, and from there to the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from tests.coordinator.context import Pending, protocols
+
+from kohort.broker import telemetry
+from kohort.broker.coordinator.coordinator import Coordinator
+from kohort.broker.coordinator.effects import Append, Effect, JoinResult
+from kohort.broker.coordinator.events import CommitOffsets, Join
+from kohort.broker.coordinator.replay import Loading
+from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.driver import GroupDriver
+from kohort.broker.events.bus import Events
+from kohort.broker.events.lines import write_line
+from kohort.broker.log.store import StorageError
+
+
+class Alarm:
+    """A timer of `Hands`."""
+
+    def __init__(self, when: float, callback: Callable[[], object]) -> None:
+        self.when = when
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """It does not ring."""
+        self.callback = None
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.time = 1_700_000_000.0
+        self.alarms: list[Alarm] = []
+
+    def now(self) -> float:
+        """Where the hands are."""
+        return self.time
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Alarm:
+        """Rings when the hands get there."""
+        self.alarms.append(Alarm(when, callback))
+        return self.alarms[-1]
+
+    def move(self, seconds: float) -> None:
+        """Forward, at once: what is due rings then."""
+        self.time += seconds
+        due = [a for a in self.alarms if a.when <= self.time]
+        for alarm in due:
+            if alarm.callback is not None:
+                alarm.callback()
+
+
+class Scene:
+    """A driven coordinator whose events go to the log, and whose disk may be full."""
+
+    def __init__(self, **settings: int) -> None:
+        self.is_full = False
+        self.lost: list[Sequence[Effect]] = []
+        self.clock = Hands()
+        self.events = Events()
+        self.events.begin("r")
+        self.events.listen(write_line)
+        settings = {"initial_rebalance_delay_ms": 0, **settings}
+        coordinator = Coordinator(GroupSettings(**settings), "{}-1".format)
+        self.driver = GroupDriver(
+            coordinator,
+            self.clock,
+            self._append,
+            self.lost.append,
+            self.events.of(1).publish,
+        )
+
+    def _append(self, _: Append) -> None:
+        if self.is_full:
+            raise StorageError("the disk is full")
+
+    def join(self, reason: str | None = None) -> None:
+        """A member of an old client, which need not come twice."""
+        pending: Pending[JoinResult] = Pending("join")
+        offers = protocols("range")
+        client = ("", None, "c", "/h", 30_000, 30_000)
+        join = Join(pending, "g", *client, "consumer", offers, reason, False, False)
+        self.driver.submit(join)
+
+    def commit(self, *groups: str) -> None:
+        """Two offsets of each of these groups, by a simple consumer."""
+        for group in groups:
+            pending: Pending[Any] = Pending("commit")
+            offsets = [("t", p, 1, -1, "") for p in (0, 1)]
+            commit = CommitOffsets(pending, group, -1, "", None, False, offsets)
+            self.driver.submit(commit)
+
+
+@pytest.fixture
+def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[str], list[Any]]]:
+    """Sets a level, and gives the lines since then."""
+
+    def lines(level: str) -> list[Any]:
+        said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        telemetry.configure("json", level)  # type: ignore[arg-type]  # a level
+        return said
+
+    yield lines
+    telemetry.configure("auto", "warning")
+
+
+def test_what_was_not_written_did_not_happen() -> None:
+    """Where the log takes no records nobody is told of what they would have been."""
+    for act in (lambda scene: scene.commit("g"), Scene.join):
+        scene = Scene()
+        scene.is_full = True
+        act(scene)
+        assert len(scene.lost) == 1
+        assert scene.events.recent() == []
+
+
+def test_lines_of_a_rebalance(log: Callable[[str], list[Any]]) -> None:
+    """What operators want to read at info, all of it at debug; lists are counted."""
+    log("info")
+    Scene().join("starting")
+    started, completed = log("debug")
+    assert (started["event"], started["cause"]) == (
+        "rebalance_started",
+        "member_joined",
+    )
+    assert (started["group"], started["member_id"]) == ("g", "c-1")
+    assert (started["reason"], started["members"]) == ("starting", 1)
+    assert (completed["event"], completed["generation"]) == ("join_completed", 1)
+    assert not {"run", "sequence", "time_ns", "schema"} & started.keys()
+    scene = Scene()
+    scene.join()
+    told = [line["event"] for line in log("warning")]
+    assert told == [event["kind"] for event in scene.events.recent()]
+    Scene().join()
+    assert log("warning") == []
+
+
+def test_offsets_that_expire_are_one_line_in_kafkas_words(
+    log: Callable[[str], list[Any]],
+) -> None:
+    """Of all groups at once; each group has its event."""
+    scene = Scene(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=5_000)
+    scene.driver.start(Loading())
+    scene.commit("g", "h")
+    log("info")
+    scene.clock.move(6)
+    (line,) = [each for each in log("warning") if "Removed" in each["event"]]
+    assert line["event"] == "Removed 4 expired offsets in 0 milliseconds."
+    kinds = [event["kind"] for event in scene.events.recent()]
+    assert kinds.count("offsets_expired") == 2
