@@ -369,6 +369,7 @@ def _(c: Context) -> Facts:
 def _(c: Context) -> Facts:
     """The wait of the last one is the duration; who waited itself is no wait."""
     a, b = c.stable_group("A", "B")
+    c.sleep(7_000)
     new = c.member("C")
     new.enter()
     c.sleep(1_000)
@@ -621,6 +622,40 @@ def test_a_static_member_that_is_waited_for_comes_back_under_another_id() -> Non
     wait = {"member_id": again.member_id, "waited_ns": S, "came": True}
     assert (joined["waits"], joined["duration_ns"]) == ([wait], S)
     assert (joined["gained"], joined["lost"]) == ([], [])
+
+
+def test_an_id_that_was_given_out_is_waited_for() -> None:
+    """From the rebalance's start to its first join, as everybody else."""
+    context = Context()
+    (a,) = context.stable_group("A")
+    b, late = context.member("B"), context.member("C")
+    b.join()
+    b.join()
+    late.join()
+    context.sleep(1_000)
+    a.join()
+    context.sleep(1_000)
+    late.join()
+    waits = {w["member_id"]: w for w in context.event("join_completed")["waits"]}
+    assert waits[late.member_id]["waited_ns"] == 2 * S
+    assert waits[late.member_id]["came"] is True
+    assert context.event("join_completed")["duration_ns"] == 2 * S
+
+
+def test_an_id_that_was_given_out_finds_the_group_full() -> None:
+    """It is taken back, and the one that it was given to is refused."""
+    context = Context(max_size=2)
+    a = context.member("A")
+    late = context.member("C")
+    late.join()
+    given = late.member_id
+    context.form([a, context.member("B")], sync=False)
+    late.join()
+    kicked, refused = context.event("member_kicked"), context.event("member_refused")
+    assert (kicked["cause"], kicked["was_pending"]) == ("full", True)
+    assert (kicked["member_id"], kicked["client_id"]) == (given, "C")
+    assert (refused["cause"], refused["member_id"]) == ("full", given)
+    assert context.coordinator.groups["g"].pending_members == {}
 
 
 def test_assignments_of_other_kinds_are_not_looked_into() -> None:
