@@ -7,10 +7,11 @@ write nothing: structlog takes longer to load than it takes to start.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from kohort.broker import telemetry
 from kohort.broker.events.bus import Seen
+from kohort.broker.events.render import ns
 
 DETAILS: Final = frozenset(
     {
@@ -39,6 +40,23 @@ UNSAID: Final = frozenset(
 log = telemetry.get_logger("groups")
 
 
+def _completed(seen: Seen) -> dict[str, Any]:
+    """A `join_completed` with its lists counted, not made: they are long."""
+    notice = seen.notice
+    fields = notice.fields
+    return {
+        "node": seen.source.header["node"],
+        "group": notice.group_id,
+        "generation": notice.generation,
+        "cause": fields["cause"],
+        "members": len(fields["after"]),
+        "waits": len(fields["waits"]),
+        "duration_ns": ns(seen.time) - ns(fields["started"]),
+        "protocol": fields["protocol"],
+        "leader": fields["leader"],
+    }
+
+
 def write_line(seen: Seen) -> None:
     """Writes the line of an event, if the level that is set asks for it."""
     if not telemetry.is_on("info"):
@@ -49,9 +67,10 @@ def write_line(seen: Seen) -> None:
     level = "debug" if kind in DETAILS else "info"
     if level == "debug" and not telemetry.is_on("debug"):
         return
+    event = _completed(seen) if kind == "join_completed" else seen.event
     fields = {
         name: len(value) if isinstance(value, list) else value
-        for name, value in seen.event.items()
+        for name, value in event.items()
         if value is not None and name not in UNSAID
     }
     (log.debug if level == "debug" else log.info)(kind, **fields)
