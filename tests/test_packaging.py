@@ -76,14 +76,16 @@ def test_each_folder_is_linked_into_the_package() -> None:
 
 
 def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
-    """All of our modules and the type markers are in it; tests and sources are not."""
+    """All of our modules, type markers and assets are in it; tests are not."""
     names = contents(wheel)
     modules = {
         f"kohort/{path.relative_to(ROOT)}"
         for link in LINKS.iterdir()
         if link.is_symlink()
         for path in (ROOT / link.name).rglob("*")
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix == ".py"
+        or path.name == "py.typed"
+        or path.parent.name == "assets"
     } | {"kohort/__init__.py", "kohort/__main__.py", "kohort/py.typed"}
     packaged = {name for name in names if ".dist-info/" not in name}
     assert packaged == modules
