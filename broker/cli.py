@@ -86,7 +86,7 @@ SERVE_OPTIONS = (
     click.option(
         "--events",
         metavar="FILE",
-        help="Appends what happens to groups to a file, one JSON object per line.",
+        help="Appends what happens to groups to a file: JSON, one event per line.",
     ),
     click.option(
         "--events-heartbeats",
@@ -98,7 +98,7 @@ SERVE_OPTIONS = (
         "labels",
         metavar="KEY=VALUE",
         multiple=True,
-        help="Is in all events of this run; can be given again.",
+        help="Names this run in each of its events; can be given again.",
     ),
     click.option(
         "--log-format",
@@ -187,6 +187,9 @@ def _labels(given: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             fail(f"--label {text!r}: must be KEY=VALUE", 2)
+        if not text.isprintable():
+            # No UTF-8, or what a log line cannot show: JSON's readers would stumble.
+            fail(f"--label {text!r}: must be text that can be printed", 2)
         labels[name] = value
     return labels
 
@@ -200,7 +203,8 @@ async def _written(broker: Broker, path: str) -> AsyncIterator[None]:
         view = EventsFile(path, broker.events)
     except OSError as error:
         reason = error.strerror or error
-        raise NoStart(f"--events: cannot write to {path}: {reason}") from None
+        named = path or "a file without a name"
+        raise NoStart(f"--events: cannot write to {named}: {reason}") from None
     view.start()
     try:
         yield

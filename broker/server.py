@@ -250,13 +250,14 @@ class Broker:
             self.cluster.auto_create(EVENTS_TOPIC)
 
     def _topic_created(self, topic: Topic) -> None:
-        before = self._events_topic
-        if topic.name == EVENTS_TOPIC and (before is None or before.is_over):
+        if topic.name == EVENTS_TOPIC:
             from kohort.broker.events.views.topic import (  # noqa: PLC0415 - few want it
                 EventsTopic,
             )
 
-            self._events_topic = EventsTopic(self.cluster, self.events)
+            if self._events_topic is not None:
+                self._events_topic.leave()
+            self._events_topic = EventsTopic(self.cluster, self.events, topic)
             self._events_topic.start()
 
     async def _close_events_topic(self) -> None:

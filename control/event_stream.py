@@ -14,14 +14,20 @@ members were last heard of, as `kohort.control.last_heard` has it.
 Whatever is missing is announced by an `events_lost` in its place: because it is
 remembered no longer, or because the reader is too slow. A stream holds no more than
 its reader's buffer and a little of the socket's, and keeps nobody else waiting.
+
+No browser lets a page of another origin read an answer that does not allow it (CORS),
+and none here does. But such a page could open streams, and hold them until there are
+no more for others; so what a browser asks for another page is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -43,6 +49,8 @@ HEARD_S: Final = 1.0
 
 _PARAMETERS: Final = frozenset({"follow", "group", "heard", "last_event_id"})
 _LINES: Final = "application/x-ndjson"
+_ID: Final = re.compile(r"[!-~]{1,100}:[0-9]{1,10}:[0-9]{1,19}")
+"""The id of an event: run, node, sequence."""
 Event = Mapping[str, Any]
 
 
@@ -75,6 +83,7 @@ class _Streams:
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """What is remembered, as one object."""
+        _check_asker(request)
         wanted = _Wanted(request)
         response = _response("application/json")
         header = {"run": self._events.run, "labels": self._events.labels}
@@ -97,6 +106,7 @@ class _Streams:
 
     async def follow(self, request: web.Request) -> web.StreamResponse:
         """What is remembered, and what happens from then on."""
+        _check_asker(request)
         wanted = _Wanted(request)
         is_lines = _LINES in request.headers.get("Accept", "")
         streams = request.app[STREAMS]
@@ -155,7 +165,8 @@ class _Wanted:
         follow: whether it is to go on with what happens.
         groups: the ids of the groups that it is about; none for everything.
         heard: whether it is to say when members were last heard of.
-        last: the id of the last event that was looked at, of any group.
+        last: the id of the last event that was looked at, of any group; empty if the
+            request names none that can be one.
 
     Raises:
         web.HTTPBadRequest: a parameter is unknown or wrong.
@@ -171,9 +182,11 @@ class _Wanted:
         self.follow = _flag(request, "follow", "true")
         self.heard = _flag(request, "heard", "false")
         self.groups = frozenset(request.query.getall("group", ()))
-        self.last = request.headers.get("Last-Event-ID") or request.query.get(
+        last = request.headers.get("Last-Event-ID") or request.query.get(
             "last_event_id", ""
         )
+        # It is said again while nothing happens: not whatever somebody wrote.
+        self.last = last if _ID.fullmatch(last) else ""
 
     async def of(
         self, reader: Reader, lost: Callable[[int, int, int], Event]
@@ -209,6 +222,22 @@ class _Wanted:
         return not groups or event["group"] in groups or event["kind"] == "events_lost"
 
 
+def _check_asker(request: web.Request) -> None:
+    """Whether it is not a browser that asks for another origin's page.
+
+    Raises:
+        web.HTTPForbidden: it is.
+    """
+    headers = request.headers
+    origin = headers.get("Origin")
+    is_foreign = origin is not None and urlsplit(origin).netloc != request.host
+    if headers.get("Sec-Fetch-Mode") != "navigate":
+        site = headers.get("Sec-Fetch-Site", "none")
+        is_foreign = is_foreign or site not in {"none", "same-origin"}
+    if is_foreign:
+        raise web.HTTPForbidden(text="events are not for pages of other origins")
+
+
 def _flag(request: web.Request, name: str, default: str) -> bool:
     value = request.query.get(name, default)
     if value not in {"true", "false"}:
@@ -220,7 +249,7 @@ class _Resumed:
     """Finds, in what is remembered, the place behind the event that was read last.
 
     Args:
-        last: the id of that event; anything else for none.
+        last: the id of that event; empty for none.
         past: how many events are remembered.
         lost: makes the announcement of a gap, as `Events.lost`.
     """
@@ -228,11 +257,10 @@ class _Resumed:
     def __init__(
         self, last: str, past: int, lost: Callable[[int, int, int], Event]
     ) -> None:
-        run, node, sequence = [*last.rsplit(":", 2), "", ""][:3]
+        run, node, sequence = last.rsplit(":", 2) if last else ("", -1, 0)
         self._run = run
-        self._node = int(node) if node.isascii() and node.isdigit() else -1
-        is_number = sequence.isascii() and sequence.isdigit() and len(sequence) < 20
-        self._sequence = int(sequence) if is_number else 0
+        self._node = int(node)
+        self._sequence = int(sequence)
         self._past = past
         self._lost = lost
         # What came before that event, as long as it may not be there any more.

@@ -39,8 +39,8 @@ class LastHeard:
             ``time_ns``, the broker's now; and ``members``: rows of group, member id,
             and when it was heard of, in ns since the epoch.
         """
-        rows: list[tuple[str, str, int]] = []
-        known: dict[tuple[str, str], float] = {}
+        before = self._known
+        heard_of: dict[tuple[str, str], float] = {}
         for group in self._found():
             for member in group.members.values():
                 # The session of a member that has not been answered yet is not one of
@@ -48,13 +48,16 @@ class LastHeard:
                 if member.is_new or member.deadline == NEVER:
                     continue
                 key = group.group_id, member.member_id
-                heard = member.deadline - member.session_timeout
-                if self._known.get(key) == heard or len(rows) >= MOST_ROWS:
-                    known[key] = self._known.get(key, 0.0)
-                else:
-                    known[key] = heard
-                    rows.append((*key, ns(heard)))
-        self._known = known
+                heard_of[key] = member.deadline - member.session_timeout
+        new = [key for key, heard in heard_of.items() if before.get(key) != heard]
+        if len(new) > MOST_ROWS:
+            # Whoever was told of longest ago is first: all have their turn.
+            new.sort(key=lambda key: before.get(key, 0.0))
+            for key in new[MOST_ROWS:]:
+                heard_of[key] = before.get(key, 0.0)
+            del new[MOST_ROWS:]
+        rows = [(*key, ns(heard_of[key])) for key in new]
+        self._known = heard_of
         return {"time_ns": ns(self._cluster.clock.now()), "members": rows}
 
     def _found(self) -> list[Group]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,13 @@ from tests.broker.test_cluster import join, offsets, stable
 from tests.broker.test_records_over_the_wire import batch, produce
 from tests.broker.wire_client import WireClient, connected, connected_to
 from tests.commands import PATIENCE_S
+from tests.events.test_stream import happen
 
+from kohort.broker.events.bus import Events
 from kohort.broker.server import Broker
 from kohort.broker.topics import EVENTS_TOPIC
 from kohort.client.consumer import Consumer
+from kohort.client.offsets import TopicPartition
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import read_records
@@ -211,6 +216,176 @@ async def test_any_node_may_stop(nodes: int) -> None:
                 await stable(other, group)
             await in_the_topic(broker, group, "assignment_made")
         assert {e["node"] for _, e in records(broker)} == {*range(1, nodes + 1)}
+
+
+async def test_what_is_forgotten_is_announced() -> None:
+    """A topic that comes late begins with what is missing, node by node."""
+    broker = Broker(FAST, nodes=2)
+    broker.events = Events(remembered=20)
+    async with broker, connected(broker) as client:
+        for number in range(6):
+            group = f"g{number}"
+            async with connected(broker, broker.coordinator_of(group)) as other:
+                await stable(other, group)
+        happen(broker.events.of(2), "last")
+        first = {
+            event["node"]: event["sequence"]
+            for event in reversed(broker.events.recent())
+        }
+        assert first.keys() == {1, 2}
+        await ask_for(client, EVENTS_TOPIC)
+        await in_the_topic(broker, "last", "pending_member_expired")
+        found = [event for _, event in records(broker)]
+        gaps = {e["node"]: e for e in found if e["kind"] == "events_lost"}
+        for node, sequence in first.items():
+            assert (gaps[node]["first"], gaps[node]["last"]) == (1, sequence - 1)
+            of_node = [event for event in found if event["node"] == node]
+            assert of_node[0] == gaps[node]
+            numbers = [event["sequence"] for event in of_node]
+            assert numbers == [*range(sequence - 1, numbers[-1] + 1)]
+
+
+async def test_made_anew_at_once() -> None:
+    """Another topic of the name has all from the start, even if nobody saw it go."""
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        await stable(client, "a")
+        await in_the_topic(broker, "a", "assignment_made")
+        broker.cluster.delete_topic(EVENTS_TOPIC)
+        broker.cluster.auto_create(EVENTS_TOPIC)
+        await stable(client, "b")
+        await in_the_topic(broker, "b", "assignment_made")
+        found = [event for _, event in records(broker)]
+        assert found == broker.events.recent()[: len(found)]
+
+
+async def test_a_topic_that_is_there_before_the_broker(tmp_path: Path) -> None:
+    """One of a data directory is written to again, without any setting."""
+    async with Broker(FAST, data_dir=tmp_path) as broker:
+        broker.cluster.create_topic(EVENTS_TOPIC, 1)
+    async with Broker(FAST, data_dir=tmp_path) as broker, connected(broker) as client:
+        await broker.wait_until_loaded()
+        await stable(client, "a")
+        await in_the_topic(broker, "a", "assignment_made")
+        run = broker.events.run
+        found = [event for _, event in records(broker) if event["run"] == run]
+        assert found == broker.events.recent()[: len(found)]
+
+
+HOW: dict[str, Callable[[Consumer], None]] = {
+    "subscribes": lambda consumer: consumer.subscribe([EVENTS_TOPIC]),
+    "a pattern": lambda consumer: consumer.subscribe(pattern="__kohort.*"),
+    "by hand": lambda consumer: consumer.assign([TopicPartition(EVENTS_TOPIC, 0)]),
+}
+
+
+async def read_all(broker: Broker, how: str, *, until: str) -> int:
+    """Commits after each record until the last event of a group: how many there were.
+
+    The group's name is the way that it takes.
+    """
+    read = 0
+    async with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id=how,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        exclude_internal_topics=False,
+    ) as consumer:
+        HOW[how](consumer)
+        while True:
+            record = await consumer.getone()
+            await consumer.commit()
+            read += 1
+            event = json.loads(record.value or b"")
+            if (event["group"], event["kind"]) == (until, "assignment_made"):
+                return read
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("is_there", [True, False], ids=["there before", "asked for"])
+async def test_readers_that_commit_after_each_record(
+    tmp_path: Path, nodes: int, *, is_there: bool
+) -> None:
+    """However they read, and after a restart: what they do is never in the topic.
+
+    The records are counted: while three readers commit after each one the topic gets
+    none, but for the ids that those with a subscription are given.
+    """
+    config = WRITTEN if is_there else FAST
+    async with (
+        Broker(config, nodes=nodes, data_dir=tmp_path) as broker,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        await commits_are_not_read(broker, "first")
+    async with (
+        Broker(FAST, nodes=nodes, data_dir=tmp_path) as broker,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        await broker.wait_until_loaded()
+        await commits_are_not_read(broker, "second")
+
+
+async def commits_are_not_read(broker: Broker, watched: str) -> None:
+    """Plays a group that is watched, and readers of the topic."""
+    async with connected(broker, broker.coordinator_of(watched)) as client:
+        await ask_for(client, EVENTS_TOPIC)
+        await stable(client, watched)
+        await in_the_topic(broker, watched, "assignment_made")
+        read = await asyncio.gather(
+            *(read_all(broker, how, until=watched) for how in HOW)
+        )
+        # Whatever the readers did is before this, which nobody reads any more.
+        last = f"{watched}, last"
+        async with connected(broker, broker.coordinator_of(last)) as other:
+            await stable(other, last)
+        await in_the_topic(broker, last, "assignment_made")
+    for how, count in zip(HOW, read, strict=True):
+        commits = [
+            event
+            for event in broker.events.recent(how)
+            if event["kind"] == "offsets_committed"
+        ]
+        # Every other view has them all.
+        assert len(commits) == count > 10
+    seen = [
+        (event["group"], event["kind"])
+        for _, event in records(broker)
+        if event["group"] in HOW
+    ]
+    # Of a group that is not known yet, until it says what it subscribes to.
+    assert {*seen} <= {
+        (how, kind)
+        for how in ("subscribes", "a pattern")
+        for kind in ("group_state", "member_id_given")
+    }
+    assert len(seen) == len({*seen})
+
+
+async def test_nodes_come_and_go() -> None:
+    """Each node's numbers have no gaps, whatever it was that stopped and started."""
+    async with Broker(WRITTEN, nodes=3) as broker, connected(broker, 1) as client:
+        await ask_for(client, "t")
+        for number, node in enumerate((2, 3, 2)):
+            group = f"g{number}"
+            async with connected(broker, broker.coordinator_of(group)) as other:
+                await stable(other, group)
+            await broker.stop_node(node)
+            await broker.start_node(node)
+        await stable(client, mine := of_node(broker, 1))
+        await in_the_topic(broker, mine, "assignment_made")
+        numbers: dict[int, list[int]] = {}
+        for _, event in records(broker):
+            assert event["kind"] != "events_lost"
+            numbers.setdefault(event["node"], []).append(event["sequence"])
+        assert numbers.keys() == {1, 2, 3}
+        for of_one in numbers.values():
+            assert of_one == [*range(1, len(of_one) + 1)]
+
+
+def of_node(broker: Broker, node: int) -> str:
+    """A group that a node coordinates."""
+    names = (f"of node {number}" for number in itertools.count())
+    return next(name for name in names if broker.coordinator_of(name) == node)
 
 
 UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

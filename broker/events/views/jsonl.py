@@ -5,15 +5,17 @@ Where the disk is full the batch is tried again every second. What comes meanwhi
 waits as long as there is room for it; what does not fit is missing, and the file
 says so itself, by the `events_lost` that every slow reader of the stream gets.
 
-The file always ends with a whole line, after a crash of the machine as soon as it is
-opened again. It is for one broker: two would cut off each other's lines.
+The file always ends with a whole line; after a kill as soon as it is opened again. It
+is for one broker, and locked: two would cut off each other's lines.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
+import sys
 from typing import Final
 
 from kohort.broker import telemetry
@@ -29,6 +31,12 @@ CLOSE_S: Final = 5.0
 """How long closing waits for a disk that does not answer."""
 LONGEST_WRITE: Final = 1024 * 1024
 """Bytes of one write, some 2,000 events: what is tried again as a whole."""
+LONGEST_LINE: Final = 64 * 1024 * 1024
+"""How far the beginning of the last line is looked for: the longest events, commits of
+100,000 offsets, have a tenth of that."""
+
+_BEGIN: Final = b'{"schema":'
+"""What the events' lines begin with."""
 
 log = telemetry.get_logger("events")
 
@@ -36,13 +44,17 @@ log = telemetry.get_logger("events")
 class EventsFile:
     """Appends the stream to a file, from its beginning on; a regular file, or none yet.
 
+    A last line that is not whole, because a broker was killed in the middle of it, is
+    taken away first. What was never an event's line is kept, and ended.
+
     Args:
         path: of the file.
         events: the stream.
         size: how many events may wait while the file cannot be written.
 
     Raises:
-        OSError: from the constructor; the file cannot be written to.
+        OSError: from the constructor; the file cannot be written to, or another broker
+            writes to it.
     """
 
     def __init__(
@@ -55,24 +67,17 @@ class EventsFile:
         flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         self._file = os.open(path, flags, 0o644)
         try:
-            self._mend()
+            _claim(self._file)
+            cut = _mend(self._file)
         except BaseException:
             os.close(self._file)
             raise
+        if cut:
+            log.warning("torn_line_removed", file=self._path, bytes=cut)
         self._reader = events.subscribe(size=size, past=True)
         self._closing = asyncio.Event()
         self._is_failing = False
         self._task: asyncio.Task[None] | None = None
-
-    def _mend(self) -> None:
-        """Ends a last line that has no end: whoever wrote it was killed."""
-        found = os.fstat(self._file)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no regular file")
-        if found.st_size:
-            os.lseek(self._file, -1, os.SEEK_END)
-            if os.read(self._file, 1) != b"\n":
-                os.write(self._file, b"\n")
 
     def start(self) -> None:
         """Begins to write, on the running loop."""
@@ -142,6 +147,60 @@ class EventsFile:
             await asyncio.wait_for(self._closing.wait(), seconds)
         except TimeoutError:
             return
+
+
+def _claim(file: int) -> None:
+    """Locks a regular file for as long as it is open, where there are such locks.
+
+    Raises:
+        OSError: it is something else, or somebody else has it.
+    """
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        raise OSError("it is no regular file")
+    if sys.platform == "win32":
+        return
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError("another broker writes to it; each needs its own") from None
+    except OSError:
+        return  # some network drives have none
+
+
+def _mend(file: int) -> int:
+    """Sees to it that a file ends with a whole line: the bytes taken away for that."""
+    size = os.fstat(file).st_size
+    line = _last_line(file, size)
+    if not line:
+        return 0
+    if _is_torn(line):
+        os.ftruncate(file, size - len(line))
+        return len(line)
+    os.write(file, b"\n")
+    return 0
+
+
+def _last_line(file: int, size: int) -> bytes:
+    """What is behind the last end of a line, or so much of it as a line can have."""
+    tail, chunk = b"", 4096
+    while b"\n" not in tail and len(tail) < min(size, LONGEST_LINE):
+        chunk = min(2 * chunk, size)
+        os.lseek(file, size - chunk, os.SEEK_SET)
+        tail = os.read(file, chunk)
+    return tail.rpartition(b"\n")[2]
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether it is the beginning of an event's line, and no more."""
+    if not _BEGIN.startswith(line[: len(_BEGIN)]):
+        return False
+    try:
+        json.loads(line)
+    except ValueError:
+        return True
+    return False
 
 
 def _append(file: int, lines: bytes) -> None:

@@ -1,10 +1,10 @@
 """``__kohort_events``: the stream as a topic, which any consumer of Kafka's reads.
 
 A record is an event: its value is JSON, its key the group. The topic is written as
-long as there is a topic of that name, and begins with what is remembered. Nobody
-pays for it otherwise: to write an event costs some twenty times what it costs to see
-it. It comes to be by ``events.topic.enable``, or as other topics do, because somebody
-asks for it or creates it.
+long as there is a topic of that name, and begins with what is remembered; what is
+not any more is announced. Nobody pays for it otherwise: to write an event costs some
+twenty times what it costs to see it. It comes to be by ``events.topic.enable``, or as
+other topics do, because somebody asks for it or creates it.
 
 Who reads the topic and commits would make events by that, which it would read, and
 so on without end. So events about groups that subscribe to the topic, or commit to
@@ -21,11 +21,11 @@ from kohort.broker import telemetry
 from kohort.broker.cluster import Cluster
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Protocols
-from kohort.broker.events.bus import Events, Reader, Seen
+from kohort.broker.events.bus import REMEMBERED, Events, Reader, Seen
 from kohort.broker.events.views.reading import SLICE, json_of
 from kohort.broker.log.store import StorageError
 from kohort.broker.shard_hash import partition_of
-from kohort.broker.topics import EVENTS_TOPIC
+from kohort.broker.topics import EVENTS_TOPIC, Topic
 from kohort.protocol.consumer import decode_subscription
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import Record, build_batch
@@ -37,6 +37,9 @@ RETRY_S: Final = 1.0
 """The pause before a batch that could not be written is tried again."""
 LONGEST_BATCH: Final = 512 * 1024
 """Bytes of a batch, if it has more than one event: what consumers fetch at once."""
+BUFFER: Final = 2 * REMEMBERED
+"""Events that wait to be written: all that are remembered, when the topic is made, and
+as many again while the disk is full."""
 MOST_READERS: Final = 10_000
 """Groups that are remembered to read the topic. One that is forgotten is known again
 by its next join or commit."""
@@ -47,27 +50,26 @@ log = telemetry.get_logger("events")
 
 
 class EventsTopic:
-    """Writes the stream to `EVENTS_TOPIC`, until that is deleted.
+    """Writes the stream to the topic, until that is deleted.
 
     Args:
         cluster: where the topic is.
         events: the stream.
+        topic: the topic, which has the name `EVENTS_TOPIC`.
     """
 
-    def __init__(self, cluster: Cluster, events: Events) -> None:
+    def __init__(self, cluster: Cluster, events: Events, topic: Topic) -> None:
         self._cluster = cluster
         self._events = events
+        self._topic = topic
+        # By node: the number of the next event.
+        self._next: dict[int, int] = {}
         # A dict for its order: who reads the topic, by group.
         self._readers: dict[str, None] = {}
         self._reader: Reader
         self._closing = asyncio.Event()
         self._is_failing = False
         self._task: asyncio.Task[None]
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is written any more: the topic was deleted."""
-        return self._task.done()
 
     def start(self) -> None:
         """Begins to write, on the running loop: what is remembered of this run."""
@@ -76,14 +78,20 @@ class EventsTopic:
                 for group in shard.driver.coordinator.groups.values():
                     if _reads(group):
                         self._note(group.group_id)
+        for seen in self._events.remembered.events:
+            self._look(seen)
         self._events.listen(self._look)
-        self._reader = self._events.subscribe(past=True)
+        self._reader = self._events.subscribe(size=BUFFER, past=True)
         self._task = asyncio.create_task(self._run())
+
+    def leave(self) -> None:
+        """Writes no more: there is another topic of that name."""
+        self._reader.close()
+        self._closing.set()
 
     async def close(self) -> None:
         """Writes what has happened until now."""
-        self._reader.close()
-        self._closing.set()
+        self.leave()
         await self._task
 
     # -- who reads the topic
@@ -126,7 +134,7 @@ class EventsTopic:
                         if self._closing.is_set():
                             return
                         await self._pause(RETRY_S)
-                    if EVENTS_TOPIC not in self._cluster.topics.by_name:
+                    if self._is_deleted():
                         return
                     # Others have their turn.
                     await asyncio.sleep(0)
@@ -138,20 +146,38 @@ class EventsTopic:
         """Events as records, without those that the topic is not to have."""
         run, readers = self._events.run, self._readers
         return [
-            _record(event)
+            _record(each)
             for event in events
             # A broker that was stopped and started again remembers its last run.
-            if event["group"] not in readers and event["run"] == run
+            if event["run"] == run
+            for each in self._with_gap(event)
+            if each["group"] not in readers
         ]
+
+    def _with_gap(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """An event, behind the announcement of those that were forgotten before it."""
+        node, sequence = event["node"], event["sequence"]
+        expected = self._next.get(node, 1)
+        self._next[node] = sequence + 1
+        # The stream's own announcement has the number of the last that is missing.
+        if event["kind"] == "events_lost":
+            first = min(expected, event["first"])
+            return [event if first == event["first"] else {**event, "first": first}]
+        if sequence == expected:
+            return [event]
+        return [self._events.lost(node, expected, sequence - 1), event]
+
+    def _is_deleted(self) -> bool:
+        return self._cluster.topics.by_name.get(EVENTS_TOPIC) is not self._topic
 
     def _append(self, records: list[Record]) -> bool:
         """Appends records, and takes them off the list; False if there is no room."""
-        topic = self._cluster.topics.by_name.get(EVENTS_TOPIC)
+        partitions = self._topic.partitions
         try:
-            while records and topic is not None:
+            while records and not self._is_deleted():
                 # There is one partition, unless somebody wanted to have more.
-                batch = _first_of(records, len(topic.partitions))
-                partition = topic.partitions[_index(batch[0], len(topic.partitions))]
+                batch = _first_of(records, len(partitions))
+                partition = partitions[_index(batch[0], len(partitions))]
                 now_ms = self._cluster.now_ms()
                 partition.append_own(build_batch(batch), now_ms=now_ms)
                 records[:] = records[len(batch) :]
