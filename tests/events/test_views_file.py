@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -13,13 +14,14 @@ from typing import Any
 
 import pytest
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.broker.wire_client import connected, connected_to
+from tests.broker.wire_client import WireClient, connected, connected_to
 from tests.commands import refused, serving
 from tests.events.test_stream import happen, stream, told
 
 from kohort.broker.events.bus import Events
 from kohort.broker.events.views.jsonl import EventsFile
 from kohort.broker.server import Broker
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 
 FAST = {"group.initial.rebalance.delay.ms": 0}
 
@@ -76,6 +78,95 @@ async def test_it_is_appended_to(tmp_path: Path) -> None:
     assert json.loads(second)["group"] == "b"
 
 
+@pytest.mark.parametrize("length", [1, 9, 10, 11, 200, -1])
+async def test_a_torn_line_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], length: int
+) -> None:
+    """A line of events that a kill cut off is no line; the log says that it is gone."""
+    path = tmp_path / "events.jsonl"
+    events = stream()
+    # Longer than what is read at once.
+    happen(events.of(1), "a", "b" * 10_000)
+    await written(path, events)
+    whole = path.read_bytes()
+    first, second = whole.splitlines(keepends=True)
+    path.write_bytes(first + second[: length - 1 if length < 0 else length])
+    await written(path, stream())
+    assert path.read_bytes() == first
+    assert "torn_line_removed" in capsys.readouterr().err
+
+
+async def test_a_whole_line_without_its_end_is_kept(tmp_path: Path) -> None:
+    """Only its end was missing."""
+    path = tmp_path / "events.jsonl"
+    events = stream()
+    happen(events.of(1), *"ab")
+    await written(path, events)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    await written(path, stream())
+    assert path.read_bytes() == whole
+
+
+async def test_a_file_is_one_brokers(tmp_path: Path) -> None:
+    """Another one is refused while the first one writes; the file stays as it is."""
+    path = tmp_path / "events.jsonl"
+    events = stream()
+    happen(events.of(1), "a")
+    view = EventsFile(path, events)
+    with pytest.raises(OSError, match="another broker writes to it; each needs"):
+        EventsFile(path, stream())
+    line = refused("serve", "--port=0", "--events", str(path), code=1)
+    assert line == (
+        f"--events: cannot write to {path}: "
+        "another broker writes to it; each needs its own"
+    )
+    view.start()
+    await view.close()
+    assert told(lines(path)) == ["a"]
+    await written(path, stream())
+
+
+async def test_killed_again_and_again(tmp_path: Path) -> None:
+    """Whole lines whatever moment it is, no gap in any run; the next one appends."""
+    path = tmp_path / "events.jsonl"
+    before: list[str] = []
+    for number in range(4):
+        with serving("--events", str(path)) as server:
+            async with connected_to(server.host, server.port) as client:
+                await commit_until(client, path, 4_000 * (number + 1))
+            server.process.kill()
+            server.process.wait()
+        # Behind the last end of a line may be one that is torn.
+        *found, _ = path.read_text().split("\n")
+        assert found[: len(before)] == before
+        before = found
+        runs: dict[str, list[int]] = {}
+        for event in map(json.loads, found):
+            runs.setdefault(event["run"], []).append(event["sequence"])
+        assert len(runs) == number + 1
+        for numbers in runs.values():
+            assert numbers == [*range(1, len(numbers) + 1)]
+
+
+def size_of(path: Path) -> int:
+    """How many bytes a file has."""
+    return path.stat().st_size
+
+
+async def commit_until(client: WireClient, path: Path, grown: int) -> None:
+    """Commits until a file has so many bytes more, and leaves commits unanswered."""
+    topic = MetadataRequestTopic(name="t")
+    await client.call("Metadata", 12, MetadataRequest([topic]))
+    size = size_of(path) + grown
+    for offset in itertools.count():
+        await client.send("OffsetCommit", 8, offsets(offset))
+        if size_of(path) >= size:
+            return
+        if offset >= 20:
+            await client.response("OffsetCommit", 8)
+
+
 async def test_many_events_are_written_in_batches(tmp_path: Path) -> None:
     """More than one write has room for: none is missing, and others get turns."""
     path = tmp_path / "events.jsonl"
@@ -120,11 +211,20 @@ async def test_what_cannot_be_written_to(tmp_path: Path, what: str) -> None:
     assert line.startswith(f"--events: cannot write to {path}: ")
 
 
+def test_a_file_without_a_name() -> None:
+    """An empty variable of somebody's script."""
+    line = refused("serve", "--port=0", "--events", "", code=1)
+    assert line.startswith("--events: cannot write to a file without a name: ")
+
+
 def test_labels_are_told_apart() -> None:
     """A label without a name or a value is a wrong command."""
     for wrong in ("x", "=x", ""):
         line = refused("serve", "--port=0", "--label", wrong, code=2)
         assert line == f"--label {wrong!r}: must be KEY=VALUE"
+    for wrong in ("a=\udcff", "a=1\n2"):
+        line = refused("serve", "--port=0", "--label", wrong, code=2)
+        assert line == f"--label {wrong!r}: must be text that can be printed"
 
 
 async def test_served(tmp_path: Path) -> None:
