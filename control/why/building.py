@@ -70,17 +70,18 @@ class Building:
         self.is_second_half = False
         self.expected = tuple(expected)
         self.missing = dict.fromkeys(self.expected)
-        self.is_initial = self.previous_state == "Empty"
+        self.is_initial = False
         self.completed: Event = {}
         self.refused: list[tuple[str, str]] = []
         self.latecomers: list[str] = []
         self.waits: list[Wait] = []
-        self.standing: dict[str, tuple[int, int]] = {}
-        self.stood: list[tuple[str, int, int, int, str]] = []
+        self.standing: dict[str, tuple[int, int | None]] = {}
+        self.stood: list[tuple[str, int, int, int | None, str]] = []
         self.synced: dict[str, int] = {}
         self.gains: list[tuple[Partition, str | None, str, bool, int | None]] = []
         self.losses: dict[str, list[Partition]] = {}
         self.kept: Mapping[str, tuple[Partition, ...]] | None = None
+        self.is_ownership_whole = False
         self.is_whole = True
 
     @property
@@ -106,7 +107,7 @@ class Building:
             )
         self.piece_ns = until_ns
 
-    def came(self, member_id: str, at_ns: int, owns: int) -> None:
+    def came(self, member_id: str, at_ns: int, owns: int | None) -> None:
         """A member's JoinGroup was taken, in the join phase."""
         self.standing.setdefault(member_id, (at_ns, owns))
         if member_id in self.missing:
@@ -114,10 +115,12 @@ class Building:
                 self.piece("join", at_ns, "joined", member_id)
             del self.missing[member_id]
 
-    def went(self, member_id: str, at_ns: int) -> None:
+    def went(self, member_id: str, at_ns: int, how: Gone | None) -> None:
         """A member, or an id that was given out, is gone."""
-        if member_id in self.standing and member_id not in self.synced:
+        if member_id in self.standing:
             self.stand_up(member_id, at_ns, "gone")
+        if self.is_joining and how is not None:
+            self.departures[member_id] = how
         if self.is_joining and member_id in self.missing:
             if not self.is_initial:
                 self.piece("join", at_ns, "gone", member_id)
@@ -128,6 +131,20 @@ class Building:
         since_ns, owned = self.standing.pop(member_id)
         self.stood.append((member_id, since_ns, at_ns, owned, ended_by))
 
+    def lose_sight(self, at_ns: int) -> None:
+        """What follows is not seen."""
+        for member_id in [*self.standing]:
+            self.stand_up(member_id, at_ns, "unseen")
+
+    def is_mine(self, event: Event) -> bool:
+        """Whether an event is of the generation that it makes.
+
+        Each join phase that comes to its end makes one. So if the number is another
+        one the end of this is among events that are missing.
+        """
+        number = event.get("generation")
+        return number is None or number == self.previous_generation + 1
+
     def join_completed(self, event: Event, at_ns: int) -> None:
         """The join phase is over."""
         cause = str(event.get("cause"))
@@ -137,6 +154,15 @@ class Building:
         self.generation = event.get("generation")
         if not event.get("members"):
             self.end(at_ns, Outcome.EMPTIED)
+
+    def join_ended_unseen(self, event: Event, at_ns: int) -> None:
+        """Its assignment is made, and the end of its join phase was not seen."""
+        self.is_whole = False
+        joined_ns = at_ns - int(event.get("duration_ns") or 0)
+        self.joined_ns = max(joined_ns, self.piece_ns)
+        self.piece("unseen", self.joined_ns, Outcome.UNSEEN)
+        self.completed = {k: event.get(k) for k in ("protocol", "leader")}
+        self.generation = event.get("generation")
 
     def end(self, at_ns: int, outcome: Outcome) -> None:
         """It is over."""
@@ -159,6 +185,7 @@ class Building:
             return
         if not ownership.is_known:
             return  # no consumers, or nothing was ever seen of what they have
+        self.is_ownership_whole = ownership.is_whole
         new = {(member_id, partition) for partition, _, member_id, _, _ in self.gains}
         self.kept = {
             member_id: kept
@@ -171,7 +198,9 @@ class Building:
             return None
         moved: list[Move] = []
         first: list[Move] = []
-        for partition, source, target, returned, let_go_ns in self.gains:
+        losers = {p: member_id for member_id, lost in self.losses.items() for p in lost}
+        for partition, known, target, returned, let_go_ns in self.gains:
+            source = known or losers.get(partition)
             idle_ns = None
             if let_go_ns is not None and target in self.synced:
                 idle_ns = max(self.synced[target] - let_go_ns, 0)
@@ -184,7 +213,8 @@ class Building:
             for partition in lost
             if partition not in taken
         )
-        return Moves(tuple(moved), tuple(first), self.kept, given_up)
+        whole = self.is_ownership_whole
+        return Moves(tuple(moved), tuple(first), self.kept, given_up, whole)
 
     # -- the value
 
@@ -194,7 +224,7 @@ class Building:
         stands = [
             StandStill(*row)
             for row in [*self.stood, *self._still_standing(until_ns)]
-            if not row[3] or is_eager(members.get(row[0]), protocol) is not False
+            if row[3] == 0 or is_eager(members.get(row[0]), protocol) is not False
         ]
         who = [is_eager(members.get(m), protocol) for m in self._listed("members")]
         eager = True if True in who else None if None in who or not who else False
@@ -240,7 +270,7 @@ class Building:
 
     def _still_standing(
         self, until_ns: int
-    ) -> Iterable[tuple[str, int, int, int, str]]:
+    ) -> Iterable[tuple[str, int, int, int | None, str]]:
         for member_id, (since_ns, owned) in self.standing.items():
             yield member_id, since_ns, max(until_ns, since_ns), owned, "unseen"
 

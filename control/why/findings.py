@@ -92,9 +92,13 @@ def of_rebalance(rebalance: Rebalance, names: Names) -> Evidence:
 def stood_still(rebalances: Sequence[Rebalance]) -> str:
     """What rebalances cost, in words."""
     total = sum(each.stood_still_ns for each in rebalances)
-    if not total:
+    if total:
+        return f"members stood still for {duration(total)} together"
+    idle = [each.moves.longest_idle_ns for each in rebalances if each.moves]
+    longest = max((ns for ns in idle if ns), default=0)
+    if not longest:
         return "nobody stood still"
-    return f"members stood still for {duration(total)} together"
+    return f"no member stood still, what moved did for {duration(longest)} at most"
 
 
 def find(facts: Facts, names: Names) -> tuple[Finding, ...]:

@@ -8,10 +8,7 @@ its id.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Any
 
 from kohort.control.why import reasons
 from kohort.control.why.building import (
@@ -20,29 +17,27 @@ from kohort.control.why.building import (
     is_eager,
     waited_for,
 )
+from kohort.control.why.membership import Membership
 from kohort.control.why.model import (
     Event,
     Facts,
     Gone,
-    Life,
-    Member,
     Outcome,
     Refusal,
     Replacement,
-    Wait,
 )
 from kohort.control.why.partitions import Ownership
 
-_UUID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.IGNORECASE)
 
-
-def fold(events: Iterable[Event], group: str) -> Facts:
+def fold(events: Iterable[Event], group: str, until_ns: int | None = None) -> Facts:
     """What the events of a group add up to.
 
     Args:
         events: in the order in which they were seen; those of other groups are
             passed over, those of no group count where they are about all.
         group: the group's id.
+        until_ns: now, by the broker's clock, where no event is missing up to now:
+            what is under way goes on until then. None: the last event is the end.
 
     Returns:
         The facts; without rebalances if there is no event of the group.
@@ -50,7 +45,7 @@ def fold(events: Iterable[Event], group: str) -> Facts:
     folding = _Folding(group)
     for event in events:
         folding.take(event)
-    return folding.facts()
+    return folding.facts(until_ns)
 
 
 def fold_all(events: Iterable[Event]) -> dict[str, Facts]:
@@ -90,33 +85,38 @@ _OF_NOBODY = frozenset(
 )
 """Events that need not name a member; one of the others that does not is none."""
 
+_STILL_HELD = -1
+"""In place of the time when a partition was let go of: its owner has yet to be told."""
+
 
 class _Folding:
-    """One group, as far as its events have been read."""
+    """One group, as far as its events have been read.
+
+    The methods are in the order of the schema's kinds, one for each that matters.
+    """
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self.since_ns: int | None = None
-        self.now = 0
         self.run: str | None = None
         self.count = 0
-        self.rebalances: list[Building] = []
-        self.members: dict[str, Member] = {}
-        self.lives: list[Life] = []
-        self.life_of: dict[str, int] = {}
-        self.gone: dict[str, Life] = {}
-        self.silences: dict[str, int] = {}
-        self.pending: dict[str, None] = {}
-        self.refusals: list[Refusal] = []
-        self.replacements: list[Replacement] = []
-        self.unused: list[tuple[int, int, str]] = []
-        self.delays: list[int] = []
+        self.since_ns: int | None = None
+        self.since_generation = 0
+        self.now = 0
+        self.last_ns = 0  # the event before this one
+        self.set_back_ns = 0
         self.gaps: list[tuple[int, int]] = []
+        self.people = Membership()
         self.ownership = Ownership()
         self.protocol: str | None = None
         # Since when a member has been without work, or was, the last time; whether
         # it still is.
         self.spells: dict[str, tuple[int, bool]] = {}
+        self.silences: dict[str, int] = {}
+        self.rebalances: list[Building] = []
+        self.refusals: list[Refusal] = []
+        self.replacements: list[Replacement] = []
+        self.unused: list[tuple[int, int, str]] = []
+        self.delays: list[int] = []
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
             "member_id_given": self._id_given,
             "pending_member_expired": self._pending_expired,
@@ -141,114 +141,64 @@ class _Folding:
         if event["kind"] == "events_lost":
             self._lost(event)
             return
-        if event.get("group") != self.group and event["kind"] != "node_started":
+        is_ours = event.get("group") == self.group
+        if not is_ours and event["kind"] != "node_started":
             return
         if self.run is not None and event["run"] != self.run:
             self._began_anew()
         self.run = event["run"]
-        if event.get("group") != self.group:
+        if not is_ours:
             return
-        self.now = max(self.now, int(event["time_ns"]))
-        self.count += 1
-        if self.since_ns is None:
-            self.since_ns = self.now
+        self._note_time(event)
         if event.get("member_id"):
-            self._introduce(event)
+            self.people.introduce(event)
+        elif event["kind"] not in _OF_NOBODY:
+            return
         handle = self.on_kind.get(event["kind"])
-        if handle is not None and (
-            event.get("member_id") or event["kind"] in _OF_NOBODY
-        ):
+        if handle is not None:
             handle(event)
 
-    def facts(self) -> Facts:
+    def _note_time(self, event: Event) -> None:
+        at_ns = int(event["time_ns"])
+        if self.since_ns is None:
+            self.since_ns = self.now = at_ns
+            self.since_generation = max(int(event.get("generation") or 0), 0)
+            self.ownership.is_whole = not self.since_generation
+        self.count += 1
+        self.last_ns = self.now
+        self.set_back_ns = max(self.set_back_ns, self.now - at_ns)
+        self.now = max(self.now, at_ns)
+
+    def facts(self, until_ns: int | None = None) -> Facts:
         """What is known by now."""
-        if self.rebalances:
-            self.rebalances[-1].seal(self.ownership)
-        is_known = self.ownership.is_known
+        self._seal()
+        now = self.now if until_ns is None else max(self.now, until_ns)
+        members, owned = self.people.members, self.ownership.owned
+        present = self.people.present
+        is_known = self.ownership.is_known and all(m in owned for m in present)
         return Facts(
             self.group,
             self.since_ns,
-            None if self.since_ns is None else self.now,
-            [b.built(self.members, self.now) for b in self.rebalances],
-            self.members,
-            self.lives,
+            None if self.since_ns is None else now,
+            self.since_generation,
+            [b.built(members, now) for b in self.rebalances],
+            members,
+            self.people.lives,
             self.refusals,
             self.replacements,
             self.unused,
             self.delays,
-            {m: len(self.ownership.owned.get(m, ())) for m in self.life_of}
-            if is_known
-            else None,
+            {m: len(owned[m]) for m in present} if is_known else None,
             self.gaps,
+            self.set_back_ns,
             self.count,
         )
 
-    # -- who is who
-
-    def _introduce(self, event: Event) -> None:
-        member_id = event["member_id"]
-        known = self.members.get(member_id)
-        if known is None:
-            if event["kind"] in {"rebalance_started", "member_refused"}:
-                return  # its id may be several, or none that was ever given out
-            known = self._stranger(member_id)
-        told: dict[str, Any] = {
-            name: event[name]
-            for name in ("instance_id", "client_id", "host", "session_timeout_ms")
-            if event.get(name) is not None
-        }
-        for name in ("protocols", "topics"):
-            if event.get(name) is not None:
-                told[name] = tuple(event[name])
-        if told:
-            known = replace(known, **told)
-        self.members[member_id] = known
-
-    def _stranger(self, member_id: str) -> Member:
-        return Member(member_id, client_id=_UUID.sub("", member_id))
-
-    def _meet(self, member_ids: Iterable[str]) -> None:
-        """Members that were there before the events begin."""
-        for member_id in member_ids:
-            if member_id not in self.members:
-                self.members[member_id] = self._stranger(member_id)
-            if member_id not in self.life_of:
-                self._is_born(member_id, None)
-
-    def _is_born(self, member_id: str, since_ns: int | None) -> None:
-        self.life_of[member_id] = len(self.lives)
-        self.lives.append(Life(member_id, since_ns))
-
-    def _dies(self, event: Event, member_id: str, how: Gone) -> None:
-        self._seal()
-        self._meet([member_id])
-        at = self.life_of.pop(member_id)
-        self.gone[member_id] = self.lives[at] = replace(
-            self.lives[at],
-            until_ns=self.now,
-            how=how,
-            reason=event.get("reason"),
-            was_kicked_for=event.get("cause") if how is Gone.KICKED else None,
-            until_sequence=event["sequence"],
-        )
-        if how is Gone.REPLACED:
-            return
-        self.ownership.drop(member_id, self._let_go_at(member_id))
-        self.spells.pop(member_id, None)
-        if self.rebalances:
-            self.rebalances[-1].went(member_id, self.now)
-
-    def _let_go_at(self, member_id: str) -> int:
-        """When a member let go of what it gives up now, or has by going."""
-        since_ns, lasts = self.spells.get(member_id, (self.now, False))
-        eager = is_eager(self.members.get(member_id), self.protocol)
-        return since_ns if lasts and eager is not False else self.now
-
-    # -- members
+    # -- members come
 
     def _id_given(self, event: Event) -> None:
         member_id = event["member_id"]
-        self.pending[member_id] = None
+        self.people.pending[member_id] = None
         building = self._joining()
         if building is not None and not building.is_initial:
             building.missing[member_id] = None
@@ -258,73 +208,75 @@ class _Folding:
         self._is_not_pending(event["member_id"])
 
     def _is_not_pending(self, member_id: str) -> None:
-        if member_id in self.pending:
-            del self.pending[member_id]
+        if member_id in self.people.pending:
+            del self.people.pending[member_id]
             building = self._joining()
             if building is not None:
-                building.went(member_id, self.now)
+                building.went(member_id, self.now, None)
 
     def _joined(self, event: Event) -> None:
         member_id = event["member_id"]
-        self.pending.pop(member_id, None)
-        if member_id not in self.life_of:
-            self._is_born(member_id, self.now if event.get("is_first") else None)
+        self.people.pending.pop(member_id, None)
+        if member_id not in self.people:
+            is_first = bool(event.get("is_first"))
+            self.people.begin(member_id, self.now if is_first else None)
+            if is_first:
+                self.ownership.owned[member_id] = set()
         if event.get("cause") == "repeated":
             return
         if not self.spells.get(member_id, (0, False))[1]:
             self.spells[member_id] = (self.now, True)
         building = self._joining()
         if building is not None:
-            owns = len(self.ownership.owned.get(member_id, ()))
-            building.came(member_id, self.now, owns)
+            building.came(member_id, self.now, self._owns(member_id))
+
+    def _owns(self, member_id: str) -> int | None:
+        """How many partitions a member has; None: not known."""
+        owned = self.ownership.owned.get(member_id)
+        return None if owned is None else len(owned)
 
     def _refused(self, event: Event) -> None:
-        member_id = event.get("member_id") or ""
         cause = str(event.get("cause"))
-        self._note_refusal(event, cause)
+        refusal = self._note_refusal(event, cause)
         building = self._joining()
         if building is not None:
-            who = member_id or event.get("instance_id") or event.get("client_id") or ""
+            member = refusal.member
+            who = refusal.member_id or member.instance_id or member.client_id
             building.refused.append((who, cause))
-
-    def _note_refusal(self, event: Event, cause: str) -> None:
-        member_id = event.get("member_id") or ""
-        known = self.members.get(member_id) or Member(
-            member_id,
-            event.get("instance_id"),
-            event.get("client_id") or _UUID.sub("", member_id),
-            event.get("host") or "",
-        )
-        self.refusals.append(
-            Refusal(
-                self.now,
-                event["sequence"],
-                member_id,
-                known,
-                str(event.get("error")),
-                cause,
-                event.get("generation"),
-            )
-        )
 
     def _commit_refused(self, event: Event) -> None:
         self._note_refusal(event, "commit")
+
+    def _note_refusal(self, event: Event, cause: str) -> Refusal:
+        refusal = Refusal(
+            self.now,
+            event["sequence"],
+            event.get("member_id") or "",
+            self.people.asker(event),
+            str(event.get("error")),
+            cause,
+            event.get("generation"),
+        )
+        self.refusals.append(refusal)
+        return refusal
+
+    # -- members go
 
     def _left(self, event: Event) -> None:
         if event.get("was_pending"):
             self._is_not_pending(event["member_id"])
             return
         how = Gone.REMOVED if event.get("cause") == "removed" else Gone.LEFT
-        self._dies(event, event["member_id"], how)
+        self._goes(event, event["member_id"], how)
 
     def _expired(self, event: Event) -> None:
         member_id = event["member_id"]
-        timeout_ms = self.members[member_id].session_timeout_ms
+        timeout_ms = self.people.members[member_id].session_timeout_ms
         if event.get("silent_ns") is not None:
             self.silences[member_id] = int(event["silent_ns"])
         elif timeout_ms is not None:
             self.silences[member_id] = timeout_ms * 1_000_000
-        self._dies(event, member_id, Gone.EXPIRED)
+        self._goes(event, member_id, Gone.EXPIRED)
 
     def _kicked(self, event: Event) -> None:
         member_id = event["member_id"]
@@ -337,37 +289,52 @@ class _Folding:
             # leader that is there, there is no generation.
             building.latecomers.append(member_id)
             building.piece("join", self.now, "rebalance_timeout")
-        self._dies(event, member_id, Gone.KICKED)
+        self._goes(event, member_id, Gone.KICKED)
+
+    def _goes(self, event: Event, member_id: str, how: Gone) -> None:
+        self._seal()
+        self.people.end(event, member_id, how, self.now)
+        # Of one that went unseen nobody knows since when it has not worked.
+        let_go_ns = None if how is Gone.UNSEEN else self._let_go_at(member_id)
+        self.ownership.drop(member_id, let_go_ns)
+        self.spells.pop(member_id, None)
+        if self.rebalances:
+            self.rebalances[-1].went(member_id, self.now, how)
+
+    def _let_go_at(self, member_id: str) -> int:
+        """When a member let go of what it gives up now, or has by going."""
+        since_ns, lasts = self.spells.get(member_id, (self.now, False))
+        eager = is_eager(self.people.members.get(member_id), self.protocol)
+        return since_ns if lasts and eager is not False else self.now
+
+    def _forget_others(self, event: Event, members: Iterable[str | None]) -> None:
+        """Whoever is not among the members has gone unseen."""
+        here = {*members}
+        for member_id in self.people.present:
+            if member_id not in here:
+                self._goes({"sequence": event["sequence"]}, member_id, Gone.UNSEEN)
 
     def _replaced(self, event: Event) -> None:
         old, new = str(event.get("replaced_member_id")), event["member_id"]
-        known = self.members.get(old)
-        if known is not None:
-            instance = event.get("instance_id") or known.instance_id
-            mine = self.members[new]
-            self.members[new] = replace(
-                mine,
-                instance_id=instance,
-                session_timeout_ms=mine.session_timeout_ms or known.session_timeout_ms,
-                protocols=mine.protocols or known.protocols,
-                topics=mine.topics or known.topics,
-            )
-        self._dies(event, old, Gone.REPLACED)
-        self._is_born(new, self.now)
-        instance_id = self.members[new].instance_id or ""
+        self._seal()
+        self.people.inherit(new, old)
+        self.people.end(event, old, Gone.REPLACED, self.now)
+        self.people.begin(new, self.now)
+        instance_id = self.people.members[new].instance_id or ""
         self.replacements.append(
             Replacement(self.now, event["sequence"], instance_id, old, new)
         )
         self.ownership.rename(old, new)
         if old in self.spells:
             self.spells[new] = self.spells.pop(old)
+        if self.rebalances and old in self.rebalances[-1].standing:
+            self.rebalances[-1].stand_up(old, self.now, "gone")
         building = self._joining()
         if building is not None:
             building.missing = {
                 new if each == old else each: None for each in building.missing
             }
-            building.standing.pop(old, None)
-            building.came(new, self.now, len(self.ownership.owned.get(new, ())))
+            building.came(new, self.now, self._owns(new))
 
     # -- rebalances
 
@@ -383,31 +350,41 @@ class _Folding:
     def _started(self, event: Event) -> None:
         self._seal()
         last = self.rebalances[-1] if self.rebalances else None
-        if last is not None:
-            if last.is_joining:
-                last.is_whole = False  # its end is among the events that are missing
+        generation = event.get("generation")
+        if last is not None and not last.is_over:
+            if last.is_joining or generation not in {None, last.generation}:
+                self._end_unseen(last)
             last.end(self.now, Outcome.INTERRUPTED)
         expected = event.get("members") or ()
         if event.get("previous_state") == "Empty":
             self._forget_others(event, (*expected, event.get("member_id")))
-        self._meet(expected)
+        self.people.meet(expected)
         building = Building(event, self.now, expected)
         building.culprits = self._culprits(event)
         if last is not None:
-            for member_id, (_, owned) in [*last.standing.items()]:
-                last.stand_up(member_id, self.now, "rebalance")
-                if member_id in self.life_of:
-                    building.standing[member_id] = (self.now, owned)
-        for member_id in building.culprits:
-            if building.cause in JOINED_BY_CAUSE:
-                owns = len(self.ownership.owned.get(member_id, ()))
+            self._hand_over(last, building)
+        if building.cause in JOINED_BY_CAUSE:
+            for member_id in building.culprits:
                 building.missing.pop(member_id, None)
-                building.standing.setdefault(member_id, (self.now, owns))
-        if not building.is_initial:
-            building.missing |= self.pending
+                standing = (self.now, self._owns(member_id))
+                building.standing.setdefault(member_id, standing)
+        if building.previous_state != "Empty":
+            building.missing |= self.people.pending
         self._note_departures(building)
         building.is_second_half = self._is_second_half(building, last)
         self.rebalances.append(building)
+
+    def _end_unseen(self, building: Building) -> None:
+        """Its end, and more perhaps, is among events that are missing."""
+        building.is_whole = False
+        building.end(max(self.last_ns, building.piece_ns), Outcome.UNSEEN)
+
+    def _hand_over(self, last: Building, building: Building) -> None:
+        """Whoever stands still because of the last one does so because of this now."""
+        for member_id, (_, owned) in [*last.standing.items()]:
+            last.stand_up(member_id, self.now, "rebalance")
+            if member_id in self.people:
+                building.standing[member_id] = (self.now, owned)
 
     def _is_second_half(self, building: Building, last: Building | None) -> bool:
         """Whether somebody joins again for what the last rebalance took from it.
@@ -421,22 +398,19 @@ class _Folding:
             return True
         return last is not None and any(
             last.losses.get(member_id)
-            and is_eager(self.members.get(member_id), self.protocol) is False
+            and is_eager(self.people.members.get(member_id), self.protocol) is False
             for member_id in building.culprits
         )
 
     def _culprits(self, event: Event) -> tuple[str, ...]:
         if event.get("culprits"):
             return tuple(event["culprits"])
-        named = event.get("member_id")
-        if not named:
-            return ()
-        return (named,) if named in self.members else tuple(named.split(", "))
+        return (event["member_id"],) if event.get("member_id") else ()
 
     def _note_departures(self, building: Building) -> None:
         """How those went that a rebalance is for; it is in the same turn."""
         for member_id in building.culprits:
-            life = self.gone.get(member_id)
+            life = self.people.gone.get(member_id)
             if life is None or life.how is None or life.until_ns != self.now:
                 continue
             building.departures[member_id] = life.how
@@ -454,26 +428,30 @@ class _Folding:
 
     def _join_completed(self, event: Event) -> None:
         building = self._joining()
+        if building is not None and not building.is_mine(event):
+            self._end_unseen(building)
+            building = None
         if building is None:
             building = self._began_before(event)
         members = event.get("members") or ()
         self.protocol = event.get("protocol") or self.protocol
         building.join_completed(event, self.now)
-        self._meet(members)
+        self.people.meet(members)
         self._forget_others(event, members)
         if not members:
-            self.pending.clear()
-
-    def _forget_others(self, event: Event, members: Iterable[str | None]) -> None:
-        """Whoever is not among the members has gone unseen."""
-        present = {*members}
-        for member_id in [m for m in self.life_of if m not in present]:
-            self._dies({"sequence": event["sequence"]}, member_id, Gone.UNSEEN)
+            self.people.pending.clear()
 
     def _began_before(self, event: Event) -> Building:
         """A rebalance whose start is not among the events: the broker knows when."""
         self._seal()
+        last = self.rebalances[-1] if self.rebalances else None
         start = self.now - int(event.get("duration_ns") or 0)
+        if last is not None:
+            start = max(start, last.piece_ns)
+            if not last.is_over:
+                self._end_unseen(last)
+            for member_id in [*last.standing]:
+                last.stand_up(member_id, max(start, last.piece_ns), "rebalance")
         before = int(event.get("generation") or 1) - 1
         opening = {**event, "generation": before, "cause": None, "reason": None}
         building = Building(opening, start, ())
@@ -482,61 +460,70 @@ class _Folding:
         for member_id, waited_ns, came in sorted(
             waited_for(event), key=lambda row: row[1]
         ):
-            if came and start + waited_ns > building.piece_ns:
-                at_ns = start + waited_ns
-                building.waits.append(
-                    Wait("join", building.piece_ns, at_ns, "joined", member_id)
-                )
-                building.piece_ns = at_ns
-            elif not came:
-                building.missing[member_id] = None
+            building.missing[member_id] = None
+            if came:
+                at_ns = min(start + waited_ns, self.now)
+                building.came(member_id, at_ns, self._owns(member_id))
         self.rebalances.append(building)
         return building
 
-    def _assignment_made(self, _: Event) -> None:
-        if self.rebalances and not self.rebalances[-1].is_joining:
-            self.rebalances[-1].end(self.now, Outcome.COMPLETED)
+    def _assignment_made(self, event: Event) -> None:
+        building = self.rebalances[-1] if self.rebalances else None
+        if building is None or building.is_over:
+            return
+        if not building.is_mine(event):
+            self._end_unseen(building)
+            return
+        if building.is_joining:
+            building.join_ended_unseen(event, self.now)
+        building.end(self.now, Outcome.COMPLETED)
 
     def _synced(self, event: Event) -> None:
-        if not self.rebalances:
-            return
-        building, member_id = self.rebalances[-1], event["member_id"]
-        if building.joined_ns is None:
+        member_id = event["member_id"]
+        if member_id in self.spells:
+            self.spells[member_id] = (self.spells[member_id][0], False)
+        building = self._of_generation(event)
+        if building is None or building.joined_ns is None:
             return
         building.synced.setdefault(member_id, self.now)
         if member_id in building.standing:
             building.stand_up(member_id, self.now, "synced")
-        if member_id in self.spells:
-            self.spells[member_id] = (self.spells[member_id][0], False)
-        if is_eager(self.members.get(member_id), self.protocol) is False:
+        if is_eager(self.people.members.get(member_id), self.protocol) is False:
             # Only now it learns what to give up.
             for partition in building.losses.get(member_id, ()):
                 if partition in self.ownership.let_go:
                     self.ownership.let_go[partition] = self.now
+
+    def _of_generation(self, event: Event) -> Building | None:
+        """The rebalance that made the generation of an event; None: it was not seen."""
+        last = self.rebalances[-1] if self.rebalances else None
+        return last if last is not None and last.is_mine(event) else None
+
+    # -- partitions
 
     def _partitions_changed(self, event: Event) -> None:
         member_id, cause = event["member_id"], event.get("cause")
         self.ownership.is_known = True
         if cause == "assigned":
             self._assigned(event, member_id)
-        elif cause in {"gone", "deleted"}:
+        elif cause == "gone":
             self._seal()
             self.ownership.drop(member_id, self.now)
         elif cause in {"loaded", "replaced"}:
             self._seal()
-            process = self.members[member_id].process
+            process = self.people.members[member_id].process
             self.ownership.know(event, member_id, process)
 
     def _assigned(self, event: Event, member_id: str) -> None:
         ownership = self.ownership
         gained, lost = ownership.change(event, self._let_go_since(member_id))
-        building = self.rebalances[-1] if self.rebalances else None
+        building = self._of_generation(event)
+        process = self.people.members[member_id].process
         for partition in gained:
-            let_go_ns = ownership.let_go.pop(partition, None)
-            process = self.members[member_id].process
+            let_go_ns = ownership.let_go.pop(partition, _STILL_HELD)
             source, returned = ownership.take(partition, member_id, process)
-            if source is not None and let_go_ns is None:
-                let_go_ns = self._let_go_since(source)
+            if let_go_ns == _STILL_HELD:
+                let_go_ns = None if source is None else self._let_go_since(source)
             if building is not None:
                 building.gains.append(
                     (partition, source, member_id, returned, let_go_ns)
@@ -550,10 +537,10 @@ class _Folding:
         Its answer to SyncGroup may be in the same turn, before this or after.
         """
         since_ns, _ = self.spells.get(member_id, (self.now, False))
-        eager = is_eager(self.members.get(member_id), self.protocol)
+        eager = is_eager(self.people.members.get(member_id), self.protocol)
         return self.now if eager is False else since_ns
 
-    # -- the stream itself, and coordinators
+    # -- coordinators, and the stream itself
 
     def _loaded(self, event: Event) -> None:
         """Another coordinator has the group, or the same one again."""
@@ -562,18 +549,29 @@ class _Folding:
             self.rebalances[-1].end(self.now, Outcome.MOVED)
         members = event.get("members") or ()
         self.protocol = event.get("protocol") or self.protocol
-        self.pending.clear()
-        self._meet(members)
+        self.people.pending.clear()
+        self.people.meet(members)
         self._forget_others(event, members)
+        # Right behind it comes what each of them has, if it has anything.
+        self.ownership.owned.update((m, set()) for m in members)
 
     def _began_anew(self) -> None:
         """The broker was started again."""
-        self.pending.clear()
+        self._lose_sight()
         if self.rebalances:
-            self._seal()
             self.rebalances[-1].end(self.now, Outcome.CUT)
 
     def _lost(self, event: Event) -> None:
         self.gaps.append((int(event["first"]), int(event["last"])))
+        self._lose_sight()
+        self.ownership.forget()
         if self.rebalances and not self.rebalances[-1].is_over:
             self.rebalances[-1].is_whole = False
+
+    def _lose_sight(self) -> None:
+        """What was seen last may not be so any more."""
+        self._seal()
+        self.people.pending.clear()
+        self.spells.clear()
+        if self.rebalances:
+            self.rebalances[-1].lose_sight(self.now)

@@ -58,6 +58,15 @@ class History:
         lost = sum(last - first + 1 for first, last in facts.gaps)
         if lost:
             text += f"; {many(lost, 'event')} of the broker's are missing"
+        if facts.since_generation:
+            text += (
+                f"; what was before generation {facts.since_generation} is not known"
+            )
+        if facts.set_back_ns:
+            text += (
+                f"; the clock was set back by {duration(facts.set_back_ns)}, and "
+                "durations around that are too short"
+            )
         return text
 
     def _quiet_returns(self) -> int:
@@ -99,6 +108,8 @@ class History:
             "group": facts.group,
             "since_ns": facts.since_ns,
             "until_ns": facts.until_ns,
+            "since_generation": facts.since_generation,
+            "set_back_ns": facts.set_back_ns,
             "events": facts.events,
             "gaps": [{"first": first, "last": last} for first, last in facts.gaps],
             "summary": self.summary(),
@@ -127,6 +138,7 @@ class History:
             "previous_state": each.previous_state,
             "cause": each.cause,
             "culprits": [*each.culprits],
+            "departures": {m: str(how) for m, how in each.departures.items()},
             "reason": each.reason,
             "silent_ns": each.silent_ns,
             "is_second_half": each.is_second_half,
@@ -158,18 +170,23 @@ class History:
         }
 
 
-def history(events: Iterable[Event], group: str) -> History:
+def history(
+    events: Iterable[Event], group: str, until_ns: int | None = None
+) -> History:
     """What happened to a group, and why.
 
     Args:
         events: in the order in which they were seen, as from `broker.events.recent`
             or a file; other groups' are passed over.
         group: the group's id.
+        until_ns: now, by the broker's clock, where the events are all that there are
+            up to now: what is under way has gone on until then. None: the last event
+            is the end.
 
     Returns:
         Its history; an empty one if there is no event of it.
     """
-    return _history(fold(events, group))
+    return _history(fold(events, group, until_ns))
 
 
 def histories(events: Iterable[Event]) -> dict[str, History]:
@@ -227,4 +244,5 @@ def _moves(each: Rebalance) -> dict[str, Any] | None:
             {"topic": partition[0], "partition": partition[1], "source": source}
             for partition, source in moves.given_up
         ],
+        "is_whole": moves.is_whole,
     }

@@ -33,8 +33,10 @@ class Outcome(StrEnum):
     CUT = "cut"
     """The broker was started anew before it was over; its end is the last that was
     seen of it."""
+    UNSEEN = "unseen"
+    """It ended among events that are missing; its end is the last before those."""
     UNDER_WAY = "under_way"
-    """The events end before it does; its end is the group's last event."""
+    """The events end before it does; its end is the group's last event, or now."""
 
 
 class Gone(StrEnum):
@@ -113,7 +115,8 @@ class Wait:
     Attributes:
         what: ``initial_delay`` (for members that may still come, KIP-134), ``join``
             (for members that are to rejoin, and ids that are to be used), ``sync``
-            (for the leader's assignment), ``unseen`` (events are missing).
+            (for the leader's assignment), ``unseen`` (the end of the join phase is
+            among events that are missing).
         since_ns: its start.
         until_ns: its end.
         ended_by: ``joined``, ``gone``, ``all_joined``, ``rebalance_timeout``,
@@ -142,22 +145,25 @@ class StandStill:
     Of an eager member: from its JoinGroup, before which it has revoked all that it
     owned, to its SyncGroup's answer. The broker sees neither the revocation, which is
     a little earlier, nor the first fetch, which is a little later. A cooperative
-    member goes on with what it keeps: it has no row. If it is gone, or if another
-    rebalance begins first, the row ends there; the other rebalance's goes on.
+    member goes on with what it keeps: it has no row, and what it gives up stands
+    still by itself (see `Move`). If it is gone, or if another rebalance begins first,
+    the row ends there; the other rebalance's goes on. Where events are missing it
+    ends with the last one before, as ``unseen``: it may have been longer.
 
     Attributes:
         member_id: whose.
         since_ns: its start.
         until_ns: its end.
         partitions: how many it owned before. 0: a newcomer that waited for its first
-            assignment, which is no time that anything stood still.
+            assignment, or one that had none: nothing stood still. None: a member from
+            before the events begin, or before a gap; taken for one that had some.
         ended_by: ``synced``, ``gone``, ``rebalance``, or ``unseen``.
     """
 
     member_id: str
     since_ns: int
     until_ns: int
-    partitions: int
+    partitions: int | None
     ended_by: str
 
     @property
@@ -176,9 +182,10 @@ class Move:
         target: the member that has it now.
         returned: its process (see `Member.process`) had it already, before the one
             that had it last: the partition has gone away and come back.
-        idle_ns: from when its last owner let go of it (see `StandStill`; a member that
-            is gone: when it went; a cooperative one: when it was told to give it up)
-            to the new owner's SyncGroup. None where either is not known.
+        idle_ns: how long it stood still: from when its last owner let go of it (see
+            `StandStill`; a member that is gone: when it went; a cooperative one: when
+            it was told to give it up) to the new owner's SyncGroup. None where either
+            is not known.
     """
 
     partition: Partition
@@ -199,12 +206,16 @@ class Moves:
             them: they came back. Cooperative ones have worked on.
         given_up: partitions that were taken from a member, and that nobody has yet:
             the first half of a cooperative rebalance.
+        is_whole: False: events from before are missing. Then somebody may have had
+            what is in `first`, and members that events have not told of are not in
+            `kept`.
     """
 
     moved: tuple[Move, ...] = ()
     first: tuple[Move, ...] = ()
     kept: Mapping[str, tuple[Partition, ...]] = field(default_factory=dict)
     given_up: tuple[tuple[Partition, str], ...] = ()
+    is_whole: bool = True
 
     @property
     def kept_count(self) -> int:
@@ -216,6 +227,14 @@ class Moves:
         """How many partitions it is about."""
         count = len(self.moved) + len(self.first) + len(self.given_up)
         return count + self.kept_count
+
+    @property
+    def longest_idle_ns(self) -> int | None:
+        """How long a partition that moved stood still, at most; None: not known."""
+        return max(
+            (move.idle_ns for move in self.moved if move.idle_ns is not None),
+            default=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +252,7 @@ class Rebalance:
             None: it began before the events do.
         culprits: whose doing it is.
         reason: what they said (KIP-800); None: nothing.
-        departures: of the culprits that went, how.
+        departures: how those went that did so by it, or while it waited for joins.
         silent_ns: of a session that expired, how long nothing was heard.
         is_second_half: a cooperative member has given up partitions, and joins again
             to have them divided (KIP-429): nothing new has happened.
@@ -310,7 +329,7 @@ class Rebalance:
     @property
     def stood_still_ns(self) -> int:
         """The time of all members that owned something and let go of it, together."""
-        return sum(s.duration_ns for s in self.stand_stills if s.partitions)
+        return sum(s.duration_ns for s in self.stand_stills if s.partitions != 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +381,9 @@ class Facts:
     Attributes:
         group: its id.
         since_ns: its first event; None: it has none.
-        until_ns: its last.
+        until_ns: its last, or now, where that is known.
+        since_generation: what the group was at when its events begin. Above 0: of
+            what was before nothing is known.
         rebalances: in order.
         members: by id, all that were ever seen.
         lives: of member ids, in order of their beginnings.
@@ -373,12 +394,15 @@ class Facts:
         owned: how many partitions each of the present members has; None where that
             is not known.
         gaps: (first, last) sequences that a reader was too slow for.
+        set_back_ns: how far the clock was set back, at most: durations around that
+            are too short. A broker's own never is.
         events: how many events it was told from.
     """
 
     group: str
     since_ns: int | None
     until_ns: int | None
+    since_generation: int
     rebalances: Sequence[Rebalance]
     members: Mapping[str, Member]
     lives: Sequence[Life]
@@ -388,4 +412,5 @@ class Facts:
     initial_delays_ms: Sequence[int]
     owned: Mapping[str, int] | None
     gaps: Sequence[tuple[int, int]]
+    set_back_ns: int
     events: int

@@ -18,19 +18,29 @@ class Ownership:
     """Who owns what, by ``partitions_changed``.
 
     Attributes:
-        owned: the partitions of each member.
+        owned: the partitions of each member; of one that is missing they are not known.
         last: each partition's last owner, present or not.
         let_go: since when a partition that has no owner stands still: the time when
-            its owner was told to give it up, or went.
+            its owner was told to give it up, or went; None: not known.
         is_known: whether an assignment could be read.
+        is_whole: whether all assignments there ever were have been read.
     """
 
     def __init__(self) -> None:
         self.owned: dict[str, set[Partition]] = {}
         self.last: dict[Partition, str] = {}
-        self.let_go: dict[Partition, int] = {}
+        self.let_go: dict[Partition, int | None] = {}
         self.is_known = False
+        self.is_whole = True
         self._former: dict[Partition, deque[tuple[str, str]]] = {}
+
+    def forget(self) -> None:
+        """Events are missing: who has what is not known any more."""
+        self.owned.clear()
+        self.last.clear()
+        self.let_go.clear()
+        self._former.clear()
+        self.is_whole = False
 
     def rename(self, old: str, new: str) -> None:
         """A static member has come back under a new id: what it has is the same."""
@@ -40,8 +50,8 @@ class Ownership:
         for partition in self.owned[new]:
             self.last[partition] = new
 
-    def drop(self, member_id: str, at_ns: int) -> None:
-        """A member is gone: what it had has no owner any more."""
+    def drop(self, member_id: str, at_ns: int | None) -> None:
+        """A member is gone: what it had has no owner any more, since a time."""
         for partition in self.owned.pop(member_id, ()):
             self.let_go.setdefault(partition, at_ns)
 
@@ -58,13 +68,13 @@ class Ownership:
     ) -> tuple[list[Partition], list[Partition]]:
         """Takes in what a member's assignment says: what is new, and what it lost."""
         member_id = str(event["member_id"])
-        now = set(partitions_of(event.get("owned")))
-        before = self.owned.get(member_id, set())
-        self.owned[member_id] = now
-        for partition in before - now:
-            if self.last.get(partition) == member_id:  # else it has an owner already
+        self.owned[member_id] = set(partitions_of(event.get("owned")))
+        lost = sorted(partitions_of(event.get("partitions_lost")))
+        for partition in lost:
+            # Else it has another owner already.
+            if self.last.setdefault(partition, member_id) == member_id:
                 self.let_go.setdefault(partition, at_ns)
-        return sorted(now - before), sorted(before - now)
+        return sorted(partitions_of(event.get("partitions_gained"))), lost
 
     def take(
         self, partition: Partition, member_id: str, process: tuple[str, str]

@@ -98,7 +98,7 @@ def _joined(rebalance: Rebalance, who: str) -> str:
 
 
 def _left(rebalance: Rebalance, who: str) -> str:
-    if Gone.REMOVED in rebalance.departures.values():
+    if any(rebalance.departures.get(m) is Gone.REMOVED for m in rebalance.culprits):
         return f"an admin removed {who}{said(rebalance.reason)}"
     return f"{who} left{said(rebalance.reason) or ', no reason given'}"
 
@@ -159,22 +159,31 @@ def _waits(rebalance: Rebalance, names: Names) -> list[str]:
     joins = [w for w in rebalance.waits if w.what == "join"]
     told = []
     if delays:
-        lengths = " and ".join(duration(w.duration_ns) for w in delays)
-        told.append(f"waited {lengths} for more members (initial delay)")
-    came = [w.member_id for w in joins if w.member_id]
-    late = [m for w in joins for m in w.missing]
-    if joins:
-        whom = names.list(dict.fromkeys([*came, *late])) or "members"
+        total = duration(sum(w.duration_ns for w in delays))
+        windows = f", {len(delays)} windows" if len(delays) > 1 else ""
+        told.append(f"waited {total} for more members (initial delay{windows})")
+    whom = dict.fromkeys(w.member_id for w in joins if w.member_id)
+    whom |= dict.fromkeys(m for w in joins for m in w.missing)
+    if whom:
         total = duration(sum(w.duration_ns for w in joins))
-        told.append(f"waited {total} for {whom}{_longest(joins, names)}")
+        told.append(f"waited {total} for {names.list(whom)}{_longest(joins, names)}")
     told += [
-        f"{names.of(w.member_id)} was gone by then"
+        f"{names.of(w.member_id)} {_went(rebalance.departures.get(w.member_id))}"
         for w in joins
         if w.ended_by == "gone" and w.member_id
     ]
-    if rebalance.joined_ns is not None and not (delays or joins):
+    if rebalance.ended_wait is not None and not (delays or whom):
         told.append("nobody had to be waited for")
+    if any(w.what == "unseen" for w in rebalance.waits):
+        told.append("when the wait ended is not known")
     return told
+
+
+def _went(how_it_went: Gone | None) -> str:
+    """How somebody went that was waited for; None: an id that was given out."""
+    if how_it_went is None:
+        return "did not use its id"
+    return f"{how(how_it_went)} meanwhile"
 
 
 def _longest(joins: Sequence[Wait], names: Names) -> str:
@@ -242,6 +251,7 @@ def _sync(rebalance: Rebalance, names: Names) -> list[str]:
         {
             Outcome.MOVED: "another coordinator took the group over before it ended",
             Outcome.CUT: "the broker was started again before it ended",
+            Outcome.UNSEEN: "how it ended is not known",
             Outcome.UNDER_WAY: "it is still under way",
         }[rebalance.outcome]
     ]
@@ -255,23 +265,36 @@ def _moves(rebalance: Rebalance) -> list[str]:
     if moves is None or not moves.total:
         return []
     told = []
-    total = many(moves.total, "partition")
+    # Where events are missing there may be more than these.
+    total = many(moves.total, "partition") if moves.is_whole else "the partitions"
+    least = "" if moves.is_whole else "at least "
     if moves.moved:
-        told.append(f"{len(moves.moved)} of {total} moved{_back(moves)}")
-    elif not moves.first:
+        told.append(
+            f"{len(moves.moved)} of {total} moved{_back(moves)}"
+            f"{_idle(moves, rebalance)}"
+        )
+    elif not moves.first and moves.is_whole:
         told.append(f"none of {total} moved")
     if moves.first:
-        told.append(f"{many(len(moves.first), 'partition')} found a first owner")
+        owner = "a first owner" if moves.is_whole else "an owner"
+        told.append(f"{many(len(moves.first), 'partition')} found {owner}")
     if moves.given_up:
         count = len(moves.given_up)
         verb = "was" if count == 1 else "were"
         told.append(f"{count} {verb} given up, for the next generation to have")
     if moves.kept_count and rebalance.is_eager is False:
-        told.append(f"{moves.kept_count} stayed, and were worked on")
+        told.append(f"{least}{moves.kept_count} stayed, and were worked on")
     elif moves.kept_count:
         verb = "came" if rebalance.is_eager else "stayed with, or came"
-        told.append(f"{moves.kept_count} {verb} back to their owner")
+        told.append(f"{least}{moves.kept_count} {verb} back to their owner")
     return told
+
+
+def _idle(moves: Moves, rebalance: Rebalance) -> str:
+    """How long they stood still; of eager members the rows of members say so."""
+    if rebalance.is_eager is not False or moves.longest_idle_ns is None:
+        return ""
+    return f", and stood still for {duration(moves.longest_idle_ns)} at most"
 
 
 def _back(moves: Moves) -> str:
@@ -280,7 +303,7 @@ def _back(moves: Moves) -> str:
 
 
 def _stand_stills(rebalance: Rebalance, names: Names) -> list[str]:
-    rows = [s for s in rebalance.stand_stills if s.partitions and s.duration_ns]
+    rows = [s for s in rebalance.stand_stills if s.partitions != 0 and s.duration_ns]
     if not rows:
         return []
     rows.sort(key=lambda row: -row.duration_ns)
@@ -294,7 +317,8 @@ def _stand_stills(rebalance: Rebalance, names: Names) -> list[str]:
 
 def _row(row: StandStill, names: Names, is_first: bool) -> str:
     verb = "stood still for " if is_first else ""
-    return f"{names.of(row.member_id)} {verb}{duration(row.duration_ns)}"
+    least = "at least " if row.ended_by == "unseen" else ""
+    return f"{names.of(row.member_id)} {verb}{least}{duration(row.duration_ns)}"
 
 
 def how(gone: Gone | None) -> str:

@@ -326,9 +326,9 @@ def test_a_member_that_does_not_sync(context: Context) -> None:
 
 
 def moving(protocol: str) -> Stream:
-    """Two rebalances after which most is where it was."""
+    """Three rebalances after which most is where it was."""
     stream = quiet("ana", "ben", "cleo", protocol=protocol)
-    for _ in range(2):
+    for _ in range(3):
         joins = {"ben": 1.0, "cleo": 2.0}
         owned = {"ana": range(4), "ben": range(4, 8), "cleo": range(8, 12)}
         stream.rebalance("leader_rejoined", "ana", joins=joins, owned=owned)
@@ -340,8 +340,8 @@ def test_eager_members_that_get_back_what_they_had() -> None:
     """They let go of all of it, and stood still."""
     found = findings(moving("range"))["eager-for-nothing"]
     assert found.title == (
-        "In 2 eager rebalances 24 of 24 partitions came back to the members that had "
-        "let go of them; members stood still for 10.0 s together"
+        "In 3 eager rebalances 36 of 36 partitions came back to the members that had "
+        "let go of them; members stood still for 15.0 s together"
     )
     assert "cooperative-sticky" in found.advice
 

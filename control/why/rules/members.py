@@ -16,6 +16,7 @@ from kohort.control.why.findings import (
 )
 from kohort.control.why.model import Facts, Gone, Life, Outcome, Rebalance
 from kohort.control.why.names import Names
+from kohort.control.why.rules.refusals import is_from_outside, who_had_left
 from kohort.control.why.words import duration, how, many, said
 
 RESTART_NS = 10 * MINUTE
@@ -47,13 +48,18 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that left because their applications did not poll in time.
 
     kafka-clients and kohort say so. The others give no reason: one that tries to
-    commit after it has left was at work all the time, and is such a one perhaps.
+    commit after it has left was at work all the time, and is such a one perhaps
+    (aiokafka does so without its member id, see `who_had_left`).
     """
     late = {
         r.member_id: r
         for r in reversed(facts.refusals)
         if r.cause == "commit" and r.error == "UNKNOWN_MEMBER_ID"
     }
+    for refusal in filter(is_from_outside, facts.refusals):
+        left = who_had_left(facts, refusal)
+        if left is not None:
+            late.setdefault(left.member_id, refusal)
     told, guessed = [], []
     for life in facts.lives:
         if life.how is not Gone.LEFT or life.until_ns is None:
@@ -134,13 +140,20 @@ def _moments(lives: Iterable[Life]) -> list[tuple[int, bool, Life]]:
 def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Rebalance]:
     since = {r.old.member_id: r.old.until_ns or 0 for r in restarts}
     since |= {r.new.member_id: r.new.since_ns or 0 for r in restarts}
-    return [
-        each
-        for each in facts.rebalances
-        if any(
-            since.get(m, each.started_ns + 1) <= each.started_ns for m in each.culprits
-        )
-    ]
+    caused: list[Rebalance] = []
+    last: Rebalance | None = None
+    for each in facts.rebalances:
+        if each.is_second_half:
+            is_one = last is not None and last in caused[-1:]
+        else:
+            is_one = any(
+                since.get(m, each.started_ns + 1) <= each.started_ns
+                for m in each.culprits
+            )
+        if is_one:
+            caused.append(each)
+        last = each
+    return caused
 
 
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -194,9 +207,9 @@ def _rolled(
         f"that was {many(len(rebalances), 'rebalance')}; {stood_still(rebalances)}",
         "Give each member a group.instance.id of its own (KIP-345): a static member "
         "that is back within its session.timeout.ms takes its old place, without a "
-        f"rebalance. They were away for {duration(away_ns)} at most after the group "
-        f"had noticed, so session.timeout.ms has to be above {least} s by what it "
-        "takes to stop.",
+        f"rebalance. They were back {duration(away_ns)} at most after the group had "
+        f"noticed that they were gone, so session.timeout.ms has to be above {least} "
+        "s, and above that by the time that stopping takes.",
         tuple(of_rebalance(each, names) for each in rebalances),
         is_sure,
     )
@@ -296,7 +309,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     ids = {life.member_id for life in lives}
     caused = [r for r in facts.rebalances if ids.intersection(r.culprits)]
     # Who closes its consumer each time may want to.
-    is_sure = not all(reasons.is_closed(life.reason) for life in lives)
+    is_sure = any(life.how is not Gone.LEFT for life in lives)
     perhaps = "" if is_sure else "Perhaps no crash: "
     yield Finding(
         "crash-loop",

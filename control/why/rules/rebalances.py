@@ -14,7 +14,7 @@ from kohort.control.why.findings import (
     of_rebalance,
     stood_still,
 )
-from kohort.control.why.model import Facts, Outcome, Rebalance
+from kohort.control.why.model import Facts, Gone, Outcome, Rebalance
 from kohort.control.why.names import Names
 from kohort.control.why.words import duration, head, many
 
@@ -29,8 +29,13 @@ HELD_UP_NS = 5 * SECOND
 heartbeat: 3 s by default (heartbeat.interval.ms), and some time to revoke in."""
 HELD_UP = 2
 """Rebalances that a member has to hold up: one may have been a pause."""
-EAGER_REBALANCES = 2
-"""Eager rebalances that it takes to see that partitions come back."""
+EAGER_REBALANCES = 3
+"""Eager rebalances that it takes to see that partitions come back: one or two are a
+deployment's."""
+EAGER_STILL_NS = SECOND
+"""What each of them has to cost, on average, in time that members stood still: below a
+second of all members together nobody has noticed."""
+FOREVER = 2**63
 KEPT_SHARE = 0.5
 """Partitions that come back, of all that were let go of: from half of them on most of
 the standing still was for nothing."""
@@ -51,13 +56,18 @@ seconds a day of a quiet one, and leaves a start under observation in peace."""
 def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
     """A start in which the group rebalanced as members came, one after the other."""
     for start in _starts(facts.rebalances):
-        if sum(not r.is_second_half for r in start) < INITIAL_REBALANCES:
+        # What another coordinator had to begin again is no second one.
+        ended = [r for r in start if r.outcome is not Outcome.MOVED]
+        if sum(not r.is_second_half for r in ended) < INITIAL_REBALANCES:
             continue
         since, until = start[0].started_ns, start[-1].ended_ns
         arrivals = sorted(
             life.since_ns
             for life in facts.lives
-            if life.since_ns is not None and since <= life.since_ns <= until
+            if life.since_ns is not None
+            and since <= life.since_ns <= until
+            # One that a coordinator has forgotten comes again.
+            and life.how is not Gone.UNSEEN
         )
         gap_ns = max((b - a for a, b in pairwise(arrivals)), default=0)
         needed_ms = (gap_ns // SECOND + 1) * 1000
@@ -180,6 +190,7 @@ def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
 
 def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
     """Eager rebalances after which most partitions were where they had been."""
+    newcomers = _newcomers(facts)
     found = [
         (each, each.moves)
         for each in facts.rebalances
@@ -188,12 +199,16 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
         and each.outcome is Outcome.COMPLETED
         and each.previous_state != "Empty"
         and (each.moves.kept_count or each.moves.moved)
+        and not _is_growth(each, newcomers)
     ]
     kept = sum(moves.kept_count for _, moves in found)
     moved = sum(len(moves.moved) for _, moves in found)
-    if len(found) < EAGER_REBALANCES or kept < KEPT_SHARE * (kept + moved):
-        return
     rebalances = [each for each, _ in found]
+    still_ns = sum(each.stood_still_ns for each in rebalances)
+    if len(found) < EAGER_REBALANCES or still_ns < EAGER_STILL_NS * len(found):
+        return
+    if kept < KEPT_SHARE * (kept + moved):
+        return
     protocols = ", ".join(sorted({r.protocol or "" for r in rebalances}))
     yield Finding(
         "eager-for-nothing",
@@ -216,6 +231,27 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
             for each, moves in found
         ),
     )
+
+
+def _newcomers(facts: Facts) -> frozenset[str]:
+    """Members of which no process that looks the same had gone before they came."""
+    gone: dict[tuple[str, str], int] = {}
+    for life in facts.lives:
+        if life.until_ns is not None:
+            process = facts.members[life.member_id].process
+            gone[process] = min(gone.get(process, life.until_ns), life.until_ns)
+    return frozenset(
+        life.member_id
+        for life in facts.lives
+        if life.since_ns is not None
+        and life.since_ns < gone.get(facts.members[life.member_id].process, FOREVER)
+    )
+
+
+def _is_growth(each: Rebalance, newcomers: frozenset[str]) -> bool:
+    """Whether it is for newcomers alone: somebody's plan, and not for nothing."""
+    came = {*each.culprits, *each.gained}
+    return each.cause == "member_joined" and not each.lost and came <= newcomers
 
 
 def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:

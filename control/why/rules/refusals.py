@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kohort.control.why.findings import Evidence, Finding
+from kohort.control.why.findings import SECOND, Evidence, Finding
 from kohort.control.why.model import Facts, Gone, Life, Refusal
 from kohort.control.why.names import Names
 from kohort.control.why.words import duration, how, many
@@ -14,44 +14,62 @@ ASKS_AGAIN = 5
 Kafka's clients (KIP-389): a start may try it twice or three times, a loop does not
 stop."""
 
+RIGHT_BEHIND_NS = SECOND
+"""How long behind a LeaveGroup a commit without a member id is taken for one of the
+same client. aiokafka leaves when max.poll.interval.ms is over, forgets its member id,
+and commits in the next step."""
+
 _TOO_LATE = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"})
 """What a commit is told that comes after its member, or its generation, is gone.
 REBALANCE_IN_PROGRESS is none: the client joins, and commits again."""
 
 
 def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
-    """Static members that came back, and found their group full."""
-    left: dict[str, list[Life]] = {}
+    """Static members that came back, and found their group full.
+
+    Either full of itself: who comes back brings no member id, so a group that is
+    Stable and full takes it for one more (KIP-389), though its old place is what it
+    would get (KIP-345). Or of others, as its session had expired.
+    """
+    lives: dict[str, list[Life]] = {}
     for life in facts.lives:
         instance_id = facts.members[life.member_id].instance_id
-        if instance_id is not None and life.until_ns is not None:
-            left.setdefault(instance_id, []).append(life)
+        if instance_id is not None:
+            lives.setdefault(instance_id, []).append(life)
     found = []
     for refusal in facts.refusals:
         instance_id = refusal.member.instance_id
         if refusal.cause != "full" or instance_id is None:
             continue
-        lives = [x for x in left.get(instance_id, ()) if _before(x.until_ns, refusal)]
-        if lives:
-            last = lives[-1]
-            away = duration(refusal.at_ns - (last.until_ns or 0))
-            text = f"{instance_id} {how(last.how)}, and was refused {away} later"
-            found.append(_of(refusal, text))
+        began = [x for x in lives.get(instance_id, ()) if _began(x, refusal)]
+        if began:
+            found.append(_of(refusal, _refused_again(began[-1], refusal)))
     if found:
         yield Finding(
             "static-member-refused",
             f"Static members were refused when they came back, because the group was "
             f"full: {many(len(found), 'time')}",
-            "A static member keeps its place until its session expires; after that it "
-            "is a newcomer like any other, and group.max.size (KIP-389) holds. Make "
-            "session.timeout.ms longer than a restart, and leave room in "
-            "group.max.size for a restart of all members that may be away at once.",
+            "A group that is full refuses a static member that was restarted, even "
+            "while its own place is kept for it: it comes without a member id, and "
+            "group.max.size (KIP-389) takes it for one more. Kafka's clients give up "
+            "on that error; the place is lost when the session expires. Set "
+            "group.max.size above the number of members, by as many as may be "
+            "restarted at once, and session.timeout.ms above what a restart takes: "
+            "once that is over, somebody else may have the place.",
             tuple(found),
         )
 
 
-def _before(until_ns: int | None, refusal: Refusal) -> bool:
-    return until_ns is not None and until_ns <= refusal.at_ns
+def _began(life: Life, refusal: Refusal) -> bool:
+    return life.since_ns is None or life.since_ns <= refusal.at_ns
+
+
+def _refused_again(last: Life, refusal: Refusal) -> str:
+    instance_id = refusal.member.instance_id
+    if last.until_ns is None or last.until_ns > refusal.at_ns:
+        return f"{instance_id} was refused while it was still a member itself"
+    away = duration(refusal.at_ns - last.until_ns)
+    return f"{instance_id} {how(last.how)}, and was refused {away} later"
 
 
 def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
@@ -181,12 +199,28 @@ def _ended(gone: Gone | None) -> str:
     return how(gone)
 
 
+def is_from_outside(refusal: Refusal) -> bool:
+    """Whether it is a commit of somebody that says to be no member."""
+    is_commit = refusal.cause == "commit" and refusal.error in _TOO_LATE
+    return is_commit and not refusal.member_id
+
+
+def who_had_left(facts: Facts, refusal: Refusal) -> Life | None:
+    """Whose commit that may be: of one that left, without a reason, right before."""
+    for life in reversed(facts.lives):
+        if life.how is not Gone.LEFT or life.reason or life.until_ns is None:
+            continue
+        if 0 <= refusal.at_ns - life.until_ns <= RIGHT_BEHIND_NS:
+            return life
+    return None
+
+
 def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
     """Commits of somebody who is no member, while the group has members."""
     found = [
-        r
-        for r in facts.refusals
-        if r.cause == "commit" and not r.member_id and r.error in _TOO_LATE
+        refusal
+        for refusal in facts.refusals
+        if is_from_outside(refusal) and not who_had_left(facts, refusal)
     ]
     if found:
         yield Finding(
