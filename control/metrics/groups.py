@@ -8,11 +8,12 @@ it; what it counted goes to the others then, so that nothing is lost from the su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kohort.broker.api_counts import Histogram
 from kohort.broker.events.bus import Seen
+from kohort.broker.events.render import assigned
 
 MOST_GROUPS: Final = 100
 """Groups with numbers of their own: some 50 series each, 5,000 in all."""
@@ -30,7 +31,14 @@ REBALANCE_BOUNDS: Final = (
 """Seconds: without a delay some ms; at the most a rebalance timeout, which is 60 s
 for librdkafka's clients and 300 s for Java's."""
 
+COOPERATIVE: Final = frozenset(
+    {"cooperative-sticky", "stream", "compatible", "sessioned"}
+)
+"""As `kohort.control.why.building` has it, which takes too long to load; see there."""
+
 Count = dict[str, int]
+Protocols = Iterable[tuple[str, bytes]]
+"""Assignors that a member supports: the name of each, and its metadata."""
 
 
 class GroupCounts:
@@ -92,12 +100,44 @@ class GroupCounts:
         self.offsets += other.offsets
 
 
+class _Life:
+    """What is remembered of a group to tell how long something lasts.
+
+    Attributes:
+        started: when the rebalance that is under way began; None: there is none.
+        is_joining: whether members are waited for.
+        owned: what members were assigned last, as bytes.
+        standing: since when members stand still.
+        back: a static member that came back in this turn, and its assignors.
+    """
+
+    __slots__ = ("back", "is_joining", "owned", "standing", "started")
+
+    def __init__(self) -> None:
+        self.started: float | None = None
+        self.is_joining = False
+        self.owned: dict[str, bytes] = {}
+        self.standing: dict[str, float] = {}
+        self.back: tuple[str, Protocols] | None = None
+
+    def stop(self, member_id: str, protocols: Protocols, now: float) -> None:
+        """A member stands still from now on, if there is anything that can.
+
+        A newcomer has nothing. One all of whose assignors are cooperative goes on
+        with what it keeps (KIP-429). And one that stands still already does so since
+        then: a rebalance that follows is part of the same stand-still.
+        """
+        if COOPERATIVE.issuperset(name for name, _ in protocols):
+            return
+        if assigned(self.owned.get(member_id, b"")):
+            self.standing.setdefault(member_id, now)
+
+
 class GroupFold:
     """Counts events as they happen; `take` is to be given each of them.
 
     A member stands still from its JoinGroup, before which it has given up all it had,
-    to its SyncGroup's answer. One that comes new has nothing to stand still with; and
-    one all of whose assignors are cooperative goes on with what it keeps (KIP-429).
+    to its SyncGroup's answer, or until it is gone: as `kohort.control.why` has it.
 
     Attributes:
         by_group: counts of groups that have their own.
@@ -109,10 +149,7 @@ class GroupFold:
         self.others = GroupCounts()
         # Groups that are gone, the first first: their places can be had.
         self._gone: dict[str, None] = {}
-        # When the rebalances that are under way have begun, by group.
-        self._started: dict[str, float] = {}
-        # When members have come to stand still, by group and member id.
-        self._standing: dict[str, dict[str, float]] = {}
+        self._lives: dict[str, _Life] = {}
 
     def take(self, seen: Seen) -> None:
         """Counts an event."""
@@ -136,62 +173,124 @@ class GroupFold:
             found = self.by_group[group] = GroupCounts()
         return found
 
+    def meet(self, group: str, owned: Mapping[str, bytes]) -> None:
+        """A group that was there before anything was counted.
+
+        Args:
+            group: its id.
+            owned: what each of its members was assigned.
+        """
+        self.of(group)
+        self._life(group).owned.update(owned)
+
+    def keep(self, groups: Iterable[str]) -> None:
+        """These are all groups that there are: only the others' places can be had.
+
+        Most groups are heard of when they go. Not so those of a coordinator that is
+        away, or that had nothing in its log.
+        """
+        there = {*groups}
+        for group in self.by_group:
+            if group in there:
+                self._gone.pop(group, None)
+            else:
+                self._gone.setdefault(group)
+        for group in self._lives.keys() - there:
+            del self._lives[group]
+
+    def _life(self, group: str) -> _Life:
+        found = self._lives.get(group)
+        if found is None:
+            found = self._lives[group] = _Life()
+        return found
+
+    def _stood(self, group: str, life: _Life, member_id: str, now: float) -> None:
+        """A member works again, or will never; fine if it did not stand still."""
+        since = life.standing.pop(member_id, None)
+        if since is not None:
+            self.of(group).stand_still_seconds.observe(now - since)
+
     # -- kinds of events; fields are raw, as in kohort.broker.events.render
 
-    def _loaded(self, group: str, _fields: Mapping[str, Any], _seen: Seen) -> None:
+    def _loaded(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
         self._gone.pop(group, None)
         self.of(group)
+        life = self._life(group)
+        life.started, life.is_joining = None, False
+        # Who has joined goes on standing still: it has to join once more.
+        for member_id in life.owned.keys() - {*fields["members"]}:
+            self._stood(group, life, member_id, seen.time)
+            del life.owned[member_id]
 
     def _state(self, group: str, fields: Mapping[str, Any], _seen: Seen) -> None:
         state = fields["state"]
         if state == "Dead":
-            self._started.pop(group, None)
-            self._standing.pop(group, None)
+            self._lives.pop(group, None)
             if group in self.by_group:
                 self._gone[group] = None
             return
         self._gone.pop(group, None)
         self.of(group)
+        life = self._life(group)
+        life.is_joining = state == "PreparingRebalance"
         if state == "Empty":
-            self._started.pop(group, None)
-            self._standing.pop(group, None)
+            life.started = None
 
     def _rebalance(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
+        cause = fields["cause"]
         counts = self.of(group)
-        counts.last_cause, counts.last_time = fields["cause"], seen.time
-        _add(counts.rebalances, fields["cause"])
-        self._started[group] = seen.time
+        counts.last_cause, counts.last_time = cause, seen.time
+        _add(counts.rebalances, cause)
+        life = self._life(group)
+        life.started = seen.time
+        if life.back is not None and cause == "static_member_replaced":
+            life.stop(*life.back, seen.time)
 
     def _assigned(self, group: str, _fields: Mapping[str, Any], seen: Seen) -> None:
-        started = self._started.pop(group, None)
-        if started is not None:
-            self.of(group).rebalance_seconds.observe(seen.time - started)
+        life = self._life(group)
+        if life.started is not None:
+            self.of(group).rebalance_seconds.observe(seen.time - life.started)
+            life.started = None
+
+    def _owns(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
+        owned = self._life(group).owned
+        if fields["cause"] == "gone":
+            owned.pop(_member(seen), None)
+        else:
+            owned[_member(seen)] = fields["after"]
 
     def _joined(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
-        if fields["cause"] in {"new", "repeated"}:
-            return
-        if all(name.startswith("cooperative") for name, _ in fields["protocols"]):
-            return
-        standing = self._standing.setdefault(group, {})
-        # A rebalance that follows at once is part of the same stand-still.
-        standing.setdefault(_member(seen), seen.time)
+        life = self._life(group)
+        life.back = None
+        if fields["cause"] != "repeated":
+            life.stop(_member(seen), fields["protocols"], seen.time)
 
     def _synced(self, group: str, _fields: Mapping[str, Any], seen: Seen) -> None:
-        standing = self._standing.get(group)
-        if standing:
-            since = standing.pop(_member(seen), None)
-            if since is not None:
-                self.of(group).stand_still_seconds.observe(seen.time - since)
+        self._stood(group, self._life(group), _member(seen), seen.time)
 
     def _departed(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
         if fields.get("was_pending"):
             return
         kind = seen.notice.kind.removeprefix("member_")
-        cause = fields["cause"] if kind in {"left", "kicked"} else kind
-        _add(self.of(group).departures, cause)
-        standing = self._standing.get(group)
-        if standing:
-            standing.pop(fields.get("replaced_member_id") or _member(seen), None)
+        _add(
+            self.of(group).departures,
+            "expired" if kind == "expired" else fields["cause"],
+        )
+        life = self._life(group)
+        self._stood(group, life, _member(seen), seen.time)
+        life.owned.pop(_member(seen), None)
+
+    def _replaced(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
+        _add(self.of(group).departures, "replaced")
+        life = self._life(group)
+        old, new = fields["replaced_member_id"], _member(seen)
+        self._stood(group, life, old, seen.time)
+        if old in life.owned:
+            life.owned[new] = life.owned.pop(old)
+        if life.is_joining:
+            life.stop(new, fields["protocols"], seen.time)
+        else:
+            life.back = new, fields["protocols"]
 
     def _refused(self, group: str, fields: Mapping[str, Any], seen: Seen) -> None:
         _add(self._asked_for(group, seen).refusals, fields["error"])
@@ -232,8 +331,9 @@ _COUNT: Mapping[str, Callable[[GroupFold, str, Mapping[str, Any], Seen], None]] 
     "member_kicked": GroupFold._departed,  # noqa: SLF001
     "member_left": GroupFold._departed,  # noqa: SLF001
     "member_refused": GroupFold._refused,  # noqa: SLF001
-    "member_replaced": GroupFold._departed,  # noqa: SLF001
+    "member_replaced": GroupFold._replaced,  # noqa: SLF001
     "member_synced": GroupFold._synced,  # noqa: SLF001
     "offsets_committed": GroupFold._committed,  # noqa: SLF001
+    "partitions_changed": GroupFold._owns,  # noqa: SLF001
     "rebalance_started": GroupFold._rebalance,  # noqa: SLF001
 }

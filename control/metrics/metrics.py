@@ -47,6 +47,9 @@ class Metrics:
         self._since = cluster.clock.now()
         for node in cluster.nodes.values():
             node.counters = self._apis
+        for _, group in self._live():
+            members = group.members.values()
+            self._groups.meet(group.group_id, {m.member_id: m.owned for m in members})
         self._broker.events.listen(self._groups.take)
         self._lag.start()
 
@@ -141,6 +144,8 @@ class Metrics:
                 members += len(group.members)
                 count += 1
                 behind += sum(lag.values())
+        if all(shard.is_active for shard in self._broker.cluster.shards):
+            fold.keep(group.group_id for _, group in self._live())
         found = [
             {"group": name, **rows.get(name, _GONE), **_counts(counts)}
             for name, counts in sorted(fold.by_group.items())
@@ -161,7 +166,9 @@ class Metrics:
                 behind = topic.partitions[index].log_end_offset - entry[0]
                 lag[name] = lag.get(name, 0) + max(0, behind)
         if len(lag) > MOST_TOPICS:
-            largest = sorted(lag, key=lag.__getitem__, reverse=True)[: MOST_TOPICS - 1]
+            # A topic of that name is one of the others.
+            named = sorted(lag.keys() - {OTHERS}, key=lambda name: (-lag[name], name))
+            largest = named[: MOST_TOPICS - 1]
             rest = sum(lag.values()) - sum(lag[name] for name in largest)
             lag = {name: lag[name] for name in largest} | {OTHERS: rest}
         return lag

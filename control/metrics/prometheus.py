@@ -19,27 +19,41 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.registry import Collector
 
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.events.schema import BY_NAME
 from kohort.control.metrics.metrics import Snapshot
 
+_VERSIONS = {"text/plain": "0.0.4", "application/openmetrics-text": "1.0.0"}
+_JOIN_ERRORS = (
+    "FENCED_INSTANCE_ID",
+    "GROUP_MAX_SIZE_REACHED",
+    "INCONSISTENT_GROUP_PROTOCOL",
+    "UNKNOWN_MEMBER_ID",
+)
+_COMMIT_ERRORS = (
+    "FENCED_INSTANCE_ID",
+    "ILLEGAL_GENERATION",
+    "REBALANCE_IN_PROGRESS",
+    "UNKNOWN_MEMBER_ID",
+)
 _STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
 
 
-def exposed(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+def exposed(snapshot: Snapshot, format_: str) -> tuple[bytes, str]:
     """A snapshot as text.
 
     Args:
         snapshot: of `Metrics`.
-        accept: what the reader takes, as its Accept header has it.
+        format_: a media type: ``application/openmetrics-text``, or Prometheus' own.
 
     Returns:
-        The text and its content type: Prometheus' own format, or OpenMetrics.
+        The text and its content type.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Kohort(snapshot))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    encode, content_type = choose_encoder(accept)
+    encode, content_type = choose_encoder(f"{format_}; version={_VERSIONS[format_]}")
     return encode(registry), content_type
 
 
@@ -124,28 +138,37 @@ def _of_apis(apis: Sequence[Snapshot]) -> Iterator[Metric]:
 
 def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
     yield from _standing(groups)
-    for key, name, label, says in (
+    for key, name, label, known, says in (
         (
             "rebalances",
             "kohort_group_rebalances",
             "cause",
+            BY_NAME["rebalance_started"].causes,
             "Rebalances that began, by cause.",
         ),
         (
             "departures",
             "kohort_group_departures",
             "cause",
+            (),
             "Members that are gone, by how.",
         ),
-        ("refusals", "kohort_group_join_refusals", "error", "Joins that were refused."),
+        (
+            "refusals",
+            "kohort_group_join_refusals",
+            "error",
+            _JOIN_ERRORS,
+            "Joins that were refused.",
+        ),
         (
             "commit_refusals",
             "kohort_group_commit_refusals",
             "error",
+            _COMMIT_ERRORS,
             "Commits that were refused, as a whole or in part.",
         ),
     ):
-        yield _counters(name, says, ["group", label], groups, key)
+        yield _counters(name, says, ["group", label], groups, key, known)
     for key, name, says in (
         ("commits", "kohort_group_commits", "Commits that were taken."),
         ("offsets", "kohort_group_committed_offsets", "Offsets in them."),
@@ -206,11 +229,17 @@ def _counters(
     labels: Sequence[str],
     rows: Sequence[Snapshot],
     key: str,
+    known: Iterable[str] = (),
 ) -> Metric:
-    """Counters of rows' mappings: by what the row is called, and by their keys."""
+    """Counters of rows' mappings: by what the row is called, and by their keys.
+
+    Those that are `known` are there before they happen: `increase` and `rate` do not
+    see that something appears.
+    """
     family = CounterMetricFamily(name, says, labels=labels)
+    zeros = dict.fromkeys(known, 0)
     for row in rows:
-        for word, count in row[key].items():
+        for word, count in (zeros | row[key]).items():
             family.add_metric([row[labels[0]], word], count)
     return family
 

@@ -6,29 +6,91 @@ prometheus-client is loaded by the first request for its format: HTTP starts soo
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from aiohttp import web
 
 from kohort.control.answers import json_response
-from kohort.control.metrics.metrics import Metrics
+from kohort.control.metrics.metrics import Metrics, Snapshot
+
+PLAIN: Final = "text/plain"
+OPEN_METRICS: Final = "application/openmetrics-text"
+
+T = TypeVar("T")
 
 
 def routes(metrics: Metrics) -> list[web.RouteDef]:
     """What can be asked of a broker's metrics."""
 
-    async def expose(request: web.Request) -> web.Response:
+    async def text(format_: str) -> tuple[bytes, str]:
         from kohort.control.metrics.prometheus import exposed  # noqa: PLC0415 - above
 
         snapshot = await metrics.snapshot()
-        accept = request.headers.get("Accept", "")
         # Some thousand lines take a while to write, and the broker has other work.
-        text, content_type = await asyncio.to_thread(exposed, snapshot, accept)
+        return await asyncio.to_thread(exposed, snapshot, format_)
+
+    texts = {kind: _Shared(partial(text, kind)) for kind in (PLAIN, OPEN_METRICS)}
+    snapshots: _Shared[Snapshot] = _Shared(metrics.snapshot)
+
+    async def expose(request: web.Request) -> web.Response:
+        accept = ",".join(request.headers.getall("Accept", []))
+        body, content_type = await texts[chosen_format(accept)].get()
         return web.Response(
-            body=text,
+            body=body,
             headers={"Content-Type": content_type, "Cache-Control": "no-store"},
         )
 
     async def show(_: web.Request) -> web.Response:
-        return json_response(await metrics.snapshot())
+        return json_response(await snapshots.get())
 
     return [web.get("/metrics", expose), web.get("/metrics.json", show)]
+
+
+def chosen_format(accept: str) -> str:
+    """What a reader is given: Prometheus' own format, or OpenMetrics.
+
+    Args:
+        accept: what it takes, as its Accept header has it (RFC 9110, 12.5.1).
+
+    Returns:
+        `OPEN_METRICS` if that is named, and not less wanted than `PLAIN`.
+    """
+    wanted = {PLAIN: 0.0, OPEN_METRICS: 0.0}
+    for part in accept.split(","):
+        kind, *parameters = (each.strip().lower() for each in part.split(";"))
+        weight = 1.0
+        for each in parameters:
+            if each.startswith("q="):
+                with contextlib.suppress(ValueError):
+                    weight = float(each.removeprefix("q="))
+        if kind in wanted:
+            wanted[kind] = max(wanted[kind], weight)
+    return OPEN_METRICS if wanted[OPEN_METRICS] >= (wanted[PLAIN] or 1e-9) else PLAIN
+
+
+class _Shared(Generic[T]):
+    """Makes something, once for all who ask before it is begun, and one at a time.
+
+    So a hundred scrapes at once cost what two cost, and each sees all that happened
+    before it came.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self._make = make
+        self._lock = asyncio.Lock()
+        self._next: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """One that is not begun yet."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._run())
+        # Whoever goes leaves it to the others.
+        return await asyncio.shield(self._next)
+
+    async def _run(self) -> T:
+        async with self._lock:
+            self._next = None
+            return await self._make()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,10 @@ from tests.broker.test_records_over_the_wire import batch, produce
 from tests.broker.wire_client import WireClient, connected
 
 from kohort.broker.api_counts import ApiCounters, Histogram, errors_in
-from kohort.broker.coordinator.effects import Notice
-from kohort.broker.events.bus import Events
+from kohort.broker.events.schema import BY_NAME
 from kohort.broker.server import Broker
 from kohort.control.http import Control
-from kohort.control.metrics.groups import (
-    LONGEST_NAME,
-    MOST_GROUPS,
-    OTHERS,
-    GroupFold,
-)
+from kohort.control.metrics.groups import LONGEST_NAME, MOST_GROUPS, OTHERS
 from kohort.control.metrics.metrics import MOST_TOPICS
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from kohort.protocol.registry import APIS
@@ -171,6 +165,25 @@ async def test_commits_refusals_and_lag() -> None:
         s.broker.cluster.delete_topic("t")
         lag = (await s.samples()).get("kohort_group_lag_records", {})
         assert not lag
+
+
+async def test_what_may_happen_is_there_as_zero() -> None:
+    """So that `increase` sees the first time, too; the causes are all of the schema."""
+    async with scraping(group_max_size=1) as s:
+        await stable(s.wire)
+        samples = await s.samples()
+        causes = {
+            dict(k)["cause"]: v
+            for k, v in samples["kohort_group_rebalances_total"].items()
+        }
+        expected = dict.fromkeys(BY_NAME["rebalance_started"].causes, 0)
+        assert causes == expected | {"member_joined": 1}
+        full = {"group": "g", "error": "GROUP_MAX_SIZE_REACHED"}
+        assert await s.value("kohort_group_join_refusals_total", **full) == 0
+        await join(s.wire)
+        assert await s.value("kohort_group_join_refusals_total", **full) == 1
+        late = {"group": "g", "error": "UNKNOWN_MEMBER_ID"}
+        assert await s.value("kohort_group_commit_refusals_total", **late) == 0
 
 
 async def test_requests_errors_and_latency_by_api() -> None:
@@ -317,7 +330,8 @@ async def test_groups_beyond_the_limit_are_added_up() -> None:
         assert sum(members.values()) == MOST_GROUPS + beyond
         assert members[frozenset({("group", OTHERS)})] == beyond
         assert (
-            sum(samples["kohort_group_rebalances_total"].values()) == len(members) + 4
+            sum(samples["kohort_group_rebalances_total"].values())
+            == MOST_GROUPS + beyond
         )
         assert samples["kohort_groups"][frozenset({("state", "Stable")})] == (
             MOST_GROUPS + beyond
@@ -343,119 +357,14 @@ async def test_topics_beyond_the_limit_are_added_up() -> None:
         assert sum(lag.values()) == count * (count + 1) / 2
         others = frozenset({("group", "g"), ("topic", OTHERS)})
         assert lag[others] == 1 + 2 + 3 + 4
-
-
-# -- the fold
-
-
-class Telling:
-    """A fold, and events as coordinators hand them in."""
-
-    def __init__(self) -> None:
-        self.fold = GroupFold()
-        self.now = 1000.0
-        self._stream = Events()
-        self._stream.begin("r")
-        self._stream.listen(self.fold.take)
-
-    def tell(
-        self, kind: str, group: str = "g", member: str = "m", **fields: object
-    ) -> None:
-        """Something happens."""
-        self._publish(Notice(kind, group, 1, (member, None, "c", "/h"), fields))
-
-    def committed(self, group: str, count: int) -> None:
-        """So many offsets are committed."""
-        who = ("m", None, "c", "/h")
-        fields = {"offsets": ("t", 0, 1, -1, "") * count}
-        self._publish(Notice("offsets_committed", group, 1, who, fields, 1 + count))
-
-    def _publish(self, notice: Notice) -> None:
-        self._stream.of(1).publish(notice, self.now)
-
-    def joined(self, member: str, cause: str, *assignors: str) -> None:
-        """A JoinGroup is taken."""
-        protocols = [(name, b"") for name in assignors or ("range",)]
-        self.tell("member_joined", member=member, cause=cause, protocols=protocols)
-
-    def stood(self) -> Mapping[str, float]:
-        """How many members have stood still, and how long together."""
-        found = self.fold.of("g").stand_still_seconds
-        return {"count": found.count, "seconds": found.total}
-
-
-def test_who_stands_still() -> None:
-    """From the join to the assignment; through two rebalances, if one follows."""
-    t = Telling()
-    t.joined("old", "rejoin")
-    t.now += 2
-    t.joined("old", "rejoin")
-    t.now += 1
-    t.tell("member_synced", member="old")
-    assert t.stood() == {"count": 1, "seconds": 3}
-    t.tell("member_synced", member="old")
-    assert t.stood()["count"] == 1
-
-
-def test_who_does_not_stand_still() -> None:
-    """Newcomers, who cooperates, who is told again what it knows, who is gone."""
-    t = Telling()
-    t.joined("new", "new")
-    t.joined("cooperative", "rejoin", "cooperative-sticky")
-    t.joined("repeated", "repeated")
-    t.joined("gone", "rejoin")
-    t.tell("member_expired", member="gone")
-    t.now += 1
-    for member in ("new", "cooperative", "repeated", "gone"):
-        t.tell("member_synced", member=member)
-    assert t.stood()["count"] == 0
-    assert t.fold.of("g").departures == {"expired": 1}
-    # With an eager assignor beside it, everything is given up (KIP-429).
-    t.joined("both", "rejoin", "cooperative-sticky", "range")
-    t.tell("member_synced", member="both")
-    assert t.stood()["count"] == 1
-
-
-def test_a_rebalance_that_comes_to_nothing_has_no_duration() -> None:
-    """Everybody leaves: it began, and that is all."""
-    t = Telling()
-    t.tell("rebalance_started", cause="member_left")
-    t.tell("group_state", state="Empty", previous_state="PreparingRebalance")
-    t.tell("assignment_made")
-    counts = t.fold.of("g")
-    assert (counts.rebalances, counts.rebalance_seconds.count) == (
-        {"member_left": 1},
-        0,
-    )
-
-
-def test_groups_that_are_gone_make_room() -> None:
-    """The first that went loses its series, and its counts go to the others."""
-    t = Telling()
-    for number in range(MOST_GROUPS):
-        t.committed(f"g{number}", 2)
-    t.committed("late", 1)
-    assert t.fold.others.commits == 1
-    for number in (7, 3):
-        t.tell("group_state", f"g{number}", state="Dead", previous_state="Empty")
-    t.committed("late", 1)
-    assert "g7" not in t.fold.by_group
-    assert t.fold.by_group["late"].commits == 1
-    assert (t.fold.others.commits, t.fold.others.offsets) == (2, 3)
-    # It came back in time.
-    t.tell("group_state", "g3", state="Empty", previous_state="Dead")
-    t.committed("later", 1)
-    assert "g3" in t.fold.by_group
-    assert "later" not in t.fold.by_group
-
-
-def test_a_pending_member_is_no_departure() -> None:
-    """An id that was given out was never in the group."""
-    t = Telling()
-    t.tell("member_left", cause="left", was_pending=True)
-    t.tell("member_kicked", cause="did_not_join_in_time", was_pending=False)
-    t.tell("member_replaced", replaced_member_id="x", protocols=[])
-    assert t.fold.of("g").departures == {"did_not_join_in_time": 1, "replaced": 1}
+        # One that is called so is one of them, however far behind.
+        s.broker.cluster.create_topic(OTHERS, 1)
+        rows = produce((0, batch(*[b"x"] * 100)), topic=OTHERS)
+        await s.wire.call("Produce", 9, rows)
+        await s.wire.call("OffsetCommit", 8, offsets(0, OTHERS))
+        lag = (await s.samples())["kohort_group_lag_records"]
+        assert len(lag) == MOST_TOPICS
+        assert lag[others] == 1 + 2 + 3 + 4 + 100
 
 
 # -- requests
