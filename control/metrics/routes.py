@@ -32,8 +32,8 @@ def routes(metrics: Metrics) -> list[web.RouteDef]:
         # Some thousand lines take a while to write, and the broker has other work.
         return await asyncio.to_thread(exposed, snapshot, format_)
 
-    texts = {kind: _Shared(partial(text, kind)) for kind in (PLAIN, OPEN_METRICS)}
-    snapshots: _Shared[Snapshot] = _Shared(metrics.snapshot)
+    texts = {kind: Shared(partial(text, kind)) for kind in (PLAIN, OPEN_METRICS)}
+    snapshots: Shared[Snapshot] = Shared(metrics.snapshot)
 
     async def expose(request: web.Request) -> web.Response:
         accept = ",".join(request.headers.getall("Accept", []))
@@ -71,7 +71,7 @@ def chosen_format(accept: str) -> str:
     return OPEN_METRICS if wanted[OPEN_METRICS] >= (wanted[PLAIN] or 1e-9) else PLAIN
 
 
-class _Shared(Generic[T]):
+class Shared(Generic[T]):
     """Makes something, once for all who ask before it is begun, and one at a time.
 
     So a hundred scrapes at once cost what two cost, and each sees all that happened

@@ -482,12 +482,15 @@ class _Folding:
         member_id = event["member_id"]
         if member_id in self.spells:
             self.spells[member_id] = (self.spells[member_id][0], False)
+        last = self.rebalances[-1] if self.rebalances else None
+        if last is not None and member_id in last.standing:
+            # Even if it made no generation: where the coordinator has moved, the
+            # member may find its old one there, and go on in that.
+            last.stand_up(member_id, self.now, "synced")
         building = self._of_generation(event)
         if building is None or building.joined_ns is None:
             return
         building.synced.setdefault(member_id, self.now)
-        if member_id in building.standing:
-            building.stand_up(member_id, self.now, "synced")
         if is_eager(self.people.members.get(member_id), self.protocol) is False:
             # Only now it learns what to give up.
             for partition in building.losses.get(member_id, ()):

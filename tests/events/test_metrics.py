@@ -41,14 +41,20 @@ class Scraping:
         broker: the broker.
         wire: a client of it.
         http: a client of its HTTP port.
+        port: that port.
     """
 
     def __init__(
-        self, broker: Broker, wire: WireClient, http: aiohttp.ClientSession
+        self,
+        broker: Broker,
+        wire: WireClient,
+        http: aiohttp.ClientSession,
+        port: int,
     ) -> None:
         self.broker = broker
         self.wire = wire
         self.http = http
+        self.port = port
 
     async def text(self, **headers: str) -> tuple[str, str]:
         """(content type, text) of the metrics."""
@@ -90,7 +96,7 @@ async def scraping(nodes: int = 1, **config: object) -> AsyncIterator[Scraping]:
         aiohttp.ClientSession(control.url) as http,
         connected(broker) as wire,
     ):
-        yield Scraping(broker, wire, http)
+        yield Scraping(broker, wire, http, control.port)
 
 
 async def leave(client: WireClient, member_id: str, group: str = "g") -> None:
