@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from kohort.broker.cli import fail
-from kohort.broker.events.schema import SCHEMA_VERSION
 
-STDIO = "-"
+if TYPE_CHECKING:
+    from kohort.control.timeline.events_file import Line
+    from kohort.control.timeline.page import Packed
+
+
+MANY_EVENTS = 1_000_000
+"""Events of which a browser makes more than is good for it."""
 
 
 @click.command()
@@ -24,7 +29,7 @@ STDIO = "-"
     metavar="FILE",
     required=True,
     type=click.Path(dir_okay=False, allow_dash=True),
-    help="The page; - for stdout.",
+    help="The page; - for stdout. A file that is there is replaced.",
 )
 @click.option(
     "-g",
@@ -40,75 +45,98 @@ def timeline(events: str, output: str, groups: tuple[str, ...]) -> None:
     EVENTS has an event in each line, as JSON; - reads stdin. The page is one file,
     and loads nothing: a browser shows it without a broker and without a network.
     """
+    from kohort.control.timeline.events_file import (  # noqa: PLC0415 - loads late
+        STDIO,
+        NoEventError,
+        opened,
+    )
     from kohort.control.timeline.page import file_page  # noqa: PLC0415 - loads late
 
-    name = "stdin" if events == STDIO else Path(events).name
+    if STDIO not in {events, output} and _are_same(events, output):
+        fail(f"{output}: the page would take the place of the events", 2)
+    # A name may have bytes that are no text.
+    name = os.fsencode(Path(events).name).decode(errors="replace")
+    name = "stdin" if events == STDIO else name
     try:
-        if events == STDIO:
-            found = list(_events(sys.stdin.buffer, name, set(groups)))
-        else:
-            with Path(events).open("rb") as file:
-                found = list(_events(file, name, set(groups)))
+        with opened(events) as file:
+            packed, explanations, count = _pack(file, name, groups)
     except OSError as error:
         fail(f"{events}: {error.strerror or error}", 1)
-    if not {group for _, group in found} - ({None} if groups else set()):
-        fail(f"{name}: there are no events{' of these groups' if groups else ''}", 1)
-    lines = [line for line, _ in found]
-    page = file_page(lines, name=name, explanations=_explained(lines))
+    except NoEventError as error:
+        fail(f"{name}, {error}", 1)
+    page = file_page(packed, name=name, explanations=explanations)
+    _write(output, page.html.encode(), is_stdout=output == STDIO)
+    click.echo(f"{output}: {count} events", err=output == STDIO)
+    if count > MANY_EVENTS:
+        click.echo("a browser needs long for so many: -g GROUP makes less", err=True)
+
+
+def _are_same(first: str, second: str) -> bool:
     try:
-        if output == STDIO:
-            sys.stdout.buffer.write(page.html.encode())
+        return Path(first).samefile(second)
+    except OSError:
+        return False
+
+
+def _pack(
+    file: IO[bytes], name: str, groups: Collection[str]
+) -> tuple[Packed, dict[str, list[str]], int]:
+    """The events for the page, what `kohort why` says of them, and how many."""
+    from kohort.control.timeline import events_file  # noqa: PLC0415 - loads late
+
+    def cut_off(number: int) -> None:
+        click.echo(f"{name}, line {number}: is cut off, left out", err=True)
+
+    def lines() -> Iterator[Line]:
+        return events_file.read(events_file.shown(file, name), groups, cut_off)
+
+    try:
+        packing = _Packing(events_file.in_order(lines()))
+    except events_file.NotInOrderError:
+        packing = _Packing(events_file.put_in_order(lines()))
+    if not packing.count or (groups and not packing.groups):
+        fail(f"{name}: there are no events{' of these groups' if groups else ''}", 1)
+    return packing.packed, packing.explanations, packing.count
+
+
+class _Packing:
+    """What becomes of events while they are read, once.
+
+    Attributes:
+        packed: the events, for the page.
+        explanations: what `kohort why` says, as `file_page` takes it.
+        count: how many events there are.
+        groups: whether one of them is about a group.
+    """
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        from kohort.control.timeline.page import Packed  # noqa: PLC0415 - loads late
+        from kohort.control.why.history import histories  # noqa: PLC0415 - loads late
+
+        self.packed = Packed()
+        self.count = 0
+        found = histories(self._each(lines))
+        self.groups = bool(found)
+        self.explanations: dict[str, list[str]] = {}
+        for history in found.values():
+            self.explanations.update(history.sentences())
+
+    def _each(self, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+        for text, event in lines:
+            self.packed.add(text)
+            self.count += 1
+            yield event
+
+
+def _write(output: str, page: bytes, *, is_stdout: bool) -> None:
+    try:
+        if is_stdout:
+            sys.stdout.buffer.write(page)
             sys.stdout.buffer.flush()
         else:
-            Path(output).write_text(page.html, encoding="utf-8")
+            Path(output).write_bytes(page)
     except OSError as error:
+        if is_stdout:
+            # Python would try again at its end, and complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         fail(f"{output}: {error.strerror or error}", 1)
-    said = f"{output}: {len(lines)} events"
-    click.echo(said, err=output == STDIO)
-
-
-def _explained(lines: list[bytes]) -> dict[str, list[str]]:
-    """What `kohort why` says of these events."""
-    from kohort.control.why.history import histories  # noqa: PLC0415 - loads late
-
-    found: dict[str, list[str]] = {}
-    for history in histories(json.loads(line) for line in lines).values():
-        found.update(history.sentences())
-    return found
-
-
-def _events(
-    file: IO[bytes], name: str, groups: set[str]
-) -> Iterator[tuple[bytes, str | None]]:
-    """The lines that are events, of these groups and of no group, or of all; and whose.
-
-    A last line without an end, as a broker leaves it that is killed, is left out.
-    """
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            event = json.loads(line)
-        except ValueError:
-            if not line.endswith(b"\n"):
-                click.echo(f"{name}, line {number}: is cut off, left out", err=True)
-                return
-            fail(f"{name}, line {number}: is no JSON", 1)
-        why_not = _why_no_event(event)
-        if why_not:
-            fail(f"{name}, line {number}: {why_not}", 1)
-        if not groups or event.get("group") in {*groups, None}:
-            yield line.rstrip(b"\r\n"), event.get("group")
-
-
-def _why_no_event(event: Any) -> str | None:
-    if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
-        return "is no event"
-    if event.get("schema") != SCHEMA_VERSION:
-        return (
-            f"is an event of schema version {event.get('schema')}, "
-            f"and this kohort reads version {SCHEMA_VERSION}"
-        )
-    if not isinstance(event.get("time_ns"), int):
-        return "has no time_ns"
-    return None

@@ -12,11 +12,15 @@ import functools
 import gzip
 import hashlib
 import html
+import io
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Self
+
+from kohort.broker.events.schema import SCHEMA_VERSION
 
 SCRIPTS = (
     "text.js",
@@ -30,6 +34,7 @@ SCRIPTS = (
     "panel.js",
     "tables.js",
     "gestures.js",
+    "forget.js",
     "source.js",
     "main.js",
 )
@@ -60,8 +65,34 @@ def live_page(events: str = "events") -> Page:
     return _page("live", "kohort timeline", connect="'self'", source=events)
 
 
+class Packed:
+    """Events for `file_page`, taken one by one: a file may be larger than memory."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        # No name, no time: the same events make the same page.
+        self._gzip = gzip.GzipFile("", "wb", 6, self._bytes, mtime=0)
+
+    @classmethod
+    def of(cls, lines: Iterable[bytes]) -> Self:
+        """All of these."""
+        packed = cls()
+        for line in lines:
+            packed.add(line)
+        return packed
+
+    def add(self, line: bytes) -> None:
+        """One more event, as JSON; those of a run and node in order."""
+        self._gzip.write(line + b"\n")
+
+    def text(self) -> str:
+        """All of them, for HTML; nothing can be added any more."""
+        self._gzip.close()
+        return base64.b64encode(self._bytes.getbuffer()).decode()
+
+
 def file_page(
-    lines: Iterable[bytes],
+    packed: Packed,
     *,
     name: str,
     explanations: Mapping[str, Iterable[str]] | None = None,
@@ -69,15 +100,14 @@ def file_page(
     """A page that shows these events, and needs nothing besides.
 
     Args:
-        lines: one event each, as JSON.
+        packed: the events; runs one after the other, and not twice.
         name: what the page says that it shows.
         explanations: more to say about rebalances, a sentence each: by the
             "run/node/sequence" of their ``rebalance_started``.
     """
-    packed = gzip.compress(b"\n".join(lines), mtime=0)
     said = {key: list(sentences) for key, sentences in (explanations or {}).items()}
     data = (
-        _data("events", "application/gzip", base64.b64encode(packed).decode())
+        _data("events", "application/gzip", packed.text())
         + "\n"
         + _data("explanations", "application/json", _json(said))
     )
@@ -102,17 +132,18 @@ def _page(mode: str, title: str, *, connect: str, source: str, data: str = "") -
             "trusted-types 'none'",
         )
     )
-    made = _asset("page.html")
-    for mark, text in (
-        ("@POLICY@", html.escape(policy)),
-        ("@MODE@", mode),
-        ("@TITLE@", html.escape(title)),
-        ("@SOURCE@", html.escape(source)),
-        ("@STYLE@", f"<style>{style}</style>"),
-        ("@SCRIPTS@", "\n".join(f"<script>{each}</script>" for each in scripts)),
-        ("@DATA@", data),
-    ):
-        made = made.replace(mark, text, 1)
+    texts = {
+        "@POLICY@": html.escape(policy),
+        "@MODE@": mode,
+        "@SCHEMA@": str(SCHEMA_VERSION),
+        "@TITLE@": html.escape(title),
+        "@SOURCE@": html.escape(source),
+        "@STYLE@": f"<style>{style}</style>",
+        "@SCRIPTS@": "\n".join(f"<script>{each}</script>" for each in scripts),
+        "@DATA@": data,
+    }
+    # All at once: a name may have one of the marks in it.
+    made = re.sub("@[A-Z]+@", lambda mark: texts[mark[0]], _asset("page.html"))
     headers = {
         "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
         "Cross-Origin-Opener-Policy": "same-origin",

@@ -16,7 +16,7 @@ pytest.register_assert_rewrite("tests.timeline.shown")
 
 from tests.timeline.shown import LOAD_MS, Shown  # noqa: E402 - see above
 
-from kohort.control.timeline.page import file_page  # noqa: E402 - see above
+from kohort.control.timeline.page import Packed, file_page  # noqa: E402 - see above
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -88,7 +88,7 @@ def show(visit: Show, tmp_path: Path) -> Show:
     def shown(events: list[Event], at: str = "", **settings: Any) -> Shown:
         lines = (json.dumps(event).encode() for event in events)
         file = tmp_path / "page.html"
-        file.write_text(file_page(lines, name="events.jsonl").html)
+        file.write_text(file_page(Packed.of(lines), name="events.jsonl").html)
         found = visit(f"{file.as_uri()}{at}", **settings)
         found.page.wait_for_selector("#status[data-status=file]", timeout=LOAD_MS)
         return found

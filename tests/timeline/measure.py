@@ -18,7 +18,7 @@ import click
 from playwright.sync_api import Page, sync_playwright
 from tests.timeline import streams
 
-from kohort.control.timeline.page import file_page
+from kohort.control.timeline.page import Packed, file_page
 
 CASES: dict[str, Callable[[], list[streams.Event]]] = {
     "1,000 members, 18,000 events": streams.deployment,
@@ -79,7 +79,7 @@ def main() -> None:
         for name, make in CASES.items():
             file = Path(folder) / "page.html"
             lines = (json.dumps(event).encode() for event in make())
-            file.write_text(file_page(lines, name=name).html)
+            file.write_text(file_page(Packed.of(lines), name=name).html)
             for is_low in (False, True):
                 page = browser.new_page(viewport={"width": 1400, "height": 820})
                 load, *rest = measure(page, file, is_low=is_low)

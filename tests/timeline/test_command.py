@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.timeline import streams
 
 from kohort.control.timeline.command import timeline
-from kohort.control.timeline.page import SCRIPTS, Page, file_page, live_page
+from kohort.control.timeline.page import SCRIPTS, Packed, Page, file_page, live_page
 
 DATA = re.compile(
     r'<script id="(\w+)" type="application/\w+">(.*?)</script>', re.DOTALL
@@ -109,8 +109,12 @@ def test_a_line_that_was_cut_off_is_left_out(file: Path, tmp_path: Path) -> None
     [
         ("hello", "is no JSON"),
         ("[1]", "is no event"),
-        ('{"kind": "heartbeat", "schema": 1}', "has no time_ns"),
-        ('{"kind": "heartbeat", "schema": 2}', "schema version 2"),
+        ('{"kind": "heartbeat", "schema": 1}', "has no run"),
+        ('{"kind": "heartbeat", "schema": 2}', "of schema version 2"),
+        ('{"kind": "heartbeat", "schema": 0}', "this kohort reads version 1"),
+        ('{"kind": "heartbeat"}', "of schema version null"),
+        ("[" * 100_000, "is no JSON"),
+        ("\xff", "is no JSON"),
     ],
 )
 def test_what_is_no_event_is_refused(file: Path, line: str, says: str) -> None:
@@ -130,7 +134,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "No such file" in done.output
 
 
-@pytest.mark.parametrize("page", [live_page(), file_page([], name="none")])
+@pytest.mark.parametrize("page", [live_page(), file_page(Packed(), name="none")])
 def test_the_policy_lets_run_what_is_in_the_page_and_nothing_else(page: Page) -> None:
     """Each script and the style are named by their hashes; nothing is loaded."""
     (policy,) = re.findall(r'Security-Policy" content="([^"]*)"', page.html)
@@ -153,7 +157,9 @@ def test_the_policy_lets_run_what_is_in_the_page_and_nothing_else(page: Page) ->
 def test_the_same_events_make_the_same_page(events: list[streams.Event]) -> None:
     """Pages can be compared, and kept in a repository."""
     first, second = (
-        file_page((json.dumps(event).encode() for event in events), name="x").html
+        file_page(
+            Packed.of(json.dumps(event).encode() for event in events), name="x"
+        ).html
         for _ in range(2)
     )
     assert first == second
@@ -162,7 +168,7 @@ def test_the_same_events_make_the_same_page(events: list[streams.Event]) -> None
 def test_names_cannot_leave_their_place() -> None:
     """A file's name and an explanation are text, whatever is in them."""
     evil = "</script><script>alert(1)</script>"
-    page = file_page([], name=evil, explanations={evil: [evil]})
+    page = file_page(Packed(), name=evil, explanations={evil: [evil]})
     assert evil not in page.html
 
 

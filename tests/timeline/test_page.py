@@ -416,7 +416,7 @@ def test_a_page_that_is_left_open_forgets_the_oldest(show: Show) -> None:
           }
           chart.fit();
           chart.draw();
-          return [lane.beats.length, model.begin];
+          return [lane.beats.length, model.start];
         }"""
     )
     assert 100_000 < kept < 300_000

@@ -21,7 +21,7 @@ class Painter {
   learnColours() {
     const style = getComputedStyle(document.documentElement);
     this.colours = new Proxy({}, { get: (known, name) => (known[name] ??= style.getPropertyValue(`--${name}`).trim()) });
-    this.hatch = null;
+    this.hatches = {};
     this.context.font = MONO;
     this.digit = this.context.measureText("0").width;
   }
@@ -34,19 +34,22 @@ class Painter {
     this.ratio = ratio;
     this.width = width;
     this.height = height;
-    this.hatch = null;
+    this.hatches = {};
   }
 
-  waitingFill() {
-    if (this.hatch) return this.hatch;
+  /** Slanted stripes of `ink`, on `ground` or on what is there. */
+  hatch(name, ink, ground = null) {
+    if (this.hatches[name]) return this.hatches[name];
     const tile = document.createElement("canvas");
     const size = Math.round(6 * this.ratio);
     tile.width = size;
     tile.height = size;
     const context = tile.getContext("2d");
-    context.fillStyle = this.colours.waiting;
-    context.fillRect(0, 0, size, size);
-    context.strokeStyle = this.colours.bg;
+    if (ground) {
+      context.fillStyle = ground;
+      context.fillRect(0, 0, size, size);
+    }
+    context.strokeStyle = ink;
     context.globalAlpha = 0.5;
     context.lineWidth = size / 4;
     for (const shift of [-size, 0, size]) {
@@ -55,9 +58,9 @@ class Painter {
       context.lineTo(shift + size, 0);
       context.stroke();
     }
-    this.hatch = this.context.createPattern(tile, "repeat");
-    this.hatch.setTransform(new DOMMatrix().scale(1 / this.ratio));
-    return this.hatch;
+    this.hatches[name] = this.context.createPattern(tile, "repeat");
+    this.hatches[name].setTransform(new DOMMatrix().scale(1 / this.ratio));
+    return this.hatches[name];
   }
 
   /** Draws the chart: see `Chart` for what it has. */
@@ -77,6 +80,7 @@ class Painter {
     context.clip();
     this.drawGroups(chart, shown);
     this.drawLanes(chart, shown);
+    this.drawGaps(chart);
     this.drawNow(chart);
     for (const row of shown) if (row.kind !== "lane") this.drawHeader(chart, row, row.y);
     if (chart.pinned) this.drawHeader(chart, chart.pinned, chart.pinned.y);
@@ -166,7 +170,7 @@ class Painter {
     const { context, colours } = this;
     for (const rects of this.rects) rects.length = 0;
     for (const row of shown) if (row.kind === "lane") this.gather(chart, row);
-    const fills = [null, colours.joining, this.waitingFill(), colours.syncing, colours.stable];
+    const fills = [null, colours.joining, this.hatch("waiting", colours.bg, colours.waiting), colours.syncing, colours.stable];
     for (const state of [STABLE, JOINING, WAITING, SYNCING]) {
       context.fillStyle = fills[state];
       const rects = this.rects[state];
@@ -262,7 +266,7 @@ class Painter {
     }
     if (row.height >= LABELLED) {
       this.drawTicks(lane.beats, chart, top + (row.height >= 18 ? 4 : 2), 4, colours.beat, 1);
-      this.drawTicks(lane.commits, chart, top + row.height - 9, 4, colours.owned, 3);
+      this.drawTicks(lane.commits, chart, top + row.height - 7, 3, colours.owned, 3);
     } else this.drawTicks(lane.marks, chart, top, row.height, colours.bad, 2, "at");
     if (lane.heard !== null && lane.state !== GONE && chart.isLive && row.height >= LABELLED) {
       const x = this.x(lane.heard);
@@ -278,10 +282,6 @@ class Painter {
   /** The partitions that a member has, in the bars of the time when it is stable. */
   writeOwned(owned, lane, chart, row, x0, x1) {
     const { context, colours } = this;
-    if (owned.text === null) {
-      const isOne = owned.parts.length === 1;
-      owned.text = [partsText(owned.parts), isOne ? `p${ranges(owned.parts[0].partitions)}` : "", count(owned.count, "partition")].filter(Boolean);
-    }
     const from = (x0 - this.left) / this.scale + this.from;
     const to = (x1 - this.left) / this.scale + this.from;
     context.font = MONO;
@@ -292,9 +292,9 @@ class Painter {
       const begin = Math.max(x0, this.x(lane.times[i]));
       const end = Math.min(x1, this.x(i + 1 < lane.times.length ? lane.times[i + 1] : chart.now));
       if (end - begin < 24 || begin - written < 160) continue;
-      const text = owned.text.find((each) => each.length * this.digit + 14 < end - begin);
+      const text = textsOf(owned).find((each) => each.length * this.digit + 14 < end - begin);
       if (!text) continue;
-      context.fillText(text, begin + 8, row.y + AXIS + row.height / 2 + 1);
+      context.fillText(text, begin + 8, row.y + AXIS + row.height / 2);
       written = begin;
     }
   }
@@ -312,6 +312,18 @@ class Painter {
     for (let i = first; i <= last; i += 1) {
       const x = this.x(timeOf(items[i]));
       if (x >= this.left) this.context.fillRect(Math.round(x), y, wide, tall);
+    }
+  }
+
+  /** Where events are missing, what is drawn is what was known before. */
+  drawGaps(chart) {
+    const { context } = this;
+    for (const { from, at } of chart.model.gaps) {
+      const x0 = Math.max(this.left, this.x(from));
+      const x1 = Math.min(this.width, Math.max(this.x(at), this.x(from) + 2));
+      if (x1 <= x0) continue;
+      context.fillStyle = this.hatch("gap", this.colours.bad);
+      context.fillRect(x0, AXIS, x1 - x0, this.height - AXIS);
     }
   }
 
@@ -352,7 +364,6 @@ class Painter {
       const text = moment(Math.round(tick * 1e6) / 1e6, step);
       if (x + context.measureText(text).width + 4 < this.width) context.fillText(text, x + 4, AXIS / 2);
     }
-    context.fillRect(0, 0, 0, 0);
     context.fillStyle = colours.soft;
     context.fillText("since the first event", 8, AXIS / 2, chart.labels - 12);
     context.fillStyle = colours["line-strong"];

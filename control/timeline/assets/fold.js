@@ -1,47 +1,51 @@
 "use strict";
 // What each kind of event changes in the model.
 
-/** Takes an event into the model; false: it was there already. */
+/** Takes an event into the model; false: it was there already, or cannot be taken. */
 function fold(model, event) {
-  if (!event || typeof event.kind !== "string" || typeof event.time_ns !== "number") return false;
-  if (isRepeated(model, event)) return false;
-  if (model.origin === null) model.origin = event.time_ns;
+  if (typeof event?.kind !== "string" || typeof event.time_ns !== "number") return false;
+  const source = `${event.run}/${event.node}`;
+  if (event.sequence <= model.seen.get(source)) return false; // a stream that was taken up again
+  if (Number.isInteger(event.sequence)) model.seen.set(source, event.sequence);
+  if (!model.runs.has(event.run)) {
+    const begin = model.begin(event.run, event.time_ns, event.labels ?? {});
+    if (model.runs.size > 1) forget(model, begin);
+  }
   const at = model.time(event.time_ns);
   model.end = Math.max(model.end, at);
+  model.last = Math.max(model.last, at);
   model.isRealTime = Math.abs(event.time_ns - event.wall_ns) < 60e9;
   model.events += 1;
   model.version += 1;
-  if (!model.runs.has(event.run)) {
-    model.runs.set(event.run, event.labels ?? {});
-    if (model.runs.size > 1) forget(model, at);
+  if (!model.nodes.has(event.node)) {
+    model.nodes.add(event.node);
+    model.shape += 1;
   }
+  if (event.kind === "events_lost") loseEvents(model, event, at, source);
+  model.lastOf.set(source, at);
   if (event.group === null || event.group === undefined) {
     if (event.kind === "node_stopped") forget(model, at, event.node);
-    if (!SILENT.has(event.kind)) model.marks.push(eventMark(at, event, null, null));
+    if (event.kind.startsWith("shard_")) markShard(model, event, at);
+    else if (!SILENT.has(event.kind)) model.marks.push(eventMark(at, event, null, null));
     return true;
   }
   const group = model.group(event.group);
   if (Number.isInteger(event.generation)) group.generation = event.generation;
-  if (event.node !== undefined) group.node = event.node;
-  const folding = FOLDS[event.kind];
-  if (folding) folding(model, group, event, at);
+  group.node = event.node;
+  group.last = at;
+  entry(FOLDS, event.kind)?.(model, group, event, at);
   mark(model, group, event, at);
   return true;
 }
 
-/** Whether a reconnected stream, or a file that was joined of two, says it again. */
-function isRepeated(model, event) {
-  if (event.kind === "events_lost" || !Number.isInteger(event.sequence)) return false;
-  const source = `${event.run}/${event.node}`;
-  let seen = model.seen.get(source);
-  if (!seen) {
-    seen = { upTo: event.sequence - 1, beyond: new Set() };
-    model.seen.set(source, seen);
+/** What is not known any more: the states of a node's groups; the chart says from when. */
+function loseEvents(model, event, at, source) {
+  model.gaps.push({ from: model.lastOf.get(source) ?? model.time(model.run.ns), at });
+  for (const group of model.groups.values()) {
+    if (group.node !== event.node) continue;
+    closeRebalance(group, at, "lost");
+    group.state = null;
   }
-  if (event.sequence <= seen.upTo || seen.beyond.has(event.sequence)) return true;
-  seen.beyond.add(event.sequence);
-  while (seen.beyond.delete(seen.upTo + 1)) seen.upTo += 1;
-  return false;
 }
 
 /** A node is away, or all were: who is in its groups is known once they are loaded. */
@@ -139,7 +143,7 @@ const FOLDS = {
       cause: event.cause,
       culprit: event.member_id,
       culpritName: culpritName(group, event),
-      reason: event.reason ?? group.reason?.get(event.member_id) ?? null,
+      reason: event.reason ?? group.reasons.get(event.member_id) ?? null,
       expected: event.members ?? [],
       windows: [],
       from: event.previous_state,
@@ -160,17 +164,17 @@ const FOLDS = {
   join_completed(model, group, event, at) {
     group.state = event.members?.length ? "CompletingRebalance" : "Empty";
     group.leader = event.leader ?? null;
-    for (const id of event.lost ?? []) group.byMember.get(id)?.go(at, GONE);
-    for (const id of event.members ?? []) {
+    const members = new Set(event.members);
+    for (const lane of group.lanes) if (!lane.pending && !members.has(lane.memberId)) lane.go(at, GONE);
+    for (const id of members) {
       const lane = model.lane(group, id, at, event);
       lane.pending = false;
       lane.go(at, SYNCING);
     }
-    if (Number.isInteger(event.generation)) {
-      group.generations.push({ at, number: event.generation, size: event.members?.length ?? 0 });
-    }
-    const current = group.current;
-    if (!current || current.joined !== null) return;
+    beginGeneration(group, at, event.generation, members.size);
+    const { current } = group;
+    if (current?.how === "lost") current.end = current.how = null; // it went on
+    if (!current || current.joined !== null || current.end !== null) return;
     current.joined = at;
     current.generation = event.generation;
     current.completed = event;
@@ -178,10 +182,11 @@ const FOLDS = {
   },
   assignment_made(model, group, event, at) {
     group.state = "Stable";
-    if (group.current && group.current.end === null) {
-      group.current.assigned = event;
-      closeRebalance(group, at, "assigned");
-    }
+    const { current } = group;
+    if (current?.how === "lost") current.end = current.how = null;
+    if (!current || current.end !== null) return;
+    current.assigned = event;
+    closeRebalance(group, at, "assigned");
   },
   member_synced(model, group, event, at) {
     if (!event.member_id) return;
@@ -220,25 +225,31 @@ const FOLDS = {
     const members = new Set(event.members ?? []);
     for (const lane of group.lanes) if (!members.has(lane.memberId)) lane.go(at, GONE);
     for (const id of members) model.lane(group, id, at, event).go(at, state);
-    if (Number.isInteger(event.generation) && members.size) {
-      group.generations.push({ at, number: event.generation, size: members.size });
-    }
+    beginGeneration(group, at, event.generation, members.size);
   },
 };
+
+function beginGeneration(group, at, number, size) {
+  const last = group.generations[group.generations.length - 1];
+  if (!Number.isInteger(number) || (last?.number === number && last.size === size)) return;
+  group.generations.push({ at, number, size });
+}
 
 const namesOf = (parts) => parts.flatMap((part) => part.partitions.map((partition) => `${part.topic}/${partition}`));
 
 function culpritName(group, event) {
   if (event.culprits?.length > 1) return few(event.culprits.map((id) => group.nameOf(id)), 3);
   if (group.known.has(event.member_id)) return group.nameOf(event.member_id);
-  return event.instance_id ?? event.client_id ?? event.member_id ?? "somebody";
+  return nameIn(event);
 }
+
+/** What an event calls a member of whom nothing else is known. */
+const nameIn = (event) => shown(event.instance_id || event.client_id || event.member_id || "somebody");
 
 /** Marks what is worth a word and is no rebalance. */
 function mark(model, group, event, at) {
   if (event.kind === "member_left" && event.reason) {
-    group.reason ??= new Map();
-    group.reason.set(event.member_id, event.reason);
+    group.reasons.set(event.member_id, event.reason);
   }
   if (SILENT.has(event.kind)) return;
   const lane = group.byMember.get(event.member_id) ?? null;
@@ -247,13 +258,31 @@ function mark(model, group, event, at) {
 
 const eventMark = (at, event, group, lane) => ({ at, group, lane, event, rebalance: null });
 
+/** One mark of all shards that a node takes, or gives up, at a time: there are 50. */
+function markShard(model, event, at) {
+  const what = `${event.kind}/${event.run}/${event.node}/${event.cause}`;
+  const last = model.shards.get(what);
+  if (last && at - last.shards.until < TOGETHER) {
+    last.shards.partitions.push(event.partition);
+    last.shards.groups += event.groups ?? 0;
+    last.shards.until = at;
+    return;
+  }
+  const made = eventMark(at, event, null, null);
+  made.shards = { partitions: [event.partition], groups: event.groups ?? 0, until: at };
+  model.shards.set(what, made);
+  model.marks.push(made);
+}
+
+const TOGETHER = 1000; // ms
+
 /** The sign of a mark, and whether it is something bad. */
 function signOf(mark) {
   if (mark.rebalance) {
-    const cause = REBALANCE_CAUSES[mark.rebalance.cause];
+    const cause = entry(REBALANCE_CAUSES, mark.rebalance.cause);
     return [cause ? cause[0] : "\u2022", BAD_CAUSES.has(mark.rebalance.cause)];
   }
-  const known = EVENT_MARKS[mark.event.kind];
+  const known = entry(EVENT_MARKS, mark.event.kind);
   return known ? [known[0], known[1]] : ["\u2022", false];
 }
 
@@ -264,15 +293,14 @@ function titleOf(mark) {
     const to = rebalance.generation === null ? "" : `, to generation ${rebalance.generation}`;
     return `Rebalance${to}: ${causeText(rebalance)}`;
   }
-  const known = EVENT_MARKS[event.kind];
-  const who = mark.lane ? mark.lane.name : (event.instance_id ?? event.client_id ?? event.member_id ?? "somebody");
-  if (known) return known[2](event, who);
-  return `${plain(event.kind)}${event.cause ? `: ${plain(event.cause)}` : ""}${group ? ` (${group.name})` : ""}`;
+  const known = entry(EVENT_MARKS, event.kind);
+  if (known) return known[2](event, mark.lane ? mark.lane.name : nameIn(event), mark);
+  return shown(`${plain(event.kind)}${event.cause ? `: ${plain(event.cause)}` : ""}${group ? ` (${group.title})` : ""}`, 200);
 }
 
 function causeText(rebalance) {
-  const known = REBALANCE_CAUSES[rebalance.cause];
-  return known ? known[1](rebalance.culpritName) : `${plain(rebalance.cause) || "no cause is given"}.`;
+  const known = entry(REBALANCE_CAUSES, rebalance.cause);
+  return known ? known[1](rebalance.culpritName) : `${shown(plain(rebalance.cause)) || "no cause is given"}.`;
 }
 
 /** Between a rebalance's start and the assignment, or what there is of it. */

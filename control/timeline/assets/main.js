@@ -82,20 +82,22 @@
   function showCounts() {
     const groups = [...model.groups.values()].filter((group) => !chart.filter.group || group.name === chart.filter.group);
     const sum = (by) => groups.reduce((all, group) => all + by(group), 0);
-    const marks = [...model.everyMark(chart.filter.group)].length;
-    const counts = { rebalances: sum((group) => group.rebalances.length), members: sum((group) => group.lanes.length), marks };
+    const counts = { rebalances: sum((group) => group.rebalances.length), members: sum((group) => group.lanes.length), marks: model.countMarks(chart.filter.group) };
     for (const [name, value] of Object.entries(counts)) set(byId(`tab-${name}`).querySelector(".count"), "textContent", numbers.format(value));
   }
 
   // -- filters
 
   const select = byId("group");
+  let offered = null;
   function offerGroups() {
     const names = [...model.groups.keys()].sort();
-    if (select.options.length === names.length + 1) return;
-    select.replaceChildren(make("option", { value: "" }, "all groups"), ...names.map((name) => make("option", { value: name }, name)));
     const wanted = chart.filter.group;
-    select.value = names.includes(wanted) ? wanted : "";
+    if (wanted && !model.groups.has(wanted)) names.push(wanted); // it may come
+    if (JSON.stringify(names) === offered) return;
+    offered = JSON.stringify(names);
+    select.replaceChildren(make("option", { value: "" }, "all groups"), ...names.map((name) => make("option", { value: name }, shown(name))));
+    select.value = wanted;
   }
   function filter() {
     chart.layout();
@@ -104,7 +106,7 @@
   }
   select.addEventListener("change", () => {
     chart.filter.group = select.value;
-    history.replaceState(null, "", select.value ? `#group=${encodeURIComponent(select.value)}` : "#");
+    history.replaceState(null, "", select.value ? `#group=${encodeURIComponent(select.value.toWellFormed())}` : "#");
     filter();
   });
   byId("find").addEventListener("input", (event) => {
@@ -116,8 +118,14 @@
     event.currentTarget.setAttribute("aria-pressed", String(chart.filter.hidesGone));
     filter();
   });
-  const linked = /^#group=(.+)$/.exec(location.hash);
-  if (linked) chart.filter.group = decodeURIComponent(linked[1]);
+  chart.filter.group = linkedGroup(location.hash);
+  function linkedGroup(hash) {
+    try {
+      return decodeURIComponent(/^#group=(.+)$/.exec(hash)?.[1] ?? "");
+    } catch {
+      return ""; // no address of ours
+    }
+  }
 
   // -- the chart's buttons, keys, mouse
 
@@ -169,11 +177,15 @@
 
   function setStatus(status, text = status) {
     const element = byId("status");
+    if (status !== element.dataset.status && element.dataset.status !== "loading") say(text);
     element.dataset.status = status;
     set(element, "textContent", text);
   }
+  function say(text) {
+    byId("say").textContent = text;
+  }
   function about() {
-    const labels = [...model.runs.values()].flatMap((each) => Object.entries(each)).map(([name, value]) => `${name}: ${value}`);
+    const labels = [...model.runs.values()].flatMap(({ labels }) => Object.entries(labels)).map(([name, value]) => shown(`${name}: ${value}`));
     const facts = [
       isLive ? null : root.dataset.source,
       count(model.events, "event"),
@@ -202,7 +214,7 @@
     chart.now = model.end;
     chart.fit();
     setStatus(bad ? "lost" : "file", bad ? `${count(bad, "line")} could not be read` : "file");
-    byId("say").textContent = `${count(model.events, "event")} of ${count(model.groups.size, "group")} are shown.`;
+    say(`${count(model.events, "event")} of ${count(model.groups.size, "group")} are shown.`);
     changed();
     chart.layout();
   }
@@ -211,42 +223,37 @@
 
   function showLive() {
     let said = 0;
-    let lastChange = -Infinity;
+    let isNew = false;
     chart.to = 60_000;
     chart.isFollowing = true;
     follow.hidden = false;
-    const source = new LiveSource(model, root.dataset.source, {
-      changed: () => {
-        chart.start = model.begin ?? 0;
-        if (performance.now() - lastChange < 250) {
-          chart.redraw();
-          return;
-        }
-        lastChange = performance.now();
-        changed();
-      },
-      status: (status) => setStatus(status, status === "lost" ? "connection lost" : status),
-    });
+    const source = new LiveSource(model, root.dataset.source, { changed: () => { isNew = true; }, status: setStatus });
     setInterval(() => {
-      changed();
       if (!current.id.endsWith("chart") && !viewOf(current).contains(document.activeElement)) showTable();
-      if (model.rebalances > said) {
-        byId("say").textContent = lastWords();
-        said = model.rebalances;
-      }
+      if (model.rebalances > said) say(lastWords());
+      said = model.rebalances;
     }, 2000);
-    const tick = () => {
+    // All that is new is drawn together, and now when it has moved by a pixel.
+    let drawn = 0;
+    let told = 0;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)");
+    setInterval(() => {
+      const time = performance.now();
+      chart.start = model.start;
       chart.now = Math.max(model.end, source.now());
-      if (!document.hidden) chart.redraw();
-      const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-      setTimeout(tick, calm ? 1000 : clamp(1 / chart.scale, 33, 1000));
-    };
-    tick();
+      if (document.hidden || (!isNew && time - drawn < (calm.matches ? 1000 : clamp(1 / chart.scale, 0, 1000)))) return;
+      drawn = time;
+      isNew = false;
+      if (time - told > 250) {
+        told = time;
+        changed();
+      } else chart.redraw();
+    }, GATHER_MS);
   }
   function lastWords() {
     let last = null;
     for (const group of model.groups.values()) if (group.current && (!last || group.current.start > last.start)) last = group.current;
-    return last ? `Rebalance of ${last.group.name}: ${causeText(last)}` : "";
+    return last ? `Rebalance of ${last.group.title}: ${causeText(last)}` : "";
   }
 
   paint();

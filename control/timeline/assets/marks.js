@@ -39,28 +39,36 @@ class RowElements {
 
   /** Shows these rows, each with the `y` where it is. */
   show(rows, active) {
-    const { chart } = this;
-    const scale = chart.scale;
+    const { scale } = this.chart;
+    const wanted = new Map(rows.filter((row) => row.height >= LABELLED || row.index === active).map((row) => [this.keyOf(row), row]));
+    this.remove(wanted);
     let budget = MOST_MARKS;
-    const wanted = new Set();
-    for (const row of rows) {
-      const key = this.keyOf(row);
-      const isLow = row.height < LABELLED;
-      if (isLow && row.index !== active) continue;
-      wanted.add(key);
+    let next = this.container.firstElementChild;
+    for (const [key, row] of wanted) {
       const shown = this.rows.get(key) ?? this.create(key);
       this.place(shown, row, active);
-      budget -= isLow ? 0 : this.showMarks(shown, row, scale, budget);
+      next = this.inOrder(shown.element, next);
+      budget -= row.height < LABELLED ? 0 : this.showMarks(shown, row, scale, budget);
     }
-    for (const [key, shown] of this.rows) {
+  }
+
+  /** Removes the elements of other rows; one that has the focus goes out of sight. */
+  remove(wanted) {
+    for (const [key, { element }] of this.rows) {
       if (wanted.has(key)) continue;
-      if (shown.element.contains(document.activeElement)) {
-        set(shown.element.style, "transform", "translateY(-500px)");
-        continue;
+      if (element.contains(document.activeElement)) set(element.style, "transform", "translateY(-500px)");
+      else {
+        element.remove();
+        this.rows.delete(key);
       }
-      shown.element.remove();
-      this.rows.delete(key);
     }
+  }
+
+  /** Puts a row's element before `next`: who hears the page hears rows as they are seen. */
+  inOrder(element, next) {
+    if (element === next) return next.nextElementSibling;
+    if (!element.contains(document.activeElement)) this.container.insertBefore(element, next);
+    return next;
   }
 
   create(key) {
@@ -89,7 +97,7 @@ class RowElements {
     set(shown.track.style, "left", `${chart.labels}px`);
     set(label, "tabIndex", row.index === active ? 0 : -1);
     const state = row.kind === "lane" ? STATES[row.lane.state] : "";
-    const name = row.kind === "broker" ? "broker" : row.kind === "group" ? row.group.name : row.lane.name;
+    const name = row.kind === "broker" ? "broker" : row.kind === "group" ? row.group.title : row.lane.name;
     const isLeader = row.kind === "lane" && row.group.leader === row.lane.memberId && row.lane.state !== GONE;
     set(element, "className", `row ${row.kind}${height < 18 ? " low" : ""}${state === "gone" ? " is-gone" : ""}`);
     set(shown.dot, "hidden", row.kind !== "lane");
@@ -97,7 +105,7 @@ class RowElements {
     set(shown.name, "textContent", name);
     set(shown.what, "textContent", isLeader ? `\u2605 ${noteOf(row)}` : noteOf(row));
     attribute(label, "aria-label", describeRow(row, chart.now));
-    if (row.kind === "lane" && label.title !== row.lane.memberId) label.title = row.lane.memberId;
+    set(label, "title", row.kind === "lane" ? shownInFull(row.lane.memberId) : row.kind === "group" ? describeRow(row, chart.now) : "");
     attribute(element, "aria-rowindex", row.index + 1);
     attribute(element, "aria-level", row.kind === "lane" ? 2 : 1);
     if (row.kind === "group") attribute(element, "aria-expanded", row.group.isOpen);
@@ -127,7 +135,7 @@ class RowElements {
     set(button.style, "transform", `translateX(${Math.round(cluster.x)}px)`);
     const first = marks[cluster.first];
     const size = cluster.last - cluster.first + 1;
-    const id = `${size}/${first.rebalance?.generation}`;
+    const id = `${size}/${first.rebalance?.generation}/${first.shards?.partitions.length}`;
     if (button.first === first && button.idOf === id) return;
     button.first = first;
     button.idOf = id;

@@ -59,7 +59,7 @@ class Lane {
 
   own(at, parts) {
     this.ownedTimes.push(at);
-    this.owned.push({ parts, count: partsCount(parts), text: null });
+    this.owned.push({ parts, count: partsCount(parts), texts: null });
   }
 
   ownedAt(at) {
@@ -85,10 +85,7 @@ class Lane {
 
   /** What people call it. */
   get name() {
-    if (this.instanceId) return this.instanceId;
-    if (!this.clientId) return this.memberId;
-    if (this.group.clients.get(this.clientId) === 1) return this.clientId;
-    return `${this.clientId} \u2026${this.memberId.slice(-4)}`;
+    return this.group.names.of(this);
   }
 
   isLike(text) {
@@ -96,10 +93,71 @@ class Lane {
   }
 }
 
+/**
+ * Names of a group's members: those that `kohort why` gives them.
+ *
+ * An instance id, else a client id. Where two of one client id were there at the same
+ * time, the beginning of what makes their member ids different follows.
+ */
+class Names {
+  constructor() {
+    this.alike = new Map(); // name -> {lanes, isShared, length, made}
+    this.bases = new Map(); // lane -> the name that it has in `alike`
+  }
+
+  /** A lane is new, or there again, or more is known of it. */
+  learn(lane) {
+    const base = lane.instanceId || lane.clientId || lane.memberId;
+    if (this.bases.get(lane) !== base) this.forget(lane);
+    this.bases.set(lane, base);
+    let alike = this.alike.get(base);
+    if (!alike) this.alike.set(base, alike = { lanes: new Set(), isShared: false });
+    alike.isShared ||= [...alike.lanes].some((each) => each !== lane && each.state !== GONE);
+    alike.lanes.add(lane);
+    alike.length = null;
+    alike.made = new Map();
+  }
+
+  forget(lane) {
+    const base = this.bases.get(lane);
+    const alike = this.alike.get(base);
+    this.bases.delete(lane);
+    if (!alike?.lanes.delete(lane)) return;
+    alike.length = null;
+    alike.made = new Map();
+    if (!alike.lanes.size) this.alike.delete(base);
+  }
+
+  of(lane) {
+    const base = this.bases.get(lane) ?? lane.memberId;
+    const alike = this.alike.get(base);
+    if (!alike) return shown(base);
+    let name = alike.made.get(lane);
+    if (name === undefined) alike.made.set(lane, name = shown(Names.make(base, alike, lane)));
+    return name;
+  }
+
+  static make(base, alike, lane) {
+    if (!alike.isShared || alike.lanes.size < 2) return base;
+    const tailOf = ({ memberId }) => (memberId.startsWith(base) ? memberId.slice(base.length).replace(/^-+/, "") : memberId);
+    if (alike.length === null) {
+      const tails = [...alike.lanes].map(tailOf);
+      const longest = Math.max(...tails.map((tail) => tail.length));
+      alike.length = 4;
+      while (alike.length < longest && new Set(tails.map((tail) => tail.slice(0, alike.length))).size < tails.length) alike.length += 1;
+    }
+    const tail = tailOf(lane).slice(0, alike.length);
+    return tail ? `${base}-${tail}` : base;
+  }
+}
+
 /** A group over time. */
 class Group {
   constructor(name) {
     this.name = name;
+    this.title = shown(name);
+    this.node = null; // that coordinates it
+    this.last = 0; // when its last event was
     this.state = null;
     this.generation = null;
     this.leader = null;
@@ -107,11 +165,12 @@ class Group {
     this.byMember = new Map();
     this.known = new Map(); // ids of the past, too: only to name them
     this.byInstance = new Map();
-    this.clients = new Map();
+    this.names = new Names();
     this.generations = [];
     this.rebalances = [];
     this.marks = [];
     this.owners = new Map();
+    this.reasons = new Map(); // of members that left, by their ids
     this.mostOwned = 1;
     this.isOpen = true;
   }
@@ -127,8 +186,17 @@ class Group {
   /** The name of a member by its id. */
   nameOf(memberId) {
     const lane = this.byMember.get(memberId) ?? this.known.get(memberId);
-    return lane ? lane.name : (memberId ?? "somebody");
+    return lane ? lane.name : shown(memberId || "somebody");
   }
+}
+
+const RUNS_APART = 1000; // ms, where the clock of the next run says less
+
+/** What is owned, in texts that become shorter. */
+function textsOf(owned) {
+  const { parts } = owned;
+  owned.texts ??= [partsText(parts), parts.length === 1 ? `p${ranges(parts[0].partitions)}` : "", count(owned.count, "partition")].filter(Boolean);
+  return owned.texts;
 }
 
 /** Everything that the events have told. */
@@ -137,20 +205,50 @@ class Model {
     this.groups = new Map();
     this.marks = []; // of no group
     this.origin = null; // ns since the epoch
+    this.run = null; // the current one: its labels, and when it began
     this.end = 0;
     this.events = 0;
     this.rebalances = 0;
     this.lanes = 0;
     this.version = 0; // grows with each event
     this.shape = 0; // grows with groups and lanes
-    this.runs = new Map(); // run -> labels
+    this.runs = new Map();
     this.explanations = new Map(); // run/node/sequence -> sentences
-    this.seen = new Map();
+    this.seen = new Map(); // run/node -> the sequence of its last event
+    this.lastOf = new Map(); // run/node -> when that was
+    this.last = 0; // when the last event was
+    this.gaps = []; // {at, from}: events are missing
+    this.shards = new Map(); // the latest marks of shards, by what and where
+    this.nodes = new Set();
+    this.start = 0; // what was before is forgotten
+    this.counted = 0; // see `trim`
+    this.arrivals = []; // when each thousandth event was
     this.isRealTime = false;
   }
 
+  /**
+   * A run of the broker begins. It is where its clock says, behind the run before; at
+   * once if the clock says earlier, as a virtual one does that begins anew.
+   */
+  begin(run, ns, labels) {
+    const since = this.origin === null ? 0 : (ns - this.origin) / 1e6;
+    const begin = this.run ? Math.max(since, this.last + RUNS_APART) : 0;
+    this.run = { id: run, labels, ns, begin };
+    this.runs.set(run, this.run);
+    this.origin ??= ns;
+    return begin;
+  }
+
+  /** A moment of the current run's clock, in ms since the first event. */
   time(ns) {
-    return (ns - this.origin) / 1e6;
+    return this.run.begin + (ns - this.run.ns) / 1e6;
+  }
+
+  /** The other way around: what the clock of the run said then, ns since the epoch. */
+  clockAt(at) {
+    let found = null;
+    for (const run of this.runs.values()) if (!found || run.begin <= at) found = run;
+    return found.ns + (at - found.begin) * 1e6;
   }
 
   group(name) {
@@ -176,6 +274,7 @@ class Model {
       group.byMember.set(memberId, lane);
       group.known.set(memberId, lane);
       group.lanes.push(lane);
+      group.names.learn(lane);
       this.lanes += 1;
       this.shape += 1;
     }
@@ -187,28 +286,39 @@ class Model {
     lane.memberId = memberId;
     group.byMember.set(memberId, lane);
     group.known.set(memberId, lane);
+    group.names.learn(lane);
     this.shape += 1;
   }
 
   learn(group, lane, event) {
-    if (event.client_id && !lane.clientId) {
-      lane.clientId = event.client_id;
-      group.clients.set(event.client_id, (group.clients.get(event.client_id) ?? 0) + 1);
-    }
+    const isNews = (event.client_id && !lane.clientId) || (event.instance_id && !lane.instanceId);
+    lane.clientId ??= event.client_id ?? null;
     if (event.instance_id && !lane.instanceId) {
       lane.instanceId = event.instance_id;
       group.byInstance.set(event.instance_id, lane);
     }
     if (event.host) lane.host = event.host;
+    if (isNews) group.names.learn(lane);
   }
 
-  /** The events that a page shows, whose marks it lists. */
-  *everyMark(filter = null) {
-    if (!filter) for (const mark of this.marks) yield mark;
+  /** All marks that are no rebalances; of one group, where it is named. */
+  everyMark(filter = null) {
+    const groups = [...this.groups.values()].filter((group) => !filter || group.name === filter);
+    const ofGroups = groups.flatMap((group) => [
+      ...group.marks.filter((mark) => !mark.rebalance),
+      ...group.lanes.flatMap((lane) => lane.marks),
+    ]);
+    return filter ? ofGroups : [...this.marks, ...ofGroups];
+  }
+
+  /** How many those are. */
+  countMarks(filter = null) {
+    let sum = filter ? 0 : this.marks.length;
     for (const group of this.groups.values()) {
       if (filter && group.name !== filter) continue;
-      for (const mark of group.marks) if (!mark.rebalance) yield mark;
-      for (const lane of group.lanes) yield* lane.marks;
+      sum += group.marks.length - group.rebalances.length;
+      for (const lane of group.lanes) sum += lane.marks.length;
     }
+    return sum;
   }
 }

@@ -51,14 +51,13 @@ class Panel {
   }
 
   when(at) {
-    const ns = this.model.origin + at * 1e6;
-    return make("p", { class: "when" }, `${moment(at)} after the first event \u00b7 ${clockTime(ns)}`);
+    return make("p", { class: "when" }, `${moment(at)} after the first event \u00b7 ${clockTime(this.model.clockAt(at))}`);
   }
 
   // -- a rebalance
 
   rebalance(each) {
-    const title = each.generation === null ? `Rebalance of ${each.group.name}` : `Rebalance of ${each.group.name}, to generation ${each.generation}`;
+    const title = each.generation === null ? `Rebalance of ${each.group.title}` : `Rebalance of ${each.group.title}, to generation ${each.generation}`;
     return [
       title,
       this.when(each.start),
@@ -85,7 +84,7 @@ class Panel {
     const told = make("div", { class: "advice", hidden: true });
     const say = () => {
       const sentences = this.model.explanations.get(each.key) ?? [];
-      told.replaceChildren(...sentences.map((text) => make("p", {}, text)));
+      told.replaceChildren(...sentences.map((text) => make("p", {}, shown(text, 4000))));
       told.hidden = !sentences.length;
     };
     say();
@@ -96,7 +95,7 @@ class Panel {
   phases(each) {
     const { start, joined, end, completed, assigned } = each;
     if (joined === null) {
-      const still = end === null ? "Members are still joining." : "Another rebalance began, or the broker stopped, before all had joined.";
+      const still = end === null ? "Members are still joining." : each.how === "lost" ? LOST : "Another rebalance began, or the broker stopped, before all had joined.";
       return [make("h3", {}, "How long"), make("p", {}, still)];
     }
     const joinMs = completed?.duration_ns !== undefined ? completed.duration_ns / 1e6 : joined - start;
@@ -108,12 +107,13 @@ class Panel {
       assigned: `, the assignment ${duration(divideMs)}: ${duration(joinMs + (divideMs ?? 0))} in all.`,
       empty: ".",
       cut: ". Another rebalance began before there was an assignment.",
+      lost: `. ${LOST}`,
     }[each.how] ?? ". There is no assignment yet.";
     return [
       make("h3", {}, "How long"),
       bar,
-      make("p", {}, `The join phase took ${duration(joinMs)}${after} ${ENDED[completed?.cause] ?? ""}`),
-      assigned ? make("p", {}, `The leader ${each.group.nameOf(assigned.leader)} divided by ${assigned.protocol}: ${numbers.format(assigned.bytes)} bytes of assignments.`) : null,
+      make("p", {}, `The join phase took ${duration(joinMs)}${after} ${entry(ENDED, completed?.cause) ?? ""}`),
+      assigned ? make("p", {}, `The leader ${each.group.nameOf(assigned.leader)} divided by ${shown(assigned.protocol)}: ${numbers.format(assigned.bytes)} bytes of assignments.`) : null,
     ];
   }
 
@@ -220,13 +220,13 @@ class Panel {
     const { event, group, lane } = mark;
     const facts = Object.entries(event).filter(([name, value]) => value !== null && !FACTS_SHOWN.has(name));
     return [
-      `${plain(event.kind)[0].toUpperCase()}${plain(event.kind).slice(1)}${group ? ` in ${group.name}` : ""}`,
+      `${plain(event.kind)[0].toUpperCase()}${plain(event.kind).slice(1)}${group ? ` in ${group.title}` : ""}`,
       this.when(mark.at),
       make("p", { class: "cause" }, titleOf(mark)),
       event.reason && event.kind !== "member_left" ? make("p", {}, quoted(event.reason).trim()) : null,
       lane ? make("p", {}, this.laneLink(lane, mark.at)) : null,
-      make("h3", {}, "The event"),
-      this.facts(facts.map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)])),
+      make("h3", {}, mark.shards?.partitions.length > 1 ? `The first of ${numbers.format(mark.shards.partitions.length)} events` : "The event"),
+      this.facts(facts.map(([name, value]) => [name, shownInFull(typeof value === "object" ? JSON.stringify(value) : String(value))])),
     ];
   }
 
@@ -251,10 +251,10 @@ class Panel {
       make("p", {}, owned?.count ? `${partsText(owned.parts)} (${count(owned.count, "partition")})` : "None."),
       make("h3", {}, "The member"),
       this.facts([
-        ["group", lane.group.name],
-        ["member id", lane.memberId],
-        ["client id", lane.clientId],
-        ["group.instance.id", lane.instanceId],
+        ["group", lane.group.title],
+        ["member id", shownInFull(lane.memberId)],
+        ["client id", lane.clientId && shownInFull(lane.clientId)],
+        ["group.instance.id", lane.instanceId && shownInFull(lane.instanceId)],
         ["host", lane.host],
         ["first seen", moment(lane.first)],
         ["last heard of", heard],
@@ -270,7 +270,7 @@ class Panel {
   }
 
   several(marks) {
-    const title = marks[0].group ? `${count(marks.length, "event")} of ${marks[0].group.name}` : count(marks.length, "event");
+    const title = marks[0].group ? `${count(marks.length, "event")} of ${marks[0].group.title}` : count(marks.length, "event");
     const zoom = () => {
       const [from, to] = [marks[0].at, marks[marks.length - 1].at];
       const margin = Math.max((to - from) * 0.1, 0.5);
@@ -301,6 +301,7 @@ class Panel {
   }
 }
 
+const LOST = "Events are missing: what became of it is not known.";
 const FACTS_SHOWN = new Set(["schema", "labels", "time_ns", "wall_ns", "kind"]);
 const KEYS = [
   ["\u2191 \u2193", "the row above, the row below"],

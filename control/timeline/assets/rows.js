@@ -19,7 +19,7 @@ function layRows(model, filter, rowHeight) {
     const isShown = (lane) => (!filter.find || lane.isLike(filter.find)) && !(filter.hidesGone && lane.state === GONE);
     const lanes = filter.find || filter.hidesGone ? group.lanes.filter(isShown) : group.lanes;
     if (filter.find && !lanes.length) continue;
-    add({ kind: "group", group, lane: null }, GROUP_HEIGHT);
+    add({ kind: "group", group, lane: null, isOneOfNodes: model.nodes.size > 1 }, GROUP_HEIGHT);
     if (group.isOpen) for (const lane of lanes) add({ kind: "lane", group, lane }, rowHeight);
     top += 6;
   }
@@ -50,20 +50,23 @@ function describeRow(row, at) {
   if (row.kind === "group") {
     const { group } = row;
     const generation = group.generation === null ? "" : `, generation ${group.generation}`;
-    return `Group ${group.name}: ${group.state ?? "state unknown"}${generation}, ${count(group.alive, "member")}, ${count(group.rebalances.length, "rebalance")}`;
+    return `Group ${group.title}: ${group.state ?? "state unknown"}${generation}, ${count(group.alive, "member")}, ${count(group.rebalances.length, "rebalance")}${row.isOneOfNodes ? `, ${nodeOf(group)}` : ""}`;
   }
   const { lane } = row;
   const owned = lane.ownedAt(at);
-  const parts = owned?.count ? `, owns ${partsText(owned.parts)}` : "";
+  const parts = owned?.count ? `, owns ${textsOf(owned)[0]}` : "";
   const leads = row.group.leader === lane.memberId ? ", leader" : "";
-  return `Member ${lane.name} of ${row.group.name}: ${lane.pending ? "has an id, has not joined" : STATES[lane.state]}${leads}${parts}`;
+  return `Member ${lane.name} of ${row.group.title}: ${lane.pending ? "has an id, has not joined" : STATES[lane.state]}${leads}${parts}`;
 }
+
+/** Which node coordinates it, or did. */
+const nodeOf = (group) => `node ${group.node}`;
 
 /** The short text beside a row's name. */
 function noteOf(row) {
   if (row.kind === "group") {
     const { group } = row;
-    return [group.state, group.generation === null ? null : `gen ${group.generation}`, count(group.alive, "member")].filter(Boolean).join(" \u00b7 ");
+    return [group.state, group.generation === null ? null : `gen ${group.generation}`, row.isOneOfNodes ? nodeOf(group) : null, count(group.alive, "member")].filter(Boolean).join(" \u00b7 ");
   }
   if (row.kind === "lane") {
     const owned = row.lane.owned[row.lane.owned.length - 1];

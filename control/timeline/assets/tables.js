@@ -75,11 +75,11 @@ function makeTables(model, chart, panel) {
   const matches = (lane) => !chart.filter.find || lane.isLike(chart.filter.find);
   const rebalances = () => groups().flatMap((group) => group.rebalances);
   const lanes = () => groups().flatMap((group) => group.lanes.filter(matches));
-  const marks = () => [...model.everyMark(chart.filter.group)];
+  const marks = () => model.everyMark(chart.filter.group);
   const longest = (each) => (each.completed?.waits ?? []).reduce((most, wait) => (most && most.waited_ns >= wait.waited_ns ? most : wait), null);
   const names = (each, ids) => few((ids ?? []).map((id) => each.group.nameOf(id)), 3);
   const explain = (each, button) => panel.open([{ rebalance: each }], button);
-  const ended = (each) => ENDED_SHORT[each.completed?.cause] ?? (each.end === null ? "is under way" : "cut short");
+  const ended = (each) => entry(ENDED_SHORT, each.completed?.cause) ?? (each.how === "lost" ? "not known" : each.end === null ? "is under way" : "cut short");
   const waitedFor = (each) => {
     const wait = longest(each);
     return wait ? `${each.group.nameOf(wait.member_id)}: ${wait.came ? duration(wait.waited_ns / 1e6) : "never came"}` : "";
@@ -89,7 +89,7 @@ function makeTables(model, chart, panel) {
   return {
     rebalances: new Table(byId("view-rebalances"), "Rebalances.", [
       { title: "Began", text: (each) => moment(each.start), by: (each) => each.start, isNumber: true, open: explain },
-      { title: "Group", text: (each) => each.group.name },
+      { title: "Group", text: (each) => each.group.title },
       { title: "Generation", text: (each) => `${each.generation ?? ""}`, by: (each) => each.generation, isNumber: true },
       { title: "Cause", text: (each) => causeText(each) + quoted(each.reason) },
       { title: "Took", text: (each) => duration(lengthOf(each)), by: lengthOf, isNumber: true },
@@ -101,18 +101,18 @@ function makeTables(model, chart, panel) {
     ], rebalances, isNewestFirst),
     members: new Table(byId("view-members"), "Members.", [
       { title: "Member", text: (lane) => lane.name, open: (lane, button) => panel.open([{ lane, at: chart.now, isMoment: true }], button) },
-      { title: "Group", text: (lane) => lane.group.name },
+      { title: "Group", text: (lane) => lane.group.title },
       { title: "State", text: state },
       { title: "Partitions", text: (lane) => few((lane.owned[lane.owned.length - 1]?.parts ?? []).map((part) => partsText([part])), 3), by: (lane) => lane.owned[lane.owned.length - 1]?.count ?? 0 },
       { title: "First seen", text: (lane) => moment(lane.first), by: (lane) => lane.first, isNumber: true },
       { title: "Last heard of", text: (lane) => (lane.heard === null ? "" : moment(lane.heard)), by: (lane) => lane.heard, isNumber: true },
       { title: "Neither stable nor gone", text: (lane) => duration(lane.unsettled(0, chart.now)), by: (lane) => lane.unsettled(0, chart.now), isNumber: true },
-      { title: "Client id", text: (lane) => lane.clientId ?? "" },
+      { title: "Client id", text: (lane) => shown(lane.clientId ?? "") },
       { title: "Host", text: (lane) => lane.host ?? "" },
     ], lanes),
     marks: new Table(byId("view-marks"), "Events besides rebalances.", [
       { title: "When", text: (mark) => moment(mark.at), by: (mark) => mark.at, isNumber: true, open: (mark, button) => panel.open([mark], button) },
-      { title: "Group", text: (mark) => mark.group?.name ?? "" },
+      { title: "Group", text: (mark) => mark.group?.title ?? "" },
       { title: "What", text: titleOf },
     ], marks, isNewestFirst),
   };

@@ -13,6 +13,20 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+const LONGEST = 80; // characters of a name: ids may have 32,767
+
+/** A name that others have chosen: cut if it is long, and what is not seen made visible. */
+function shown(text, most = LONGEST) {
+  const cut = text.length > most ? `${text.slice(0, most - 20)}\u2026${text.slice(-19)}` : text;
+  return cut.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\u27e8U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
+}
+
+/** All that anybody wants to read of it. */
+const shownInFull = (text) => shown(text, 2000);
+
+/** What a table has of its own for a word of an event: `toString` is none. */
+const entry = (table, word) => (Object.hasOwn(table, word) ? table[word] : undefined);
+
 const byId = (id) => document.getElementById(id);
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const numbers = new Intl.NumberFormat("en");
@@ -83,7 +97,7 @@ function ranges(partitions) {
 }
 
 /** Partitions by topic: "orders 0-3, 7; payments 1". */
-const partsText = (parts) => parts.map((part) => `${part.topic} ${ranges(part.partitions)}`).join("; ");
+const partsText = (parts) => parts.map((part) => `${shown(part.topic)} ${ranges(part.partitions)}`).join("; ");
 const partsCount = (parts) => parts.reduce((sum, part) => sum + part.partitions.length, 0);
 
 /** The first few of a long list, and how many more there are. */

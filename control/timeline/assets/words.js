@@ -52,27 +52,39 @@ const KICKED = {
   group_over_max_size: "the group was larger than group.max.size (KIP-389)",
 };
 
+const UNLOADED = {
+  moved: "another node does",
+  stopped: "the node stops",
+  failed: "its log failed",
+  deleted: "__consumer_offsets was deleted",
+};
+
 const plain = (word) => String(word ?? "").replaceAll("_", " ");
-const quoted = (reason) => (reason ? ` It said: \u201c${reason}\u201d.` : "");
+const quoted = (reason) => (reason ? ` It said: \u201c${shown(reason, 400)}\u201d.` : "");
+
+/** Of one or more shards, of which a mark is: see `shardMark`. */
+function shardsOf({ shards: { partitions } }) {
+  const numbersOf = ranges([...partitions].sort((a, b) => a - b));
+  return `partition${partitions.length === 1 ? "" : "s"} ${numbersOf} of __consumer_offsets`;
+}
 
 /** Marks that are no rebalances: by kind, a sign, whether it is bad, and a sentence. */
 const EVENT_MARKS = {
-  member_refused: ["!", true, (e, who) => `${who} was refused: ${REFUSED[e.cause] ?? plain(e.cause)} (${e.error}).`],
+  member_refused: ["!", true, (e, who) => `${who} was refused: ${entry(REFUSED, e.cause) ?? plain(e.cause)} (${e.error}).`],
   member_left: ["\u2212", false, (e, who) =>
     e.cause === "removed"
       ? `An admin took ${who} out of the group.`
       : `${who} left the group.${e.reason ? quoted(e.reason) : " It gave no reason."}`],
   member_expired: ["\u00d7", true, (e, who) => `${who} was not heard of for ${e.silent_ns ? duration(e.silent_ns / 1e6) : "its session timeout"}, and is out of the group.`],
-  member_kicked: ["\u00d7", true, (e, who) => `The broker took ${who} out: ${KICKED[e.cause] ?? plain(e.cause)}.`],
-  member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} came back under a new id; ${e.replaced_member_id} is fenced (KIP-345).`],
+  member_kicked: ["\u00d7", true, (e, who) => `The broker took ${who} out: ${entry(KICKED, e.cause) ?? plain(e.cause)}.`],
+  member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} came back under a new id; ${shown(e.replaced_member_id ?? "the old one")} is fenced (KIP-345).`],
   pending_member_expired: ["\u00d7", true, (e, who) => `${who} did not use the id that it was given in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
   offsets_expired: ["o", false, (e) => `Offsets were kept long enough, and expired: ${partsText(e.expired ?? [])}.`],
   offsets_deleted: ["o", false, (e) => `Offsets were deleted${e.cause === "topic_deleted" ? " with their topic" : " by an admin"}: ${partsText(e.deleted ?? [])}.`],
   group_loaded: ["\u21e9", false, (e) => `Node ${e.node} read the group from its log: ${e.state}, ${count((e.members ?? []).length, "member")}.`],
-  shard_loaded: ["\u21e9", false, (e) => `Node ${e.node} coordinates partition ${e.partition} of __consumer_offsets: ${count(e.groups ?? 0, "group")} found in ${duration((e.duration_ns ?? 0) / 1e6)}.`],
-  shard_unloaded: ["\u21e7", false, (e) => `Node ${e.node} does not coordinate partition ${e.partition} of __consumer_offsets any more: ${
-    { moved: "another node does", stopped: "the node stops", failed: "its log failed" }[e.cause] ?? plain(e.cause)}.`],
+  shard_loaded: ["\u21e9", false, (e, _, mark) => `Node ${e.node} coordinates ${shardsOf(mark)}: ${count(mark.shards.groups, "group")} found.`],
+  shard_unloaded: ["\u21e7", false, (e, _, mark) => `Node ${e.node} does not coordinate ${shardsOf(mark)} any more: ${entry(UNLOADED, e.cause) ?? plain(e.cause)}.`],
   node_started: ["\u25b6", false, (e) => `Node ${e.node} accepts connections (run ${e.run}).`],
   node_stopped: ["\u25a0", true, (e) => `Node ${e.node} does not accept connections any more.`],
   events_lost: ["?", true, (e) => `Events ${numbers.format(e.first)} to ${numbers.format(e.last)} are missing here: whoever read them was too slow.`],
