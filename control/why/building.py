@@ -82,6 +82,7 @@ class Building:
         self.losses: dict[str, list[Partition]] = {}
         self.kept: Mapping[str, tuple[Partition, ...]] | None = None
         self.is_ownership_whole = False
+        self.seen_ns: int | None = None  # up to where no event is missing
         self.is_whole = True
 
     @property

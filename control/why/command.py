@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kohort.broker.cli import fail
 
+if TYPE_CHECKING:
+    from kohort.control.timeline.events_file import Line
+    from kohort.control.why.history import History
+
+Event = Mapping[str, Any]
+
 DEFAULT_HTTP = "127.0.0.1:9080"
+STDIN = "-"
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", required=False)
 @click.option(
     "--events",
     "file",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    type=click.Path(dir_okay=False, allow_dash=True),
     help="A file of `kohort serve --events`; - is stdin.",
 )
 @click.option(
@@ -38,35 +45,68 @@ DEFAULT_HTTP = "127.0.0.1:9080"
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 def why(
-    group: str, *, file: str | None, http: str | None, last: int | None, as_json: bool
+    group: str | None,
+    *,
+    file: str | None,
+    http: str | None,
+    last: int | None,
+    as_json: bool,
 ) -> None:
     """Says why a group rebalanced, and what helps.
 
-    Of a broker that runs it knows what that remembers: its last 10,000 events. A file
-    has all of them.
+    Without GROUP it says what groups there are, in a line each. Of a broker that runs
+    it knows what that remembers: its last 10,000 events. A file has all of them.
     """
     # The environment may name a broker for other commands.
     source = click.get_current_context().get_parameter_source("http")
     if file is not None and source is click.core.ParameterSource.COMMANDLINE:
         fail("--http: --events says already where the events are", 2)
-    from kohort.control.why.history import history  # noqa: PLC0415 - loads late
-
-    events = _of_broker(http or DEFAULT_HTTP, group) if file is None else _of_file(file)
-    found = history(events, group)
-    if not found.facts.events:
-        fail(f"there is no event of group {group!r}", 1)
-    if as_json:
-        told = found.as_json()
+    found = _of_broker(http or DEFAULT_HTTP, group) if file is None else None
+    if found is None:
+        found = _of_file(str(file), group)
+    told = [history.as_json() for history in found]
+    for each in told:
         if last is not None:
-            told["rebalances"] = told["rebalances"][-last:] if last else []
-        click.echo(json.dumps(told, indent=2))
+            each["rebalances"] = each["rebalances"][-last:] if last else []
+    if as_json:
+        click.echo(json.dumps(told[0] if group is not None else told, indent=2))
+        return
+    from kohort.control.why.printing import show, show_groups  # noqa: PLC0415 - slowly
+
+    if group is None:
+        show_groups(found)
     else:
-        from kohort.control.why.printing import show  # noqa: PLC0415 - rich, slowly
-
-        show(found, last)
+        show(found[0], last)
 
 
-def _of_broker(http: str, group: str) -> list[dict[str, Any]]:
+def _found(
+    events: Iterable[Event], group: str | None, now_ns: int | None = None
+) -> list[History]:
+    """The history of the group, or of all of them; ends the command without one."""
+    from kohort.control.group import no_group  # noqa: PLC0415 - loads late
+    from kohort.control.why.history import histories, history  # noqa: PLC0415 - too
+
+    if group is None:
+        all_of_them = histories(events)
+        if not all_of_them:
+            fail("there is no event of any group", 1)
+        return [all_of_them[name] for name in sorted(all_of_them)]
+    names: set[str] = set()
+    found = history(_noted(events, names), group, now_ns)
+    if not found.facts.events:
+        fail(no_group(group, names, "event of group"), 1)
+    return [found]
+
+
+def _noted(events: Iterable[Event], names: set[str]) -> Iterator[Event]:
+    """The events, and, once they are read, whose they are."""
+    for event in events:
+        if event.get("group") is not None:
+            names.add(event["group"])
+        yield event
+
+
+def _of_broker(http: str, group: str | None) -> list[History]:
     from kohort.control.remote import Remote, RemoteError  # noqa: PLC0415 - loads late
 
     try:
@@ -74,47 +114,45 @@ def _of_broker(http: str, group: str) -> list[dict[str, Any]]:
     except ValueError as error:
         fail(f"--http {error}", 2)
     try:
-        events = remote.get("events.json", query={"group": group}).get("events")
+        answer = remote.get("events.json", query={"group": group} if group else {})
+        if group and not answer.get("events"):
+            answer = remote.get("events.json")  # for the names of the others
     except RemoteError as error:
         fail(str(error), 1)
+    events, now_ns = answer.get("events"), answer.get("now_ns")
     if not isinstance(events, list):
         fail(f"{remote.url} has no events to show", 1)
-    return events
+    return _found(events, group, now_ns)
 
 
-def _of_file(path: str) -> Iterator[dict[str, Any]]:
-    """The events of a file: an object to a line; ends the command where one is none.
+def _of_file(path: str, group: str | None) -> list[History]:
+    from kohort.control.timeline import events_file  # noqa: PLC0415 - loads late
 
-    A broker that was killed leaves half a line behind, at the end.
-    """
-    broken: int | None = None
+    name = "stdin" if path == STDIN else path
+
+    def cut_off(number: int) -> None:
+        click.echo(f"kohort: {name}, line {number}: is cut off, left out", err=True)
+
     try:
-        with click.open_file(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if broken is not None:
-                    fail(f"{path}, line {broken}: is no event", 1)
-                if not line.strip():
-                    continue
-                event = _event(line)
-                if event is None:
-                    broken = number
-                else:
-                    yield event
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{path}: {getattr(error, 'strerror', None) or error}", 1)
-    if broken is not None:
-        click.echo(f"kohort: {path}, line {broken}: the last one is cut off", err=True)
+        with events_file.opened(path) as file:
+
+            def lines() -> Iterator[Line]:
+                shown = events_file.shown(file, name)
+                return events_file.read(shown, (), cut_off)
+
+            return _in_order(lines, group)
+    except OSError as error:
+        fail(f"{path}: {error.strerror or error}", 1)
+    except events_file.NoEventError as error:
+        fail(f"{name}, {error}", 1)
 
 
-_NEEDED = {"kind": str, "run": str, "node": int, "sequence": int, "time_ns": int}
+def _in_order(lines: Callable[[], Iterator[Line]], group: str | None) -> list[History]:
+    """What is in a file; read as it is, or, if need be, in memory."""
+    from kohort.control.timeline import events_file  # noqa: PLC0415 - loads late
 
-
-def _event(line: str) -> dict[str, Any] | None:
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(event, dict):
-        return None
-    is_one = all(type(event.get(name)) is kind for name, kind in _NEEDED.items())
-    return event if is_one else None
+        return _found((x.event for x in events_file.in_order(lines())), group)
+    except events_file.NotInOrderError:
+        sorted_lines = events_file.put_in_order(lines())
+        return _found((line.event for line in sorted_lines), group)

@@ -85,6 +85,9 @@ _OF_NOBODY = frozenset(
 )
 """Events that need not name a member; one of the others that does not is none."""
 
+_OF_JOINS = frozenset({"member_id_given", "member_joined", "window_opened"})
+"""Events that, in a join phase, bear the number of the generation before."""
+
 _STILL_HELD = -1
 """In place of the time when a partition was let go of: its owner has yet to be told."""
 
@@ -150,6 +153,7 @@ class _Folding:
         if not is_ours:
             return
         self._note_time(event)
+        self._notice_missing(event)
         if event.get("member_id"):
             self.people.introduce(event)
         elif event["kind"] not in _OF_NOBODY:
@@ -168,6 +172,15 @@ class _Folding:
         self.last_ns = self.now
         self.set_back_ns = max(self.set_back_ns, self.now - at_ns)
         self.now = max(self.now, at_ns)
+
+    def _notice_missing(self, event: Event) -> None:
+        """A join phase is over, by its generation, and nothing has said so."""
+        building, generation = self._joining(), event.get("generation")
+        if building is None or generation is None:
+            return
+        ahead = generation - building.previous_generation
+        if ahead > 1 or (ahead == 1 and event["kind"] in _OF_JOINS):
+            self._end_unseen(building)
 
     def facts(self, until_ns: int | None = None) -> Facts:
         """What is known by now."""
@@ -377,7 +390,8 @@ class _Folding:
     def _end_unseen(self, building: Building) -> None:
         """Its end, and more perhaps, is among events that are missing."""
         building.is_whole = False
-        building.end(max(self.last_ns, building.piece_ns), Outcome.UNSEEN)
+        seen_ns = self.last_ns if building.seen_ns is None else building.seen_ns
+        building.end(max(seen_ns, building.piece_ns), Outcome.UNSEEN)
 
     def _hand_over(self, last: Building, building: Building) -> None:
         """Whoever stands still because of the last one does so because of this now."""
@@ -512,6 +526,7 @@ class _Folding:
         elif cause == "gone":
             self._seal()
             self.ownership.drop(member_id, self.now)
+            self.ownership.lose(event, self.now)
         elif cause in {"loaded", "replaced"}:
             self._seal()
             process = self.people.members[member_id].process
@@ -568,8 +583,10 @@ class _Folding:
         self.gaps.append((int(event["first"]), int(event["last"])))
         self._lose_sight()
         self.ownership.forget()
-        if self.rebalances and not self.rebalances[-1].is_over:
-            self.rebalances[-1].is_whole = False
+        last = self.rebalances[-1] if self.rebalances else None
+        if last is not None and not last.is_over:
+            last.is_whole = False
+            last.seen_ns = self.now if last.seen_ns is None else last.seen_ns
 
     def _lose_sight(self) -> None:
         """What was seen last may not be so any more."""

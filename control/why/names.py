@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.control.why.model import Life, Member
 
+LONGEST = 80
+"""Characters of a name that are shown: clients may send 32,767 of them."""
 SHORTEST = 4
 """Characters of a member id's UUID that are shown at least: 65,536 of them."""
 
@@ -32,7 +34,7 @@ class Names:
 
     def of(self, member_id: str) -> str:
         """A member's name; a stranger's is its id."""
-        return self._names.get(member_id) or member_id or "a newcomer"
+        return self._names.get(member_id) or cut(member_id) or "a newcomer"
 
     def list(self, member_ids: Iterable[str], most: int = 3) -> str:
         """As in "ana, ben and cleo", or "ana, ben, cleo and 7 others"."""
@@ -44,8 +46,13 @@ class Names:
         return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def cut(text: str, most: int = LONGEST) -> str:
+    """No more of a text than people read."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def _base(member: Member) -> str:
-    return member.instance_id or member.client_id or member.member_id
+    return cut(member.instance_id or member.client_id or member.member_id)
 
 
 def _shared(members: Mapping[str, Member], lives: Sequence[Life]) -> set[str]:

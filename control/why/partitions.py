@@ -69,12 +69,18 @@ class Ownership:
         """Takes in what a member's assignment says: what is new, and what it lost."""
         member_id = str(event["member_id"])
         self.owned[member_id] = set(partitions_of(event.get("owned")))
+        gained = sorted(partitions_of(event.get("partitions_gained")))
+        return gained, self.lose(event, at_ns)
+
+    def lose(self, event: Event, at_ns: int) -> list[Partition]:
+        """Takes in what a member has lost, by its assignment or by going."""
+        member_id = str(event["member_id"])
         lost = sorted(partitions_of(event.get("partitions_lost")))
         for partition in lost:
             # Else it has another owner already.
             if self.last.setdefault(partition, member_id) == member_id:
                 self.let_go.setdefault(partition, at_ns)
-        return sorted(partitions_of(event.get("partitions_gained"))), lost
+        return lost
 
     def take(
         self, partition: Partition, member_id: str, process: tuple[str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import click
@@ -20,10 +20,25 @@ from kohort.control.why.model import Outcome, Rebalance
 
 def show(history: History, last: int | None = None) -> None:
     """Prints rebalances, the oldest first, and then what is to be learnt from them."""
+    _print(lambda console: _show(console, history, last))
+
+
+def show_groups(histories: Sequence[History]) -> None:
+    """Prints a line for each group: what `kohort why GROUP` would begin with."""
+
+    def lines(console: Console) -> None:
+        for each in histories:
+            codes = ", ".join(dict.fromkeys(f.code for f in each.findings))
+            _say(console, _text(each.summary() + (f" [{codes}]" if codes else "")))
+
+    _print(lines)
+
+
+def _print(show_on: Callable[[Console], None]) -> None:
     console = terminal()
     # All at once: rich would end the command if nobody reads it.
     with console.capture() as captured:
-        _show(console, history, last)
+        show_on(console)
     lines = captured.get().splitlines()
     click.echo("\n".join(line.rstrip() for line in lines))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from kohort.broker.events.render import ns
 from kohort.broker.server import Broker
 from kohort.control.answers import json_response
 from kohort.control.why.history import history
@@ -20,7 +21,8 @@ def routes(broker: Broker) -> list[web.RouteDef]:
         group = request.query.get("group")
         if group is None:
             raise web.HTTPBadRequest(text="which group? ask for /why.json?group=NAME")
-        found = history(broker.events.recent(group), group)
+        now_ns = ns(broker.cluster.clock.now())
+        found = history(broker.events.recent(group), group, now_ns)
         is_full = request.query.get("full", "false") == "true"
         return json_response(found.as_json() if is_full else found.sentences())
 

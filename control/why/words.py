@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kohort.control.why.model import Gone, Moves, Outcome, Rebalance, StandStill, Wait
-from kohort.control.why.names import Names
+from kohort.control.why.names import Names, cut
+
+LONGEST_REASON = 200
+"""Characters of a reason that are shown: those of Kafka's clients have 50 to 150."""
 
 _HOW = {
     Gone.LEFT: "left",
@@ -84,7 +87,7 @@ def cause(rebalance: Rebalance, names: Names) -> str:
 
 def said(reason: str | None) -> str:
     """What a client said itself, behind what it did."""
-    return "" if reason is None or not reason else f' (it said: "{reason}")'
+    return f' (it said: "{cut(reason, LONGEST_REASON)}")' if reason else ""
 
 
 def _was(rebalance: Rebalance) -> str:

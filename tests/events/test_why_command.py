@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from tests.events.build import Stream
 
 from kohort.broker.server import Broker
+from kohort.control.http import Control
 from kohort.control.why.command import why
 from kohort.control.why.history import histories
 from kohort.control.why.routes import routes
@@ -19,13 +21,9 @@ from kohort.control.why.routes import routes
 
 @pytest.fixture
 def stream() -> Stream:
-    """Ana and ben; ben leaves, as it did not poll."""
+    """See `play`."""
     stream = Stream()
-    stream.comes("ana")
-    stream.comes("ben")
-    stream.rebalance("member_joined", "ana", joins={}, window_s=3)
-    stream.leaves("ben", "consumer poll timeout has expired.")
-    stream.rebalance("member_left", "ben")
+    play(stream)
     return stream
 
 
@@ -35,6 +33,27 @@ def file(stream: Stream, tmp_path: Path) -> Path:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in stream.events))
     return path
+
+
+def written(folder: Path, *streams: Stream) -> Path:
+    """A file with streams, each of a node of its own; see `play` for empty ones."""
+    path = folder / "written.jsonl"
+    with path.open("w") as file:
+        for number, each in enumerate(streams):
+            if not each.events:
+                play(each)
+            for event in each.events:
+                file.write(json.dumps({**event, "node": number}) + "\n")
+    return path
+
+
+def play(stream: Stream) -> None:
+    """Ana and ben; ben leaves, as it did not poll."""
+    stream.comes("ana")
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ana", joins={}, window_s=3)
+    stream.leaves("ben", "consumer poll timeout has expired.")
+    stream.rebalance("member_left", "ben")
 
 
 def run(*arguments: object, text: str | None = None) -> Result:
@@ -93,8 +112,67 @@ def test_an_unknown_group(file: Path) -> None:
     result = run("other", "--events", file)
     assert (result.exit_code, result.output) == (
         1,
-        "kohort: there is no event of group 'other'\n",
+        "kohort: there is no event of group 'other'; there are: 'g'\n",
     )
+
+
+def test_a_group_with_a_typing_error(tmp_path: Path) -> None:
+    """The name that is nearest is told."""
+    path = written(tmp_path, *(Stream(name) for name in ("billing", "orders")))
+    result = run("biling", "--events", path)
+    assert result.exit_code == 1
+    assert result.output.endswith("'biling'; did you mean 'billing'?\n")
+
+
+def test_all_groups(tmp_path: Path) -> None:
+    """Without a name there is a line for each group, and what is wrong with it."""
+    path = written(tmp_path, *(Stream(name) for name in ("orders", "billing")))
+    result = run("--events", path)
+    assert result.exit_code == 0
+    billing, orders = result.output.splitlines()
+    assert billing.startswith("group billing: 2 rebalances")
+    assert billing.endswith("[max-poll-interval]")
+    assert orders.startswith("group orders: 2 rebalances")
+    told = json.loads(run("--events", path, "--json", "-n", 1).output)
+    assert [each["group"] for each in told] == ["billing", "orders"]
+    assert [len(each["rebalances"]) for each in told] == [1, 1]
+
+
+def test_no_group_at_all(tmp_path: Path) -> None:
+    """An empty file says nothing: that is no success."""
+    path = tmp_path / "events.jsonl"
+    path.touch()
+    for arguments in (["g"], []):
+        result = run(*arguments, "--events", path)
+        assert result.exit_code == 1
+        assert result.output.startswith("kohort: there is no event of ")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """One line says so; a folder is none, either."""
+    result = run("g", "--events", tmp_path / "none.jsonl")
+    assert result.exit_code == 1
+    assert result.output.endswith("none.jsonl: No such file or directory\n")
+    assert run("g", "--events", tmp_path).exit_code == 2
+
+
+def test_events_of_another_schema(file: Path, stream: Stream) -> None:
+    """What their fields mean nobody here knows."""
+    event = json.dumps({**stream.events[0], "schema": 2})
+    file.write_text(event + "\n" + file.read_text())
+    result = run("g", "--events", file)
+    assert result.exit_code == 1
+    assert "schema version 2, and this kohort reads version 1" in result.output
+
+
+def test_a_file_that_is_not_in_order(tmp_path: Path, stream: Stream) -> None:
+    """As a dump of the events topic may be: it is put in order."""
+    path = tmp_path / "events.jsonl"
+    turned = reversed(stream.events)
+    path.write_text("".join(json.dumps(event) + "\n" for event in turned))
+    result = run("g", "--events", path)
+    assert result.exit_code == 0
+    assert result.output == run("g", "--events", written(tmp_path, stream)).output
 
 
 def test_a_last_line_that_is_cut_off(file: Path) -> None:
@@ -103,16 +181,17 @@ def test_a_last_line_that_is_cut_off(file: Path) -> None:
     file.write_text(text + text[:100])
     result = run("g", "--events", file)
     assert result.exit_code == 0
-    assert "the last one is cut off" in result.output
+    assert "is cut off, left out" in result.output
 
 
-@pytest.mark.parametrize("line", ["no json", "[]", '{"kind": "x"}', "7"])
+@pytest.mark.parametrize("line", ["no json", "[]", '{"kind": "x"}', "7", "\xff"])
 def test_a_line_that_is_no_event(file: Path, line: str) -> None:
     """The line's number is told."""
-    file.write_text(line + "\n" + file.read_text())
+    text = file.read_bytes()
+    file.write_bytes(line.encode("latin-1") + b"\n" + text)
     result = run("g", "--events", file)
     assert result.exit_code == 1
-    assert result.output.endswith("line 1: is no event\n")
+    assert f"kohort: {file}, line 1: " in result.output
 
 
 def test_two_sources(file: Path) -> None:
@@ -131,10 +210,50 @@ def test_a_broker_that_does_not_answer() -> None:
     assert result.output.startswith("kohort: no broker answers at http://127.0.0.1:1")
 
 
+async def test_a_server_that_is_no_kohort() -> None:
+    """One line says so, whatever it answers."""
+
+    async def text(_: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async def nothing(_: web.Request) -> web.Response:
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_get("/other/events.json", text)
+    app.router.add_get("/none/events.json", nothing)
+    async with TestServer(app) as server:
+        for path, words in (
+            ("/", "is no kohort: it answers 404 Not Found"),
+            ("/other", "is no kohort: it answers no JSON object"),
+            ("/none", "has no events to show"),
+        ):
+            url = str(server.make_url(path))
+            result = await asyncio.to_thread(run, "g", "--http", url)
+            assert result.exit_code == 1
+            assert words in result.output
+
+
+async def test_a_broker_without_the_group() -> None:
+    """Over HTTP, too, it is told that there is none."""
+    async with Broker() as broker, Control(broker) as control:
+        result = await asyncio.to_thread(run, "g", "--http", control.url)
+    assert (result.exit_code, result.output) == (
+        1,
+        "kohort: there is no event of group 'g', and none of any other\n",
+    )
+
+
 async def test_explanations_over_http() -> None:
     """Sentences by the event that a rebalance began with; nothing of no group."""
     app = web.Application()
-    app.add_routes(routes(Broker()))
+    async with Broker() as broker:
+        app.add_routes(routes(broker))
+        await answers_nothing(app)
+
+
+async def answers_nothing(app: web.Application) -> None:
+    """Of a group that nobody has heard of, and of none."""
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/why.json")).status == 400
         answer = await client.get("/why.json", params={"group": "g"})

@@ -148,8 +148,8 @@ def test_a_first_member_of_an_empty_group() -> None:
     assert [w.ended_by for w in first.waits] == ["extended", "initial_delay"]
     assert found.explain(first) == (
         "Generation 1: ana came to the empty group; waited 6.0 s for more "
-        "members (initial delay, 2 windows); ben is new in it; ana divided in 0 ms (range); "
-        "12 partitions found a first owner."
+        "members (initial delay, 2 windows); ben is new in it; ana divided in 0 ms "
+        "(range); 12 partitions found a first owner."
     )
 
 

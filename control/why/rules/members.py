@@ -16,7 +16,11 @@ from kohort.control.why.findings import (
 )
 from kohort.control.why.model import Facts, Gone, Life, Outcome, Rebalance
 from kohort.control.why.names import Names
-from kohort.control.why.rules.refusals import is_from_outside, who_had_left
+from kohort.control.why.rules.refusals import (
+    is_from_outside,
+    is_full_of_itself,
+    who_had_left,
+)
 from kohort.control.why.words import duration, how, many, said
 
 RESTART_NS = 10 * MINUTE
@@ -220,7 +224,7 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
     found = [
         restart
         for restart in _restarts(facts, static=True)
-        if restart.old.how is Gone.EXPIRED
+        if restart.old.how is Gone.EXPIRED and not _was_kept_out(facts, restart)
     ]
     if not found:
         return
@@ -245,6 +249,17 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for r in found
         ),
+    )
+
+
+def _was_kept_out(facts: Facts, restart: _Restart) -> bool:
+    """Whether it was back in time, and refused as the group was full."""
+    instance_id = facts.members[restart.old.member_id].instance_id
+    return any(
+        refusal.member.instance_id == instance_id
+        and refusal.at_ns <= (restart.new.since_ns or 0)
+        and is_full_of_itself(facts, refusal)
+        for refusal in facts.refusals
     )
 
 

@@ -15,7 +15,7 @@ from kohort.control.why.findings import (
     stood_still,
 )
 from kohort.control.why.model import Facts, Gone, Outcome, Rebalance
-from kohort.control.why.names import Names
+from kohort.control.why.names import Names, cut
 from kohort.control.why.words import duration, head, many
 
 INITIAL_REBALANCES = 3
@@ -337,13 +337,17 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
             tuple(
                 Evidence(
                     each.started_ns,
-                    f"{names.list(members)}: {', '.join(sorted(topics)) or 'none'}",
+                    f"{names.list(members)}: {_listed(topics)}",
                     each.sequence,
                     each.generation,
                 )
                 for topics, members in wanted.items()
             ),
         )
+
+
+def _listed(topics: frozenset[str]) -> str:
+    return cut(", ".join(sorted(topics))) or "none"
 
 
 def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kohort.control.why.findings import SECOND, Evidence, Finding
 from kohort.control.why.model import Facts, Gone, Life, Refusal
-from kohort.control.why.names import Names
+from kohort.control.why.names import Names, cut
 from kohort.control.why.words import duration, how, many
 
 ASKS_AGAIN = 5
@@ -31,19 +31,13 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
     Stable and full takes it for one more (KIP-389), though its old place is what it
     would get (KIP-345). Or of others, as its session had expired.
     """
-    lives: dict[str, list[Life]] = {}
-    for life in facts.lives:
-        instance_id = facts.members[life.member_id].instance_id
-        if instance_id is not None:
-            lives.setdefault(instance_id, []).append(life)
     found = []
     for refusal in facts.refusals:
-        instance_id = refusal.member.instance_id
-        if refusal.cause != "full" or instance_id is None:
+        if refusal.cause != "full":
             continue
-        began = [x for x in lives.get(instance_id, ()) if _began(x, refusal)]
-        if began:
-            found.append(_of(refusal, _refused_again(began[-1], refusal)))
+        last = _life_before(facts, refusal)
+        if last is not None:
+            found.append(_of(refusal, _refused_again(last, refusal)))
     if found:
         yield Finding(
             "static-member-refused",
@@ -51,8 +45,8 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
             f"full: {many(len(found), 'time')}",
             "A group that is full refuses a static member that was restarted, even "
             "while its own place is kept for it: it comes without a member id, and "
-            "group.max.size (KIP-389) takes it for one more. Kafka's clients give up "
-            "on that error; the place is lost when the session expires. Set "
+            "group.max.size (KIP-389) takes it for one more. Some clients give up on "
+            "that error, others ask until their old session has expired. Set "
             "group.max.size above the number of members, by as many as may be "
             "restarted at once, and session.timeout.ms above what a restart takes: "
             "once that is over, somebody else may have the place.",
@@ -60,12 +54,32 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
         )
 
 
-def _began(life: Life, refusal: Refusal) -> bool:
-    return life.since_ns is None or life.since_ns <= refusal.at_ns
+def _life_before(facts: Facts, refusal: Refusal) -> Life | None:
+    """The last life of a static member that was refused, so far."""
+    instance_id = refusal.member.instance_id
+    if instance_id is None:
+        return None
+    for life in reversed(facts.lives):
+        is_mine = facts.members[life.member_id].instance_id == instance_id
+        if is_mine and (life.since_ns or 0) <= refusal.at_ns:
+            return life
+    return None
+
+
+def _is_there(last: Life | None, refusal: Refusal) -> bool:
+    if last is None:
+        return False
+    return last.until_ns is None or last.until_ns > refusal.at_ns
+
+
+def is_full_of_itself(facts: Facts, refusal: Refusal) -> bool:
+    """Whether a static member was refused whose own place was kept for it."""
+    is_full = refusal.cause == "full"
+    return is_full and _is_there(_life_before(facts, refusal), refusal)
 
 
 def _refused_again(last: Life, refusal: Refusal) -> str:
-    instance_id = refusal.member.instance_id
+    instance_id = cut(refusal.member.instance_id or "")
     if last.until_ns is None or last.until_ns > refusal.at_ns:
         return f"{instance_id} was refused while it was still a member itself"
     away = duration(refusal.at_ns - last.until_ns)
@@ -74,7 +88,11 @@ def _refused_again(last: Life, refusal: Refusal) -> str:
 
 def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
     """A full group, and clients that ask again and again."""
-    full = [r for r in facts.refusals if r.cause == "full"]
+    full = [
+        refusal
+        for refusal in facts.refusals
+        if refusal.cause == "full" and not is_full_of_itself(facts, refusal)
+    ]
     if not full:
         return
     askers: dict[tuple[str, str], list[Refusal]] = {}
@@ -104,7 +122,7 @@ def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
 
 def _asked(rows: Sequence[Refusal]) -> str:
     first, last = rows[0], rows[-1]
-    name = first.member.instance_id or first.member.client_id or first.member_id
+    name = cut(first.member.instance_id or first.member.client_id or first.member_id)
     text = (
         f"{name or 'a client'} at {first.member.host or 'an unknown host'} was refused"
     )
@@ -134,7 +152,7 @@ def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
 
 def _offered(refusal: Refusal, names: Names) -> str:
     member = refusal.member
-    name = member.instance_id or member.client_id or names.of(refusal.member_id)
+    name = cut(member.instance_id or member.client_id) or names.of(refusal.member_id)
     offers = f" with {', '.join(member.protocols)}" if member.protocols else ""
     return f"{name} was refused{offers}: {refusal.error}"
 
@@ -148,14 +166,15 @@ def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
             fenced.setdefault(refusal.member.instance_id, []).append(refusal)
     for instance_id, rows in fenced.items():
         replaced = [r for r in facts.replacements if r.instance_id == instance_id]
-        evidence = [_of(r, f"{instance_id} was fenced: {r.error}") for r in rows]
+        name = cut(instance_id)
+        evidence = [_of(r, f"{name} was fenced: {r.error}") for r in rows]
         evidence += [
-            Evidence(r.at_ns, f"another process came as {instance_id}", r.sequence)
+            Evidence(r.at_ns, f"another process came as {name}", r.sequence)
             for r in replaced
         ]
         yield Finding(
             "instance-id-twice",
-            f"Two processes have the group.instance.id {instance_id}: the old one was "
+            f"Two processes have the group.instance.id {name}: the old one was "
             f"fenced {many(len(rows), 'time')}",
             "The one that joins last takes the place, and the other, which is still "
             "alive, is refused (FENCED_INSTANCE_ID, KIP-345). Make the id unique per "

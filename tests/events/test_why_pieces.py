@@ -1,0 +1,241 @@
+"""Whatever is missing of a stream: nothing raises, waits add up, nothing is made up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.coordinator.context import Context
+from tests.events.build import BEGIN, SECOND, Stream, recorded
+from tests.events.test_why_causes import turmoil
+from tests.events.test_why_fold import EAGER, consumer, divide
+from tests.events.test_why_fold import given as shares
+
+from kohort.control.why import History, Outcome, history
+from kohort.control.why.model import Event
+
+SEEDS = 12
+"""Turmoils that pieces are cut from."""
+
+
+@cache
+def whole(seed: int) -> tuple[Event, ...]:
+    """All events of a turmoil, with one or another initial delay."""
+    context = Context(initial_rebalance_delay_ms=3_000 * (seed % 2))
+    turmoil(context, seed)
+    return tuple(recorded(context))
+
+
+def check(events: Sequence[Event]) -> History:
+    """What is always so."""
+    found = history(events, "g")
+    for each in found.rebalances:
+        assert each.started_ns <= each.ended_ns
+        at_ns = each.started_ns
+        for wait in each.waits:
+            assert wait.since_ns == at_ns < wait.until_ns
+            at_ns = wait.until_ns
+        assert at_ns == each.ended_ns
+        for row in each.stand_stills:
+            assert each.started_ns <= row.since_ns <= row.until_ns
+            assert row.until_ns <= (found.facts.until_ns or 0)
+        if each.moves is not None:
+            moves = [*each.moves.moved, *each.moves.first]
+            assert all(m.idle_ns is None or m.idle_ns >= 0 for m in moves)
+    for life in found.facts.lives:
+        assert life.until_ns is None or (life.since_ns or 0) <= life.until_ns
+    assert found.text()
+    assert found.as_json()["events"] == len(
+        [e for e in events if e.get("group") == "g"]
+    )
+    return found
+
+
+def lost(event: Event, first: int, last: int) -> Event:
+    """A gap, as a reader is told of it."""
+    gap = {"kind": "events_lost", "group": None, "first": first, "last": last}
+    return {**event, "sequence": last, **gap}
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, SEEDS - 1), data=st.data())
+def test_any_part_of_a_stream(seed: int, data: st.DataObject) -> None:
+    """Events that are left out, anywhere and without a word."""
+    events = whole(seed)
+    share = data.draw(st.sampled_from([0.02, 0.2, 0.5, 0.9]))
+    dice = random.Random(data.draw(st.integers(0, 10_000)))
+    check([event for event in events if dice.random() >= share])
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, SEEDS - 1), data=st.data())
+def test_a_gap_that_is_announced(seed: int, data: st.DataObject) -> None:
+    """What is told of the time before and after it is what is told without it."""
+    events = whole(seed)
+    first = data.draw(st.integers(0, len(events) - 1))
+    last = data.draw(st.integers(first, len(events) - 1))
+    gap = lost(events[last], first + 1, last + 1)
+    found = check([*events[:first], gap, *events[last + 1 :]])
+    assert found.facts.gaps == [(first + 1, last + 1)]
+    assert "of the broker's are missing" in found.summary()
+    truth = {each.sequence: each for each in history(events, "g").rebalances}
+    for each in found.rebalances:
+        same = truth.get(each.sequence)
+        if each.is_whole and same is not None and each.outcome == same.outcome:
+            assert each.waits == same.waits
+            assert (each.cause, each.culprits) == (same.cause, same.culprits)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, SEEDS - 1), data=st.data())
+def test_a_stream_that_is_cut(seed: int, data: st.DataObject) -> None:
+    """Whatever is whole is as it was; nobody gets a first owner from nowhere."""
+    events = whole(seed)
+    begin = data.draw(st.integers(0, len(events) - 1))
+    end = data.draw(st.integers(begin, len(events)))
+    found = check(events[begin:end])
+    truth = {each.sequence: each for each in history(events, "g").rebalances}
+    for each in found.rebalances:
+        same = truth.get(each.sequence)
+        if each.is_whole and same is not None and each.outcome == same.outcome:
+            assert each.waits == same.waits
+            if each.moves is not None and same.moves is not None:
+                assert {m.partition for m in each.moves.moved} <= {
+                    m.partition for m in same.moves.moved
+                }
+    if begin < end and (events[begin]["generation"] or 0) > 0:
+        assert "is not known" in found.summary()
+
+
+def test_a_start_that_was_forgotten() -> None:
+    """Whoever was there before has let go of something, and what is not known."""
+    context = Context()
+    ana, ben = (consumer(context, name, EAGER) for name in ("ana", "ben"))
+    context.form([ana, ben], sync=False)
+    divide((ana, range(6)), (ben, range(6, 12)))
+    since = len(context.notices)
+    context.sleep(1_000)
+    ben.leave()
+    context.sleep(200)
+    ana.join()
+    context.sleep(300)
+    ana.sync(shares((ana, range(12))))
+    found = history(recorded(context, since=since), "g")
+    (only,) = found.rebalances
+    assert only.moves is not None
+    assert not only.moves.is_whole
+    assert found.facts.owned == {ana.member_id: 12}
+    (row,) = only.stand_stills
+    assert row.partitions is None
+    assert only.stood_still_ns > 0
+    words = found.explain(only)
+    assert "first owner" not in words
+    assert "6 of the partitions moved" in words
+    assert "at least 6 came back" in words
+    assert "ana stood still for 0.30 s" in words
+
+
+def test_a_rebalance_whose_end_is_missing() -> None:
+    """Two generations later it is another one: the first has no end that is known."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.wait(10)
+    stream.starts("leader_rejoined", "ana")
+    stream.wait(1)
+    stream.rejoins("ana")
+    seen = len(stream.events)
+    stream.joined("all_joined", stream.now - SECOND)
+    stream.wait(100)
+    stream.starts("leader_rejoined", "ana")
+    began = stream.now
+    stream.wait(2)
+    missing = len(stream.events) - seen
+    stream.rejoins("ben")
+    stream.joined("all_joined", began)
+    stream.divided({})
+    gap = lost(stream.events[seen + missing - 1], seen + 1, seen + missing)
+    events = [*stream.events[:seen], gap, *stream.events[seen + missing :]]
+    found = check(events)
+    _, halfway, last = found.rebalances
+    assert (halfway.outcome, halfway.duration_ns) == (Outcome.UNSEEN, SECOND)
+    assert "how it ended is not known" in found.explain(halfway)
+    assert (last.cause, last.is_whole) == (None, False)
+    assert last.duration_ns == 2 * SECOND
+
+
+def test_the_end_of_a_join_phase_that_is_missing() -> None:
+    """The assignment says how long ago it was."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana", joins={}, sync_s=4.0)
+    made = {"kind": "assignment_made", "duration_ns": 4 * SECOND, "protocol": "range"}
+    events = [
+        {**e, **made} if e["kind"] == "assignment_made" else e
+        for e in stream.events
+        if e["kind"] != "join_completed"
+    ]
+    (only,) = check(events).rebalances
+    assert (only.outcome, only.generation) == (Outcome.COMPLETED, 1)
+    assert only.sync_ns == 4 * SECOND
+    assert not only.is_whole
+
+
+def test_nobody_stands_still_while_the_broker_is_away() -> None:
+    """What was seen last counts: when it was over is not known."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana", joins={}, owned={"ana": range(4)})
+    stream.wait(10)
+    stream.rejoins("ana", "leader")
+    stream.starts("leader_rejoined", "ana")
+    stream.wait(1)
+    stream.say("heartbeat", "ana")
+    stream.run, stream.state, stream.generation = "run-2", "Empty", 0
+    stream.members.clear()
+    stream.wait(3600)
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana", joins={})
+    found = check(stream.events)
+    (row,) = found.rebalances[1].stand_stills
+    assert (row.ended_by, row.duration_ns) == ("unseen", SECOND)
+    assert "ana stood still for at least 1.0 s" in found.explain(found.rebalances[1])
+
+
+def test_a_rebalance_that_hangs() -> None:
+    """On a live broker it goes on to this moment, and whoever is missing is named."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.wait(10)
+    stream.starts("leader_rejoined", "ana")
+    found = history(stream.events, "g", stream.now + 20 * SECOND)
+    last = found.rebalances[-1]
+    assert (last.outcome, last.duration_ns) == (Outcome.UNDER_WAY, 20 * SECOND)
+    assert "waited 20.0 s for ben; it is still under way" in found.explain(last)
+
+
+def test_a_clock_that_was_set_back_is_told() -> None:
+    """Durations around that are too short, and that is said."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.wait(-5)
+    stream.rebalance("member_joined", "ana", joins={})
+    assert stream.now < BEGIN
+    summary = history(stream.events, "g").summary()
+    assert "the clock was set back by 5.0 s" in summary
+
+
+@pytest.mark.parametrize("kind", ["offsets_committed", "heartbeat", "group_state"])
+def test_events_that_go_first(kind: str) -> None:
+    """A broker forgets commits before the rest: nothing is concluded from that."""
+    for seed in range(SEEDS):
+        events = whole(seed)
+        left = [event for event in events if event["kind"] != kind]
+        assert history(left, "g").rebalances == history(events, "g").rebalances
