@@ -77,9 +77,7 @@ class Control:
             middlewares=[_answer_errors, self._guard], client_max_size=MAX_BODY_BYTES
         )
         app.add_routes(cluster.routes(broker))
-        app.add_routes(event_stream.routes(broker))
-        app[event_stream.STREAMS] = set()
-        app.on_shutdown.append(event_stream.close_streams)
+        event_stream.add_to(app, broker)
         self._metrics = Metrics(broker)
         app.add_routes(metrics_routes(self._metrics))
         app.add_routes(_why_routes(broker))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,12 +13,13 @@ import aiohttp
 import pytest
 from tests.broker.test_cluster import heartbeat, stable
 from tests.broker.wire_client import connected
-from tests.commands import PATIENCE_S
+from tests.commands import PATIENCE_S, serving
 from tests.events.test_stream import happen
 
-from kohort.broker.events.bus import Events
+from kohort.broker.events.bus import REMEMBERED, Events
 from kohort.broker.server import Broker
-from kohort.control.event_stream import BUFFER, MOST_STREAMS
+from kohort.control import http, last_heard
+from kohort.control.event_stream import MOST_STREAMS
 from kohort.control.http import Control
 
 FAST = {"group.initial.rebalance.delay.ms": 0}
@@ -29,11 +31,15 @@ class Watching:
 
     Attributes:
         broker: the broker.
+        control: its HTTP server.
         session: for requests of one's own.
     """
 
-    def __init__(self, broker: Broker, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, broker: Broker, control: Control, session: aiohttp.ClientSession
+    ) -> None:
         self.broker = broker
+        self.control = control
         self.session = session
 
     @contextlib.asynccontextmanager
@@ -88,7 +94,7 @@ async def watching(
         ) as session,
         asyncio.timeout(PATIENCE_S),
     ):
-        yield Watching(broker, session)
+        yield Watching(broker, control, session)
 
 
 def numbers(events: list[dict[str, Any]]) -> list[Any]:
@@ -135,11 +141,14 @@ async def test_json_and_json_lines() -> None:
         events = client.broker.events
         async with client.session.get("/events.json") as answer:
             assert answer.content_type == "application/json"
-            assert await answer.json() == {
+            found = await answer.json()
+            assert found == {
                 "run": events.run,
                 "labels": {"case": "http"},
+                "now_ns": found["now_ns"],
                 "events": events.recent(),
             }
+            assert found["now_ns"] >= found["events"][-1]["time_ns"]
         async with client.session.get("/events.json?group=nobody") as answer:
             assert (await answer.json())["events"] == []
         async with client.session.get(
@@ -210,8 +219,8 @@ async def test_a_slow_reader_is_told_what_it_missed() -> None:
         node = client.broker.events.of(1)
         async with client.stream() as found:
             await anext(found)
-            # More than its buffer takes while nobody has a turn.
-            happen(node, *("g",) * (BUFFER + 5_000))
+            # More than is remembered while nobody has a turn.
+            happen(node, *("g",) * (REMEMBERED + 5_000))
             seen, gaps = 1, 0
             async for block in found:
                 event = json.loads(block["data"])
@@ -224,6 +233,77 @@ async def test_a_slow_reader_is_told_what_it_missed() -> None:
                 if seen == node.sequence:
                     break
             assert gaps == 1
+
+
+async def test_who_never_reads() -> None:
+    """Costs nothing but its socket's buffer, and may go on: it is told of every gap."""
+    async with watching() as client:
+        node = client.broker.events.of(1)
+        reader, writer = await ask_by_hand(client, "/events")
+        for _ in range(20):
+            happen(node, *("g" * 100,) * 5_000)
+            # The stream has its turns, until there is no more room for it.
+            await client.events("&group=nobody")
+        happen(node, "the end")
+        numbers_seen: list[int] = []
+        gaps = 0
+        async for raw in reader:
+            if raw.startswith(b"data: "):
+                event = json.loads(raw[6:])
+                if event["kind"] == "events_lost":
+                    gaps += 1
+                    numbers_seen += range(event["first"], event["last"] + 1)
+                else:
+                    numbers_seen.append(event["sequence"])
+                if event["group"] == "the end":
+                    break
+        assert numbers_seen == [*range(1, node.sequence + 1)]
+        assert gaps
+        writer.close()
+
+
+async def ask_by_hand(
+    client: Watching, path: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A request whose answer is read by nobody yet: only its first line."""
+    port = client.control.port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**14)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    return reader, writer
+
+
+async def test_stopping_waits_for_nobody_who_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such a stream is cut off, however long requests under way may take."""
+    monkeypatch.setattr(http, "DRAIN_SECONDS", 10 * PATIENCE_S)
+    async with watching() as client:
+        node = client.broker.events.of(1)
+        happen(node, *("g" * 1_000,) * REMEMBERED)
+        stuck = [
+            await ask_by_hand(client, path)
+            for path in ("/events", "/events.json", "/events?follow=false")
+        ]
+        await client.control.stop()
+        for reader, writer in stuck:
+            # The end of an answer in chunks is missing.
+            assert not (await reader.read()).endswith(b"0\r\n\r\n")
+            writer.close()
+
+
+async def test_an_interrupt_ends_all_streams() -> None:
+    """Ctrl-C of the command: exit code 0, and streams that end where they should."""
+    with serving("--http", "0") as server:
+        assert server.http is not None
+        async with aiohttp.ClientSession(server.http) as session:
+            answers = [await session.get("/events") for _ in range(5)]
+            for answer in answers:
+                assert (await answer.content.readline()).startswith(b"id: ")
+            code, _, errors = await asyncio.to_thread(server.end, signal.SIGINT)
+            assert (code, errors) == (0, "")
+            for answer in answers:
+                assert (await answer.text()).endswith("\n\n")
 
 
 async def test_streams_have_a_limit_and_end_with_the_server() -> None:
@@ -267,6 +347,84 @@ async def test_a_reader_that_is_gone_is_noticed(
     assert "request_failed" not in capsys.readouterr().err
 
 
+NO_IDS = (
+    "x\ndata: forged\n\n",
+    "x\xff",
+    "\udcff:1:1",
+    "r" * 200 + ":1:1",
+    "r:1:0",
+    "r:1:1",
+)
+
+
+async def test_an_id_that_is_none_is_not_said_again() -> None:
+    """Where a quiet stream says where it stands, it says only what it knows."""
+    async with watching() as client:
+
+        async def is_quiet(last: str) -> None:
+            query = {"last_event_id": last, "heard": "true", "group": "nobody"}
+            async with client.session.get("/events", params=query) as answer:
+                found = blocks(answer)
+                where, heard = [await anext(found) for _ in range(2)]
+            count = client.broker.events.of(1).sequence
+            assert where == {"id": f"{client.broker.events.run}:1:{count}"}
+            assert heard.keys() == {"event", "data"}
+
+        await asyncio.gather(*map(is_quiet, NO_IDS))
+
+
+async def test_a_header_that_is_no_text() -> None:
+    """Whatever bytes Last-Event-ID has: the stream begins at the start."""
+    async with watching() as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.control.port)
+        writer.write(
+            b"GET /events?heard=true&group=nobody HTTP/1.1\r\nHost: localhost\r\n"
+            b"Last-Event-ID: \xff\xfe:1:1\r\n\r\n"
+        )
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        # A sample, which comes behind where the stream stands.
+        while (line := await reader.readline()) != b"event: heard\n":
+            assert line, "it has ended"
+        writer.close()
+
+
+FOREIGN: list[dict[str, str]] = [
+    {"Origin": "https://example.com"},
+    {"Origin": "null"},
+    {"Origin": "http://localhost:3000"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},
+]
+
+
+async def test_pages_of_other_origins() -> None:
+    """They hold no streams; and no answer ever allows them to read it."""
+    async with watching() as client:
+        get = client.session.get
+        for path in ("/events", "/events.json", "/events?follow=false"):
+            for headers in FOREIGN:
+                async with get(path, headers=headers) as answer:
+                    assert answer.status == 403
+                    assert "other origins" in (await answer.json())["error"]
+                    assert "Access-Control-Allow-Origin" not in answer.headers
+            async with get(path, headers={"Host": "example.com"}) as answer:
+                assert answer.status == 403
+        for headers in (
+            {"Origin": client.control.url},
+            {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"},
+            {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+        ):
+            async with get("/events?follow=false", headers=headers) as answer:
+                assert answer.status == 200
+                assert "Access-Control-Allow-Origin" not in answer.headers
+        for method, status in (("HEAD", 405), ("OPTIONS", 415), ("POST", 415)):
+            async with client.session.request(
+                method, "/events", data=b"" if method == "POST" else None
+            ) as answer:
+                assert answer.status == status
+
+
 async def test_wrong_questions() -> None:
     """Parameters that there are not are refused, with those that there are."""
     async with watching() as client:
@@ -294,6 +452,25 @@ async def test_when_members_were_heard_of() -> None:
             ((group, member_id, heard_ns),) = sample["members"]
             assert (group, member_id) == ("b", second)
             assert samples[0]["time_ns"] < heard_ns <= sample["time_ns"]
+
+
+async def test_everybody_is_heard_of_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More members than one sample has room for: those that waited longest first."""
+    monkeypatch.setattr(last_heard, "MOST_ROWS", 2)
+    async with watching() as client, connected(client.broker) as member:
+        members = {
+            (group, await stable(member, group)) for group in ("a", "b", "c", "d", "e")
+        }
+        samples = last_heard.LastHeard(client.broker.cluster)
+        for _ in range(3):
+            told: list[tuple[str, str]] = []
+            for _ in range(3):
+                rows = samples.sample()["members"]
+                told += [row[:2] for row in rows]
+                # All of them say something, again and again.
+                for group, member_id in members:
+                    await heartbeat(member, member_id, group)
+            assert {*told} == members
 
 
 async def some(found: AsyncIterator[Block], count: int) -> AsyncIterator[Any]:
