@@ -62,6 +62,20 @@ def test_a_rolling_restart() -> None:
     assert len(found.evidence) == 6
 
 
+def test_two_rolling_restarts() -> None:
+    """A deployment a day is one finding, not one a day."""
+    stream = quiet("ana", "ben")
+    for _ in range(2):
+        for name in ("ana", "ben"):
+            restart(stream, name, 8)
+        stream.wait(86_400)
+    (found,) = history(stream.events, "g").findings
+    assert found.title.startswith(
+        "4 members went and came again one after the other, in 2 rolling restarts, "
+        "and that was 8 rebalances;"
+    )
+
+
 def test_one_restart_is_no_roll() -> None:
     """One member may be restarted without anybody being advised."""
     stream = quiet("ana", "ben", "cleo")
@@ -427,6 +441,26 @@ def test_a_static_member_that_is_refused_on_restart() -> None:
         "i-ana was not heard of for its session timeout, and was refused 20.0 s later"
     )
     assert "group.max.size" in found["static-member-refused"].advice
+
+
+def test_a_full_group_that_refuses_its_own(context: Context) -> None:
+    """As the coordinator has it: the place is kept, and nobody may take it."""
+    context.configure(max_size=2)
+    _, ben = context.stable_group("ana", "ben", static=True)
+    again = context.member("ben", instance="i-ben")
+    assert again.join().result.error_code == 81
+    found = {each.code: each for each in history(recorded(context), "g").findings}
+    assert "group-full" not in found
+    (evidence,) = found["static-member-refused"].evidence
+    assert evidence.text == "i-ben was refused while it was still a member itself"
+    assert (
+        "group.max.size above the number of members"
+        in found["static-member-refused"].advice
+    )
+    context.sleep(ben.session_ms)
+    again.enter()
+    codes = {each.code for each in history(recorded(context), "g").findings}
+    assert "static-member-expired" not in codes
 
 
 @pytest.mark.parametrize("asks", [4, 5])

@@ -142,18 +142,16 @@ def _moments(lives: Iterable[Life]) -> list[tuple[int, bool, Life]]:
 
 
 def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Rebalance]:
-    since = {r.old.member_id: r.old.until_ns or 0 for r in restarts}
-    since |= {r.new.member_id: r.new.since_ns or 0 for r in restarts}
+    # A rebalance begins in the same turn as what it is for.
+    moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
+    moments |= {(r.new.member_id, r.new.since_ns) for r in restarts}
     caused: list[Rebalance] = []
     last: Rebalance | None = None
     for each in facts.rebalances:
         if each.is_second_half:
             is_one = last is not None and last in caused[-1:]
         else:
-            is_one = any(
-                since.get(m, each.started_ns + 1) <= each.started_ns
-                for m in each.culprits
-            )
+            is_one = any((m, each.started_ns) in moments for m in each.culprits)
         if is_one:
             caused.append(each)
         last = each
@@ -162,6 +160,37 @@ def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Rebalance]:
 
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     """Dynamic members that are restarted one by one, each at a rebalance or two."""
+    rolls = [*_rolls(facts)]
+    if not rolls:
+        return
+    steps = [step for chain, _ in rolls for step in chain]
+    rebalances = [each for _, caused in rolls for each in caused]
+    # Of members that look the same some may have gone, and others come.
+    is_sure = all(
+        len({facts.members[step.old.member_id].process for step in chain}) == len(chain)
+        for chain, _ in rolls
+    )
+    perhaps = "" if is_sure else "perhaps "
+    times = f", in {len(rolls)} rolling restarts" if len(rolls) > 1 else ""
+    away_ns = max(step.away_ns for step in steps)
+    least = -(-away_ns // SECOND) + 1
+    yield Finding(
+        "rolling-restart",
+        f"{many(len(steps), 'member')} {perhaps}went and came again one after the "
+        f"other{times}, and that was {many(len(rebalances), 'rebalance')}; "
+        f"{stood_still(rebalances)}",
+        "Give each member a group.instance.id of its own (KIP-345): a static member "
+        "that is back within its session.timeout.ms takes its old place, without a "
+        f"rebalance. They were back {duration(away_ns)} at most after the group had "
+        f"noticed that they were gone, so session.timeout.ms has to be above {least} "
+        "s, and above that by the time that stopping takes.",
+        tuple(of_rebalance(each, names) for each in rebalances),
+        is_sure,
+    )
+
+
+def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Rebalance]]]:
+    """The steps of each rolling restart, and the rebalances that they were."""
     chain: list[_Restart] = []
     for restart in [*_without_stops(facts), None]:
         if restart is not None and _is_next_step(chain, restart):
@@ -169,7 +198,7 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
             continue
         rebalances = _caused_by(facts, chain)
         if len(chain) >= ROLLING_STEPS and len(rebalances) >= len(chain):
-            yield _rolled(facts, names, chain, rebalances)
+            yield chain, rebalances
         chain = [] if restart is None or not _is_next_step([], restart) else [restart]
 
 
@@ -193,30 +222,6 @@ def _is_next_step(chain: list[_Restart], restart: _Restart) -> bool:
         return False  # the same process again: a loop, no roll
     last = chain[-1].new.since_ns if chain else None
     return last is None or (restart.old.until_ns or 0) - last <= ROLLING_GAP_NS
-
-
-def _rolled(
-    facts: Facts, names: Names, chain: list[_Restart], rebalances: list[Rebalance]
-) -> Finding:
-    processes = {facts.members[step.old.member_id].process for step in chain}
-    # Of members that look the same some may have gone, and others come.
-    is_sure = len(processes) == len(chain)
-    perhaps = "" if is_sure else "perhaps "
-    away_ns = max(step.away_ns for step in chain)
-    least = -(-away_ns // SECOND) + 1
-    return Finding(
-        "rolling-restart",
-        f"{many(len(chain), 'member')} {perhaps}went and came again one after the "
-        "other, and "
-        f"that was {many(len(rebalances), 'rebalance')}; {stood_still(rebalances)}",
-        "Give each member a group.instance.id of its own (KIP-345): a static member "
-        "that is back within its session.timeout.ms takes its old place, without a "
-        f"rebalance. They were back {duration(away_ns)} at most after the group had "
-        f"noticed that they were gone, so session.timeout.ms has to be above {least} "
-        "s, and above that by the time that stopping takes.",
-        tuple(of_rebalance(each, names) for each in rebalances),
-        is_sure,
-    )
 
 
 def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
