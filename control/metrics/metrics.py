@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,15 +63,15 @@ class Metrics:
 
     async def snapshot(self) -> Snapshot:
         """All numbers; others have their turns meanwhile."""
-        from importlib.metadata import version  # noqa: PLC0415 - who serves needs none
-
         broker = self._broker
         cluster = broker.cluster
+        # That reads a file, the first time.
+        version = await asyncio.to_thread(_version)
         groups, states = await self._of_groups()
         led = self._led_by_node()
         connections = Counter(each.node.id for each in broker.connections)
         return {
-            "version": version("kohort"),
+            "version": version,
             "run": broker.events.run,
             "labels": dict(broker.events.labels),
             "bootstrap_servers": broker.bootstrap_servers,
@@ -183,6 +184,17 @@ _GONE: Mapping[str, Any] = {
     "lag": {},
 }
 """A group that is not there, or that is several."""
+
+
+@cache
+def _version() -> str:
+    """The version of kohort; "unknown" where it is not installed."""
+    from importlib import metadata  # noqa: PLC0415 - who serves needs none
+
+    try:
+        return metadata.version("kohort")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def _memory_bytes() -> int | None:

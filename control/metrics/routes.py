@@ -1,7 +1,4 @@
-"""Metrics over HTTP: ``/metrics`` for Prometheus, ``/metrics.json`` for ``kohort top``.
-
-prometheus-client is loaded by the first request for its format: HTTP starts sooner.
-"""
+"""Metrics over HTTP: ``/metrics`` for Prometheus, ``/metrics.json`` for programs."""
 
 from __future__ import annotations
 
@@ -26,11 +23,9 @@ def routes(metrics: Metrics) -> list[web.RouteDef]:
     """What can be asked of a broker's metrics."""
 
     async def text(format_: str) -> tuple[bytes, str]:
-        from kohort.control.metrics.prometheus import exposed  # noqa: PLC0415 - above
-
         snapshot = await metrics.snapshot()
         # Some thousand lines take a while to write, and the broker has other work.
-        return await asyncio.to_thread(exposed, snapshot, format_)
+        return await asyncio.to_thread(_written, snapshot, format_)
 
     texts = {kind: Shared(partial(text, kind)) for kind in (PLAIN, OPEN_METRICS)}
     snapshots: Shared[Snapshot] = Shared(metrics.snapshot)
@@ -47,6 +42,13 @@ def routes(metrics: Metrics) -> list[web.RouteDef]:
         return json_response(await snapshots.get())
 
     return [web.get("/metrics", expose), web.get("/metrics.json", show)]
+
+
+def _written(snapshot: Snapshot, format_: str) -> tuple[bytes, str]:
+    """A snapshot as text; what that takes is loaded the first time."""
+    from kohort.control.metrics.prometheus import exposed  # noqa: PLC0415 - see above
+
+    return exposed(snapshot, format_)
 
 
 def chosen_format(accept: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +16,13 @@ from kohort.broker.cli import fail
 from kohort.control.cli import DEFAULT_HTTP
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kohort.control.remote import Remote
+    from kohort.control.top.rates import Frame
+
+LONG = 10_000
+"""Lines of what is printed once: it may be scrolled."""
 
 
 @click.command()
@@ -57,6 +64,8 @@ def top(http: str, interval: float, *, once: bool, as_json: bool) -> None:
     except ValueError as error:
         fail(f"--http {error}", 2)
     try:
+        # Whoever is told to end gives the terminal back as it was.
+        signal.signal(signal.SIGTERM, _end)
         with contextlib.suppress(KeyboardInterrupt):
             if as_json:
                 for snapshot in _snapshots(remote, interval, once=once):
@@ -66,6 +75,10 @@ def top(http: str, interval: float, *, once: bool, as_json: bool) -> None:
                 _show(remote, interval, once=once or not sys.stdout.isatty())
     except RemoteError as error:
         fail(str(error), 1)
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 def _snapshots(
@@ -79,21 +92,35 @@ def _snapshots(
 
 
 def _show(remote: Remote, interval: float, *, once: bool) -> None:
-    from rich.live import Live  # noqa: PLC0415 - rich takes long to load
-
-    from kohort.control.tables import terminal  # noqa: PLC0415 - as above
+    from kohort.control.tables import terminal  # noqa: PLC0415 - rich takes long to load
     from kohort.control.top.rates import frame  # noqa: PLC0415 - as above
     from kohort.control.top.screen import picture  # noqa: PLC0415 - as above
 
     console = terminal()
-    snapshots = _snapshots(remote, interval, once=once)
-    before = next(snapshots)
-    first = frame(None, before)
+    first = frame(None, remote.get("metrics.json"))
     if once:
-        console.print(picture(first, None))
+        size = console.size if sys.stdout.isatty() else None
+        console.print(picture(first, size and (size.width, LONG)))
         return
-    shown = picture(first, console.height)
-    with Live(shown, console=console, screen=True, auto_refresh=False) as live:
-        for now in snapshots:
-            live.update(picture(frame(before, now), console.height), refresh=True)
-            before = now
+    _watch(remote, interval, console, first)
+
+
+def _watch(remote: Remote, interval: float, console: Console, shown: Frame) -> None:
+    """Draws until it is interrupted; a broker that is gone may come back."""
+    from rich.live import Live  # noqa: PLC0415 - as above
+
+    from kohort.control.remote import RemoteError  # noqa: PLC0415 - as above
+    from kohort.control.top.rates import frame  # noqa: PLC0415 - as above
+    from kohort.control.top.screen import picture  # noqa: PLC0415 - as above
+
+    with Live(
+        picture(shown, console.size), console=console, screen=True, auto_refresh=False
+    ) as live:
+        while True:
+            time.sleep(interval)
+            trouble = None
+            try:
+                shown = frame(shown.now, remote.get("metrics.json"))
+            except RemoteError as error:
+                trouble = f"as it was: {error}"
+            live.update(picture(shown, console.size, trouble), refresh=True)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 Snapshot = Mapping[str, Any]
 """What ``GET /metrics.json`` answers; see docs/metrics.md."""
+Tally = Mapping[str, int]
+"""How many there were, by name, in the order in which they are to be told."""
+
+_REFUSALS = ("refusals", "commit_refusals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +28,12 @@ class GroupRow:
         lag: records behind what is committed, of all topics.
         rebalances: how many there were.
         new_rebalances: those since the snapshot before; 0 where there is none.
-        last_cause: why it rebalanced last.
-        last_ns: how long ago.
+        causes: how many there were by cause, that of the last one first.
+        last_ns: how long ago the last one began.
         rebalance_s: their average duration, in seconds.
+        stood_still_s: the time that members stood still in them, together.
         commits_per_s: how many commits were taken.
-        refusals: joins and commits that were refused.
+        refusals: joins and commits that were refused, by error, the most first.
     """
 
     name: str
@@ -37,11 +43,12 @@ class GroupRow:
     lag: int
     rebalances: int
     new_rebalances: int
-    last_cause: str | None
+    causes: Tally
     last_ns: int | None
     rebalance_s: float | None
+    stood_still_s: float
     commits_per_s: float
-    refusals: int
+    refusals: Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class ApiRow:
         median_s: half of the requests took no longer, in seconds; inf: longer than
             the largest bucket; None: there was none.
         worst_s: all but one of 100 took no longer.
+        errors: how many there were so far, by name, the most first.
     """
 
     name: str
@@ -62,6 +70,7 @@ class ApiRow:
     errors_per_s: float
     median_s: float | None
     worst_s: float | None
+    errors: Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,8 @@ class Frame:
         now: the snapshot that it is made from.
         groups: those that have something to do first.
         apis: the most called first.
+        causes: rebalances of all groups, by cause, the most first.
+        refusals: likewise, by error.
         cpu: how much of one core the process takes, 1 is all of it; None where there
             is no snapshot before.
     """
@@ -79,6 +90,8 @@ class Frame:
     now: Snapshot
     groups: Sequence[GroupRow]
     apis: Sequence[ApiRow]
+    causes: Tally
+    refusals: Tally
     cpu: float | None
 
 
@@ -113,6 +126,8 @@ def frame(before: Snapshot | None, now: Snapshot) -> Frame:
             (_api(apis.get(row["api"]), row, seconds) for row in now["apis"]),
             key=lambda row: (-row.per_s, row.name),
         ),
+        _added(row["rebalances"] for row in now["groups"]),
+        _added(row[key] for row in now["groups"] for key in _REFUSALS),
         cpu,
     )
 
@@ -129,8 +144,8 @@ def _group(
     # An earlier count that is larger is another group's of that name.
     old = 0 if before is None else sum(before["rebalances"].values())
     commits = now["commits"] - (0 if before is None else before["commits"])
-    found = now["rebalance_seconds"]
-    last_ns = now["last_time_ns"]
+    found, stood = now["rebalance_seconds"], now["stand_still_seconds"]
+    last, last_ns = now["last_cause"], now["last_time_ns"]
     return GroupRow(
         now["group"],
         now["state"],
@@ -139,12 +154,21 @@ def _group(
         sum(now["lag"].values()),
         rebalances,
         max(0, rebalances - old),
-        now["last_cause"],
+        _added([now["rebalances"]], last),
         None if last_ns is None else max(0, time_ns - last_ns),
         None if found is None else found["sum"] / sum(found["buckets"]),
+        0.0 if stood is None else stood["sum"],
         max(0, commits) / seconds,
-        sum(now["refusals"].values()) + sum(now["commit_refusals"].values()),
+        _added(now[key] for key in _REFUSALS),
     )
+
+
+def _added(tallies: Iterable[Tally], first: str | None = None) -> Tally:
+    """All of them together, the most first; or else the one that is to be."""
+    total: Counter[str] = Counter()
+    for each in tallies:
+        total.update(each)
+    return dict(sorted(total.items(), key=lambda row: (row[0] != first, -row[1])))
 
 
 def _api(before: Snapshot | None, now: Snapshot, seconds: float) -> ApiRow:
@@ -161,6 +185,7 @@ def _api(before: Snapshot | None, now: Snapshot, seconds: float) -> ApiRow:
         errors / seconds,
         quantile(bounds, buckets, 0.5),
         quantile(bounds, buckets, 0.99),
+        _added([now["errors"]]),
     )
 
 

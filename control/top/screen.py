@@ -1,15 +1,14 @@
-"""``kohort top`` as a picture: one line about the broker, groups, and APIs."""
+"""``kohort top`` as a picture: a few lines about the broker, its groups, its APIs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from kohort.control.tables import table
-from kohort.control.top.rates import ApiRow, Frame, GroupRow
+from kohort.control.top.columns import Column, fitting, in_line
+from kohort.control.top.rates import ApiRow, Frame, GroupRow, Tally
 from kohort.control.why.words import duration, many
 
 STATE_STYLES = {
@@ -18,96 +17,96 @@ STATE_STYLES = {
     "PreparingRebalance": "bold yellow",
     "CompletingRebalance": "yellow",
 }
-FIXED_LINES = 8
-"""The first two lines, two heads, and the lines between."""
+FIXED_LINES = 9
+"""Those about the broker, two heads, what is left out, and the lines between."""
 FEWEST_GROUPS = 3
 MOST_APIS = 8
 """As many as a member calls, and some."""
 _NOTHING = "-"
+_LONGEST_STATE = max(map(len, STATE_STYLES))
 
 
-def picture(frame: Frame, height: int | None) -> RenderableType:
+def picture(
+    frame: Frame, size: tuple[int, int] | None, trouble: str | None = None
+) -> RenderableType:
     """What there is to show.
 
     Args:
         frame: see there.
-        height: lines that there is room for; None for as many as it takes.
+        size: columns and lines that there is room for; None for as many as it takes.
+        trouble: why there is nothing newer.
     """
-    apis = frame.apis if height is None else frame.apis[:MOST_APIS]
-    room = len(frame.groups)
-    if height is not None:
-        room = max(FEWEST_GROUPS, height - FIXED_LINES - len(apis))
-    shown = frame.groups[:room]
-    parts: list[RenderableType] = [_head(frame), "", _groups(shown)]
-    if len(shown) < len(frame.groups):
-        parts.append(Text(f"and {len(frame.groups) - len(shown)} more", style="dim"))
+    apis, groups, width = frame.apis, frame.groups, None
+    if size is not None:
+        width, height = size
+        apis = apis[:MOST_APIS]
+        groups = groups[: max(FEWEST_GROUPS, height - FIXED_LINES - len(apis))]
+    parts: list[RenderableType] = [*_head(frame, trouble), ""]
+    parts.append(fitting(groups, _GROUP_COLUMNS, _GROUP_LAST, width))
+    if len(groups) < len(frame.groups):
+        parts.append(Text(f"and {len(frame.groups) - len(groups)} more", style="dim"))
     if apis:
-        parts += ["", _apis(apis)]
+        parts += ["", fitting(apis, _API_COLUMNS, _API_LAST, width)]
     return Group(*parts)
 
 
-def _head(frame: Frame) -> Text:
+def _head(frame: Frame, trouble: str | None) -> list[Text]:
     now = frame.now
     running = sum(node["running"] for node in now["nodes"])
     states = ", ".join(
         f"{count} {state}" for state, count in now["states"].items() if count
     )
     memory = now["memory_bytes"]
-    facts = [
-        f"kohort {now['version']}",
-        now["bootstrap_servers"],
-        f"watched for {duration(now['time_ns'] - now['since_ns'])}",
-        f"{running} of {many(len(now['nodes']), 'node')}",
-        many(sum(node["connections"] for node in now["nodes"]), "connection"),
+    lines = [
+        [
+            f"kohort {now['version']}",
+            f"{running} of {many(len(now['nodes']), 'node')}",
+            many(sum(node["connections"] for node in now["nodes"]), "connection"),
+            f"watched for {duration(now['time_ns'] - now['since_ns'])}",
+            now["bootstrap_servers"],
+        ],
+        [
+            f"loop lag up to {duration(round(now['loop_lag_worst_seconds'] * 1e9))}",
+            *([] if memory is None else [f"memory {memory / 2**20:.0f} MiB"]),
+            *([] if frame.cpu is None else [f"CPU {frame.cpu:.0%}"]),
+            *(in_line(f"{name}={value}") for name, value in now["labels"].items()),
+        ],
+        [f"groups: {states or 'none'}"],
+        [
+            f"rebalances: {_told(frame.causes) or 'none'}",
+            f"refused: {_told(frame.refusals) or 'none'}",
+        ],
     ]
-    more = [
-        f"groups: {states or 'none'}",
-        *([] if frame.cpu is None else [f"CPU {frame.cpu:.0%}"]),
-        *([] if memory is None else [f"memory {memory / 2**20:.0f} MiB"]),
-        f"loop lag up to {duration(round(now['loop_lag_worst_seconds'] * 1e9))}",
-        *(f"{name}={value}" for name, value in now["labels"].items()),
-    ]
-    return Text("\n".join([" · ".join(facts), " · ".join(more)]))
+    found = [_line(" · ".join(facts)) for facts in lines]
+    if trouble is not None:
+        found[0] = _line(in_line(trouble), style="bold red")
+    return found
 
 
-def _groups(rows: Sequence[GroupRow]) -> Table:
-    numbers = ("generation", "members", "lag", "commits/s", "rebalances", "average")
-    found = table(
-        *("group", "state", *numbers, "last", "refused"),
-        numbers=(*numbers, "refused"),
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _told(tally: Tally) -> str:
+    """As in "3 member joined, 1 session expired"."""
+    return ", ".join(
+        f"{count} {name if name.isupper() else name.replace('_', ' ')}"
+        for name, count in tally.items()
     )
-    for row in rows:
-        new = f" (+{row.new_rebalances})" if row.new_rebalances else ""
-        last = _NOTHING
-        if row.last_cause is not None and row.last_ns is not None:
-            last = f"{row.last_cause.replace('_', ' ')}, {duration(row.last_ns)} ago"
-        found.add_row(
-            row.name,
-            Text(row.state or _NOTHING, style=STATE_STYLES.get(row.state or "", "")),
-            _NOTHING if row.generation is None else str(row.generation),
-            str(row.members),
-            f"{row.lag:,}",
-            _rate(row.commits_per_s),
-            f"{row.rebalances}{new}",
-            _seconds(row.rebalance_s),
-            last,
-            Text(str(row.refusals), style="red" if row.refusals else ""),
-        )
-    return found
 
 
-def _apis(rows: Sequence[ApiRow]) -> Table:
-    numbers = ("requests/s", "errors/s", "half within", "99% within")
-    found = table("API", *numbers, numbers=numbers)
-    for row in rows:
-        found.add_row(
-            row.name,
-            _rate(row.per_s),
-            Text(_rate(row.errors_per_s), style="red" if row.errors_per_s else ""),
-            _seconds(row.median_s),
-            _seconds(row.worst_s),
-        )
-    return found
+def _state(row: GroupRow) -> Text:
+    return Text(row.state or _NOTHING, style=STATE_STYLES.get(row.state or "", ""))
+
+
+def _rebalances(row: GroupRow) -> str:
+    new = f" (+{row.new_rebalances})" if row.new_rebalances else ""
+    return f"{row.rebalances}{new}"
+
+
+def _refused(row: GroupRow) -> Text:
+    count = sum(row.refusals.values())
+    return Text(str(count), style="red" if count else "")
 
 
 def _rate(value: float) -> str:
@@ -124,3 +123,53 @@ def _seconds(value: float | None) -> str:
     if value < 0.01:
         return f"{value * 1e3:.1f} ms"
     return duration(round(value * 1e9))
+
+
+_GROUP_COLUMNS: Sequence[Column[GroupRow]] = (
+    Column(
+        "GROUP", lambda row: in_line(row.name), 12, may_be_cut=True, is_number=False
+    ),
+    Column("STATE", _state, _LONGEST_STATE, is_number=False),
+    Column(
+        "GEN", lambda row: _NOTHING if row.generation is None else str(row.generation)
+    ),
+    Column("MEMBERS", lambda row: str(row.members)),
+    Column("LAG", lambda row: f"{row.lag:,}", 5),
+    Column("COMMITS/S", lambda row: _rate(row.commits_per_s)),
+    Column("REBALANCES", _rebalances),
+    Column("AVERAGE", lambda row: _seconds(row.rebalance_s)),
+    Column("STOOD STILL", lambda row: _seconds(row.stood_still_s or None)),
+    Column(
+        "AGO",
+        lambda row: _NOTHING if row.last_ns is None else duration(row.last_ns),
+        11,
+    ),
+    Column(
+        "CAUSES", lambda row: _told(row.causes), 18, may_be_cut=True, is_number=False
+    ),
+    Column("REFUSED", _refused),
+    Column(
+        "ERRORS", lambda row: _told(row.refusals), 10, may_be_cut=True, is_number=False
+    ),
+)
+_GROUP_LAST = (
+    *("ERRORS", "AGO", "STOOD STILL", "CAUSES", "COMMITS/S", "AVERAGE"),
+    *("GEN", "REFUSED", "REBALANCES", "LAG", "MEMBERS"),
+)
+
+_API_COLUMNS: Sequence[Column[ApiRow]] = (
+    Column("API", lambda row: row.name, 12, may_be_cut=True, is_number=False),
+    Column("REQUESTS/S", lambda row: _rate(row.per_s)),
+    Column(
+        "ERRORS/S",
+        lambda row: Text(
+            _rate(row.errors_per_s), style="red" if row.errors_per_s else ""
+        ),
+    ),
+    Column("HALF WITHIN", lambda row: _seconds(row.median_s)),
+    Column("99% WITHIN", lambda row: _seconds(row.worst_s)),
+    Column(
+        "ERRORS", lambda row: _told(row.errors), 10, may_be_cut=True, is_number=False
+    ),
+)
+_API_LAST = ("ERRORS", "99% WITHIN", "HALF WITHIN", "ERRORS/S", "REQUESTS/S")

@@ -46,8 +46,13 @@ class Telling:
     def assigned(self, *members: str, what: bytes = SOME) -> None:
         """Members are given an assignment, which was none before."""
         for member in members:
-            fields = {"cause": "assigned", "before": b"", "after": what}
-            self.tell("partitions_changed", member=member, **fields)
+            self.tell(
+                "partitions_changed",
+                member=member,
+                cause="assigned",
+                before=b"",
+                after=what,
+            )
 
     def stood(self) -> Mapping[str, float]:
         """How many members have stood still, and how long together."""
@@ -108,8 +113,12 @@ def test_who_is_gone_stands_still_no_longer() -> None:
     t.tell("group_state", state="PreparingRebalance", previous_state="Stable")
     t.now += 1
     t.tell("member_expired", member="gone")
-    back = {"replaced_member_id": "static", "protocols": [("range", b"")]}
-    t.tell("member_replaced", member="static-2", **back)
+    t.tell(
+        "member_replaced",
+        member="static-2",
+        replaced_member_id="static",
+        protocols=[("range", b"")],
+    )
     assert t.stood() == {"count": 2, "seconds": 2}
     assert t.fold.of("g").departures == {"expired": 1, "replaced": 1}
     t.now += 2

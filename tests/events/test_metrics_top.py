@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import io
 import json
 import os
 import pty
 import signal
+import subprocess
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from tests.broker.test_cluster import heartbeat, offsets, stable
 from tests.broker.wire_client import connected, connected_to
@@ -20,7 +25,7 @@ from kohort.broker.server import Broker
 from kohort.control.http import Control
 from kohort.control.metrics.metrics import Metrics
 from kohort.control.top.rates import frame, quantile
-from kohort.control.top.screen import FEWEST_GROUPS, picture
+from kohort.control.top.screen import FEWEST_GROUPS, FIXED_LINES, MOST_APIS, picture
 
 FAST = "--set=group.initial.rebalance.delay.ms=0"
 SECOND_NS = 1_000_000_000
@@ -49,11 +54,14 @@ async def snapshots() -> tuple[dict[str, Any], dict[str, Any]]:
     return before, now
 
 
-def shown(found: Any, height: int | None = None, width: int = 160) -> str:
+def shown(
+    found: Any, size: tuple[int, int] | None = None, trouble: str | None = None
+) -> str:
     """A frame as text."""
     out = io.StringIO()
+    width = 1000 if size is None else size[0]
     console = Console(file=out, width=width, markup=False, emoji=False)
-    console.print(picture(found, height))
+    console.print(picture(found, size, trouble))
     return out.getvalue()
 
 
@@ -66,11 +74,13 @@ async def test_rates_are_between_two_snapshots() -> None:
     assert [groups[g].new_rebalances for g in ("a", "b", "simple")] == [0, 1, 0]
     assert [groups[g].rebalances for g in ("a", "b", "simple")] == [1, 1, 0]
     assert groups["simple"].commits_per_s == 2
-    assert groups["b"].last_cause == "member_joined"
+    assert groups["b"].causes == {"member_joined": 1}
+    assert found.causes == {"member_joined": 2}
     apis = {row.name: row for row in found.apis}
     assert found.apis[0].name == "Heartbeat"
     assert (apis["Heartbeat"].per_s, apis["Heartbeat"].errors_per_s) == (5.5, 0.5)
     assert apis["JoinGroup"].per_s == 1
+    assert apis["Heartbeat"].errors == {"UNKNOWN_MEMBER_ID": 1}
 
 
 async def test_one_snapshot_is_an_average() -> None:
@@ -108,20 +118,43 @@ def test_quantiles_are_bounds_of_buckets() -> None:
     assert quantile(bounds, [9, 0, 0, 1], 0.99) == float("inf")
 
 
+async def test_the_last_cause_comes_first() -> None:
+    """And then the most frequent ones; refusals of joins and of commits are one."""
+    before, now = await snapshots()
+    (row,) = [row for row in now["groups"] if row["group"] == "b"]
+    row["rebalances"] = {"member_joined": 2, "member_left": 5, "session_expired": 1}
+    row["last_cause"] = "session_expired"
+    row["refusals"] = {"GROUP_MAX_SIZE_REACHED": 2, "UNKNOWN_MEMBER_ID": 1}
+    row["commit_refusals"] = {"UNKNOWN_MEMBER_ID": 3}
+    found = frame(before, now)
+    (b,) = [row for row in found.groups if row.name == "b"]
+    causes = ["session_expired", "member_left", "member_joined"]
+    assert [*b.causes] == causes
+    assert [*b.refusals.items()] == [
+        ("UNKNOWN_MEMBER_ID", 4),
+        ("GROUP_MAX_SIZE_REACHED", 2),
+    ]
+    text = shown(found)
+    assert "1 session expired, 5 member left, 2 member joined" in text
+    assert "refused: 4 UNKNOWN_MEMBER_ID, 2 GROUP_MAX_SIZE_REACHED" in text
+
+
 async def test_what_is_shown() -> None:
     """The broker, its groups and APIs, in words and numbers that one can read."""
     text = shown(frame(*(await snapshots())))
-    assert "1 of 1 node · 1 connection\n" in text
-    assert "groups: 1 Empty, 2 Stable · CPU 25%" in text
+    assert " · 1 of 1 node · 1 connection · " in text
+    assert "groups: 1 Empty, 2 Stable\n" in text
+    assert "CPU 25%" in text
     assert "case=top" in text
+    assert "rebalances: 2 member joined · refused: none\n" in text
     (row,) = [line.split() for line in text.splitlines() if line.startswith("b ")]
-    assert row[:7] == ["b", "Stable", "1", "1", "0", "0", "1"]
-    assert "(+1)" in row
-    assert "member joined, " in text
+    assert row[:6] == ["b", "Stable", "1", "1", "0", "0"]
+    assert row[6:8] == ["1", "(+1)"]
     (row,) = [
         line.split() for line in text.splitlines() if line.startswith("Heartbeat")
     ]
     assert row[1:3] == ["5.5", "0.5"]
+    assert row[-2:] == ["1", "UNKNOWN_MEMBER_ID"]
 
 
 async def test_a_terminal_is_not_overfull() -> None:
@@ -131,13 +164,48 @@ async def test_a_terminal_is_not_overfull() -> None:
     now["groups"] = [{**row, "group": f"g{n:03}"} for n in range(90)]
     found = frame(None, now)
     for height in (10, 24, 60):
-        text = shown(found, height)
+        text = shown(found, (160, height))
         lines = text.splitlines()
         groups = [line for line in lines if line.startswith("g0")]
         assert f"and {90 - len(groups)} more" in text
         assert len(groups) >= FEWEST_GROUPS
-        assert len(lines) <= max(height, FEWEST_GROUPS + 5 + 8)
+        assert len(lines) <= max(height, FEWEST_GROUPS + FIXED_LINES + MOST_APIS)
     assert "more" not in shown(found)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+async def test_a_narrow_terminal_has_fewer_columns(width: int) -> None:
+    """No line is longer than it is wide, or broken; the state is always there."""
+    before, now = await snapshots()
+    now["groups"][0]["group"] = "a-service-with-a-very-long-name-" * 5
+    lines = shown(frame(before, now), (width, 30)).splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    assert len(lines) == FIXED_LINES - 1 + 3 + len(now["apis"])
+    (heads,) = [line.split() for line in lines if line.startswith("GROUP")]
+    assert heads[:2] == ["GROUP", "STATE"]
+    assert ("REBALANCES" in heads) == (width >= 80)
+    assert ("CAUSES" in heads) == (width >= 120)
+    assert ("STOOD" in heads) == (width >= 200)
+    assert any("…" in line and "Stable" in line for line in lines)
+
+
+async def test_names_do_nothing_to_the_terminal() -> None:
+    """Clients choose them: what moves a cursor or turns text around is spelt out."""
+    _, now = await snapshots()
+    now["groups"][0]["group"] = "\x1b[2Jgone\n\t\u202eback[bold]"
+    now["labels"] = {"l": "\x1b]0;title\x07"}
+    for size in (None, (200, 30)):
+        text = shown(frame(None, now), size)
+        assert "\\x1b[2Jgone\\n\\t\\u202eback[bold] " in text
+        assert all(c.isprintable() for c in text.replace("\n", ""))
+
+
+async def test_what_is_old_is_told_to_be() -> None:
+    """While the broker does not answer, the last that it said stays."""
+    found = frame(*(await snapshots()))
+    text = shown(found, (80, 24), "as it was: no broker answers at x")
+    assert text.startswith("as it was: no broker answers at x")
+    assert text.splitlines()[1:] == shown(found, (80, 24)).splitlines()[1:]
 
 
 async def test_the_command_where_there_is_no_terminal() -> None:
@@ -163,30 +231,106 @@ def test_the_command_without_a_broker() -> None:
     assert refused("top", "--http", "a b", code=2).startswith("--http ")
 
 
-async def test_the_command_on_a_terminal() -> None:
-    """It draws until Ctrl-C, and gives the terminal back as it was."""
+class Terminal:
+    """``kohort top`` on a terminal.
+
+    Attributes:
+        process: the command.
+        seen: what it has written so far.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, mine: int) -> None:
+        self.process = process
+        self.seen = b""
+        self._mine = mine
+
+    async def sees(self, text: bytes, times: int = 1) -> None:
+        """It writes something, so many times from now on."""
+        self.seen = b""
+        while self.seen.count(text) < times:
+            self.seen += await asyncio.to_thread(os.read, self._mine, 65536)
+            assert b"Traceback" not in self.seen
+
+
+@contextlib.asynccontextmanager
+async def terminal(url: str) -> AsyncIterator[Terminal]:
+    """The command on a terminal of 120 columns and 30 lines."""
+    mine, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(*KOHORT, "top", "--http", url, "--interval", "0.1"),
+        env=environment(TERM="xterm", COLUMNS="120", LINES="30"),
+        stdout=theirs,
+        stderr=theirs,
+        stdin=theirs,
+    )
+    os.close(theirs)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield Terminal(process, mine)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        os.close(mine)
+
+
+BACK = b"\x1b[?1049l"
+"""Has a terminal show what it showed before."""
+CURSOR = b"\x1b[?25h"
+"""Has it show its cursor."""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)]
+)
+async def test_the_command_on_a_terminal(number: signal.Signals, code: int) -> None:
+    """It draws until it is told to end, and gives the terminal back as it was."""
     async with (
         Broker({"group.initial.rebalance.delay.ms": 0}) as broker,
         Control(broker) as control,
         connected(broker) as client,
-        asyncio.timeout(PATIENCE_S),
     ):
         await stable(client, "watched")
-        mine, theirs = pty.openpty()
-        process = await asyncio.create_subprocess_exec(
-            *(*KOHORT, "top", "--http", control.url, "--interval", "0.1"),
-            env=environment(TERM="xterm", COLUMNS="120", LINES="30"),
-            stdout=theirs,
-            stderr=theirs,
-            stdin=theirs,
+        async with terminal(control.url) as found:
+            await found.sees(b"watched", times=3)
+            found.process.send_signal(number)
+            await found.sees(BACK)
+            assert await found.process.wait() == code
+            assert CURSOR in found.seen
+
+
+async def test_a_broker_that_goes_and_comes_back() -> None:
+    """What it said last stays, with a line that says so; then it goes on."""
+    async with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+        control = Control(broker)
+        await control.start()
+        async with terminal(control.url) as found, connected(broker) as client:
+            await stable(client, "watched")
+            await found.sees(b"watched")
+            await control.stop()
+            await found.sees(b"as it was: no broker answers at ")
+            await found.sees(b"watched")
+            async with Control(broker, port=control.port):
+                await stable(client, "another")
+                await found.sees(b"another")
+
+
+def test_who_reads_only_a_part_of_it() -> None:
+    """As `kohort top --json | head -1`: nobody is told of a broken pipe."""
+    with serving("--http=0", FAST) as server:
+        assert server.http is not None
+        command = (*KOHORT, "top", "--http", server.http, "--json", "--interval", "0.1")
+        process = subprocess.Popen(
+            command,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        os.close(theirs)
-        seen = b""
-        while seen.count(b"watched") < 3:
-            seen += await asyncio.to_thread(os.read, mine, 65536)
-        process.send_signal(signal.SIGINT)
-        while b"\x1b[?1049l" not in seen:
-            seen += await asyncio.to_thread(os.read, mine, 65536)
-        assert await process.wait() == 0
-        os.close(mine)
-        assert b"Traceback" not in seen
+        with process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert json.loads(process.stdout.readline())["groups"] == []
+            process.stdout.close()
+            assert process.stderr.read() == ""
+            process.wait(PATIENCE_S)
