@@ -87,7 +87,7 @@ def _found(
     from kohort.control.why.history import histories, history  # noqa: PLC0415 - too
 
     if group is None:
-        all_of_them = histories(events)
+        all_of_them = histories(events, now_ns)
         if not all_of_them:
             fail("there is no event of any group", 1)
         return [all_of_them[name] for name in sorted(all_of_them)]

@@ -33,7 +33,7 @@ def fold(events: Iterable[Event], group: str, until_ns: int | None = None) -> Fa
     return folding.facts(until_ns)
 
 
-def fold_all(events: Iterable[Event]) -> dict[str, Facts]:
+def fold_all(events: Iterable[Event], until_ns: int | None = None) -> dict[str, Facts]:
     """The same for every group that has an event, by its id."""
     folding: dict[str, _Folding] = {}
     shared: list[Event] = []
@@ -51,7 +51,7 @@ def fold_all(events: Iterable[Event]) -> dict[str, Facts]:
             for event_of_all in shared:
                 folding[group].take(event_of_all)
         folding[group].take(event)
-    return {group: each.facts() for group, each in folding.items()}
+    return {group: each.facts(until_ns) for group, each in folding.items()}
 
 
 _OF_ALL = frozenset({"events_lost", "node_started"})

@@ -189,9 +189,12 @@ def history(
     return _history(fold(events, group, until_ns))
 
 
-def histories(events: Iterable[Event]) -> dict[str, History]:
+def histories(
+    events: Iterable[Event], until_ns: int | None = None
+) -> dict[str, History]:
     """The same for every group that has an event, by its id."""
-    return {group: _history(facts) for group, facts in fold_all(events).items()}
+    found = fold_all(events, until_ns)
+    return {group: _history(facts) for group, facts in found.items()}
 
 
 def _history(facts: Facts) -> History:

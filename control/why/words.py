@@ -171,7 +171,7 @@ def _waits(rebalance: Rebalance, names: Names) -> list[str]:
         total = duration(sum(w.duration_ns for w in joins))
         told.append(f"waited {total} for {names.list(whom)}{_longest(joins, names)}")
     told += [
-        f"{names.of(w.member_id)} {_went(rebalance.departures.get(w.member_id))}"
+        _went(names.of(w.member_id), rebalance.departures.get(w.member_id))
         for w in joins
         if w.ended_by == "gone" and w.member_id
     ]
@@ -182,11 +182,13 @@ def _waits(rebalance: Rebalance, names: Names) -> list[str]:
     return told
 
 
-def _went(how_it_went: Gone | None) -> str:
+def _went(name: str, gone: Gone | None) -> str:
     """How somebody went that was waited for; None: an id that was given out."""
-    if how_it_went is None:
-        return "did not use its id"
-    return f"{how(how_it_went)} meanwhile"
+    if gone is None:
+        return f"{name} did not use its id"
+    if gone is Gone.EXPIRED:
+        return f"{name}'s session expired meanwhile"
+    return f"{name} {how(gone)} meanwhile"
 
 
 def _longest(joins: Sequence[Wait], names: Names) -> str:
@@ -194,13 +196,13 @@ def _longest(joins: Sequence[Wait], names: Names) -> str:
     if len(joins) < 2:
         return ""
     longest = max(joins, key=lambda w: w.duration_ns)
-    if longest.member_id is None or 2 * longest.duration_ns < sum(
-        w.duration_ns for w in joins
-    ):
+    whom = [longest.member_id] if longest.member_id is not None else longest.missing
+    total_ns = sum(w.duration_ns for w in joins)
+    if not whom or 2 * longest.duration_ns < total_ns:
         return ""
-    if duration(longest.duration_ns) == duration(sum(w.duration_ns for w in joins)):
+    if duration(longest.duration_ns) == duration(total_ns):
         return ""
-    return f", {duration(longest.duration_ns)} of it for {names.of(longest.member_id)}"
+    return f", {duration(longest.duration_ns)} of it for {names.list(whom)}"
 
 
 def _others(rebalance: Rebalance, names: Names) -> list[str]:
@@ -250,14 +252,24 @@ def _sync(rebalance: Rebalance, names: Names) -> list[str]:
             if rebalance.joined_ns is not None
             else "another rebalance began"
         ]
+    if rebalance.outcome is Outcome.UNDER_WAY:
+        return [f"it is still under way{_still_missing(rebalance, names)}"]
     return [
         {
             Outcome.MOVED: "another coordinator took the group over before it ended",
             Outcome.CUT: "the broker was started again before it ended",
             Outcome.UNSEEN: "how it ended is not known",
-            Outcome.UNDER_WAY: "it is still under way",
         }[rebalance.outcome]
     ]
+
+
+def _still_missing(rebalance: Rebalance, names: Names) -> str:
+    """Whom a rebalance waits for now."""
+    if rebalance.joined_ns is not None:
+        leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
+        return f", and waits for {leader} to divide"
+    missing = rebalance.waits[-1].missing if rebalance.waits else ()
+    return f", and waits for {names.list(missing)}" if missing else ""
 
 
 # -- what it cost

@@ -219,7 +219,13 @@ def test_a_rebalance_that_hangs() -> None:
     found = history(stream.events, "g", stream.now + 20 * SECOND)
     last = found.rebalances[-1]
     assert (last.outcome, last.duration_ns) == (Outcome.UNDER_WAY, 20 * SECOND)
-    assert "waited 20.0 s for ben; it is still under way" in found.explain(last)
+    words = found.explain(last)
+    assert "waited 20.0 s for ben; it is still under way, and waits for ben" in words
+    stream.wait(1)
+    stream.rejoins("ben")
+    stream.joined("all_joined", stream.now - SECOND)
+    words = history(stream.events, "g").text()
+    assert "it is still under way, and waits for ana to divide" in words
 
 
 def test_a_clock_that_was_set_back_is_told() -> None:
