@@ -251,6 +251,7 @@ class Building:
             self._listed("lost"),
             tuple(self.refused),
             tuple(self.latecomers),
+            () if self.joined_ns is not None else tuple(self.missing),
             protocol,
             self.completed.get("leader"),
             eager,

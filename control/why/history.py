@@ -159,6 +159,7 @@ class History:
             "gained": [*each.gained],
             "lost": [*each.lost],
             "latecomers": [*each.latecomers],
+            "missing": [*each.missing],
             "refused": [{"who": who, "cause": why} for who, why in each.refused],
             "protocol": each.protocol,
             "leader": each.leader,

@@ -262,6 +262,7 @@ class Rebalance:
         lost: who is not in it any more.
         refused: whose JoinGroup was refused meanwhile: (member id or client id, cause).
         latecomers: who was taken out because they missed the join phase.
+        missing: who had not come by its end, where its join phase was not over.
         protocol: the assignor's name.
         leader: who divides.
         is_eager: members let go of all they own to join; None: not known.
@@ -296,6 +297,7 @@ class Rebalance:
     lost: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]
     latecomers: tuple[str, ...]
+    missing: tuple[str, ...]
     protocol: str | None
     leader: str | None
     is_eager: bool | None

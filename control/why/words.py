@@ -268,7 +268,7 @@ def _still_missing(rebalance: Rebalance, names: Names) -> str:
     if rebalance.joined_ns is not None:
         leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
         return f", and waits for {leader} to divide"
-    missing = rebalance.waits[-1].missing if rebalance.waits else ()
+    missing = rebalance.missing
     return f", and waits for {names.list(missing)}" if missing else ""
 
 
