@@ -121,7 +121,7 @@ class Metrics:
     async def _of_groups(self) -> tuple[list[Snapshot], dict[str, int]]:
         """Rows of groups, the others' the last one; and how many are in each state."""
         fold = self._groups
-        states = dict.fromkeys((s.value for s in GroupState if s != "Dead"), 0)
+        states = {s.value: 0 for s in GroupState if s is not GroupState.DEAD}
         rows: dict[str, Snapshot] = {}
         members, count, behind = 0, 0, 0
         looked_at = 0
@@ -130,8 +130,10 @@ class Metrics:
             if looked_at > OFFSETS_PER_TURN:
                 looked_at = 0
                 await asyncio.sleep(0)
-            states[group.state] = states.get(group.state, 0) + 1
-            lag = self._lag_of(group)
+            lag = await self._lag_of(group)
+            if group.state == GroupState.DEAD:
+                continue  # it went while others had their turns
+            states[group.state] += 1
             if fold.of(group.group_id) is not fold.others:
                 rows[group.group_id] = {
                     "state": str(group.state),
@@ -157,15 +159,19 @@ class Metrics:
             found.append({"group": OTHERS, **_GONE, **others, **counted})
         return found, states
 
-    def _lag_of(self, group: Group) -> dict[str, int]:
+    async def _lag_of(self, group: Group) -> dict[str, int]:
         """Records between what is committed and the end, by topic."""
         topics = self._broker.cluster.topics.by_name
         lag: dict[str, int] = {}
-        for (name, index), entry in group.offsets.items():
-            topic = topics.get(name)
-            if topic is not None and index < len(topic.partitions):
-                behind = topic.partitions[index].log_end_offset - entry[0]
-                lag[name] = lag.get(name, 0) + max(0, behind)
+        offsets = [*group.offsets.items()]
+        for first in range(0, len(offsets), OFFSETS_PER_TURN):
+            if first:
+                await asyncio.sleep(0)
+            for (name, index), entry in offsets[first : first + OFFSETS_PER_TURN]:
+                topic = topics.get(name)
+                if topic is not None and index < len(topic.partitions):
+                    behind = topic.partitions[index].log_end_offset - entry[0]
+                    lag[name] = lag.get(name, 0) + max(0, behind)
         if len(lag) > MOST_TOPICS:
             # A topic of that name is one of the others.
             named = sorted(lag.keys() - {OTHERS}, key=lambda name: (-lag[name], name))

@@ -42,11 +42,11 @@ def picture(
         apis = apis[:MOST_APIS]
         groups = groups[: max(FEWEST_GROUPS, height - FIXED_LINES - len(apis))]
     parts: list[RenderableType] = [*_head(frame, trouble), ""]
-    parts.append(fitting(groups, _GROUP_COLUMNS, _GROUP_LAST, width))
+    parts.append(fitting(groups, GROUP_COLUMNS, _GROUP_LAST, width))
     if len(groups) < len(frame.groups):
         parts.append(Text(f"and {len(frame.groups) - len(groups)} more", style="dim"))
     if apis:
-        parts += ["", fitting(apis, _API_COLUMNS, _API_LAST, width)]
+        parts += ["", fitting(apis, API_COLUMNS, _API_LAST, width)]
     return Group(*parts)
 
 
@@ -125,7 +125,7 @@ def _seconds(value: float | None) -> str:
     return duration(round(value * 1e9))
 
 
-_GROUP_COLUMNS: Sequence[Column[GroupRow]] = (
+GROUP_COLUMNS: Sequence[Column[GroupRow]] = (
     Column(
         "GROUP", lambda row: in_line(row.name), 12, may_be_cut=True, is_number=False
     ),
@@ -157,7 +157,7 @@ _GROUP_LAST = (
     *("GEN", "REFUSED", "REBALANCES", "LAG", "MEMBERS"),
 )
 
-_API_COLUMNS: Sequence[Column[ApiRow]] = (
+API_COLUMNS: Sequence[Column[ApiRow]] = (
     Column("API", lambda row: row.name, 12, may_be_cut=True, is_number=False),
     Column("REQUESTS/S", lambda row: _rate(row.per_s)),
     Column(

@@ -24,9 +24,11 @@ from kohort.broker.api_counts import ApiCounters, Histogram, errors_in
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.server import Broker
 from kohort.control.http import Control
+from kohort.control.metrics import metrics
 from kohort.control.metrics.groups import LONGEST_NAME, MOST_GROUPS, OTHERS
 from kohort.control.metrics.metrics import MOST_TOPICS
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.registry import APIS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -304,6 +306,18 @@ async def test_the_documented_metrics_are_those_that_there_are() -> None:
                 assert found == {*documented[stem][1].split(", ")} - {""}, name
 
 
+def test_what_the_document_says_to_ask_can_be_asked() -> None:
+    """Each metric that it names anywhere is a row of its table, or a part of one."""
+    text = DOCUMENT.read_text()
+    known = set()
+    for name, kind in re.findall(r"^\| `(kohort_\w+)` \| (\w+)", text, re.MULTILINE):
+        parts = ("", "_bucket", "_count", "_sum") if kind == "histogram" else ("",)
+        known |= {name + part for part in parts}
+    asked = re.findall(r"kohort_\w+(?=[{[)\s])", text)
+    assert len(asked) > 10
+    assert known.issuperset(asked)
+
+
 async def test_odd_names_are_labels_all_the_same() -> None:
     """Whatever a group is called, the text can be read, and has it."""
     odd = ['a"b\\c', "two\nlines", "smörgås 🙂", "{}", ""]
@@ -417,3 +431,21 @@ async def test_snapshots_give_others_their_turn() -> None:
             await s.wire.call("OffsetCommit", 8, offsets(number, group=f"g{number}"))
         found = await asyncio.gather(*(s.json() for _ in range(5)))
         assert all(len(each["groups"]) == 50 for each in found)
+
+
+async def test_groups_that_go_while_they_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are in no state, and take no place of others."""
+    monkeypatch.setattr(metrics, "OFFSETS_PER_TURN", 1)
+    async with scraping() as s:
+        s.broker.cluster.create_topic("t", 1)
+        names = [f"g{number}" for number in range(60)]
+        for name in names:
+            await s.wire.call("OffsetCommit", 8, offsets(0, group=name))
+        scrapes = [asyncio.create_task(s.json()) for _ in range(4)]
+        for name in reversed(names):
+            await s.wire.call("DeleteGroups", 2, DeleteGroupsRequest([name]))
+        for found in await asyncio.gather(*scrapes):
+            assert "Dead" not in found["states"]
+            assert len(found["groups"]) <= len(names)

@@ -9,9 +9,11 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +26,16 @@ from tests.commands import KOHORT, PATIENCE_S, done, environment, refused, servi
 from kohort.broker.server import Broker
 from kohort.control.http import Control
 from kohort.control.metrics.metrics import Metrics
+from kohort.control.top.command import top
 from kohort.control.top.rates import frame, quantile
-from kohort.control.top.screen import FEWEST_GROUPS, FIXED_LINES, MOST_APIS, picture
+from kohort.control.top.screen import (
+    API_COLUMNS,
+    FEWEST_GROUPS,
+    FIXED_LINES,
+    GROUP_COLUMNS,
+    MOST_APIS,
+    picture,
+)
 
 FAST = "--set=group.initial.rebalance.delay.ms=0"
 SECOND_NS = 1_000_000_000
@@ -206,6 +216,16 @@ async def test_what_is_old_is_told_to_be() -> None:
     text = shown(found, (80, 24), "as it was: no broker answers at x")
     assert text.startswith("as it was: no broker answers at x")
     assert text.splitlines()[1:] == shown(found, (80, 24)).splitlines()[1:]
+
+
+def test_the_documented_options_are_those_that_there_are() -> None:
+    """And its columns."""
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    options = re.findall(r"^\| `(--[a-z]+)", text, re.MULTILINE)
+    assert {*options} == {max(each.opts, key=len) for each in top.params}
+    titles = [each.title for each in GROUP_COLUMNS]
+    titles += [each.title for each in API_COLUMNS]
+    assert [title for title in titles if title not in text] == []
 
 
 async def test_the_command_where_there_is_no_terminal() -> None:
