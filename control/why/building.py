@@ -68,6 +68,7 @@ class Building:
         self.departures: dict[str, Gone] = {}
         self.silent_ns: int | None = None
         self.is_second_half = False
+        self.is_same_offer: bool | None = None
         self.expected = tuple(expected)
         self.missing = dict.fromkeys(self.expected)
         self.is_initial = False
@@ -245,6 +246,7 @@ class Building:
             self.departures,
             self.silent_ns,
             self.is_second_half,
+            self.is_same_offer,
             self.expected,
             self._listed("members"),
             self._listed("gained"),

@@ -152,6 +152,7 @@ class Course:
             building.missing |= self.people.pending
         self._note_departures(building)
         building.is_second_half = self._is_second_half(building, last)
+        building.is_same_offer = self._is_same_offer(building)
         self.rebalances.append(building)
 
     def _end_unseen(self, building: Building) -> None:
@@ -182,6 +183,17 @@ class Course:
             and is_eager(self.people.members.get(member_id), self._protocol) is False
             for member_id in building.culprits
         )
+
+    def _is_same_offer(self, building: Building) -> bool | None:
+        """Whether those who rejoined offer what they did before; None: not known.
+
+        What they offer has more in it than assignors and topics: what they own, as of
+        which generation, their rack. That alone is another one than before.
+        """
+        if building.cause != "metadata_changed" or not building.culprits:
+            return None
+        changed = [self.people.changed.get(m) for m in building.culprits]
+        return None if None in changed else not any(changed)
 
     def _culprits(self, event: Event) -> tuple[str, ...]:
         if event.get("culprits"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from kohort.control.why import reasons
 from kohort.control.why.course import Course
 from kohort.control.why.model import Event, Facts, Gone, Refusal, Replacement
 
@@ -231,7 +232,11 @@ class _Folding:
         if event.get("was_pending"):
             self._is_not_pending(event["member_id"])
             return
-        how = Gone.REMOVED if event.get("cause") == "removed" else Gone.LEFT
+        # An admin may name a member by its id, as the member itself does.
+        is_removed = event.get("cause") == "removed" or reasons.is_removed(
+            event.get("reason")
+        )
+        how = Gone.REMOVED if is_removed else Gone.LEFT
         self.course.goes(event, event["member_id"], how)
 
     def _expired(self, event: Event) -> None:

@@ -142,6 +142,7 @@ class History:
             "reason": each.reason,
             "silent_ns": each.silent_ns,
             "is_second_half": each.is_second_half,
+            "is_same_offer": each.is_same_offer,
             "started_ns": each.started_ns,
             "joined_ns": each.joined_ns,
             "ended_ns": each.ended_ns,

@@ -20,6 +20,8 @@ class Membership:
         lives: their times in the group, in order of their beginnings.
         gone: of each id that went, the life that ended last.
         pending: ids that were given out and not used yet (KIP-394).
+        changed: whether a member's last JoinGroup offered other assignors or topics
+            than the one before; it is missing where that is not known.
     """
 
     def __init__(self) -> None:
@@ -27,6 +29,7 @@ class Membership:
         self.lives: list[Life] = []
         self.gone: dict[str, Life] = {}
         self.pending: dict[str, None] = {}
+        self.changed: dict[str, bool] = {}
         self._life_of: dict[str, int] = {}
 
     def __contains__(self, member_id: object) -> bool:
@@ -54,6 +57,11 @@ class Membership:
         for name in ("protocols", "topics"):
             if event.get(name) is not None:
                 told[name] = tuple(event[name])
+        if event["kind"] == "member_joined":
+            self.changed.pop(member_id, None)
+            offer = [(getattr(known, n), told.get(n)) for n in ("protocols", "topics")]
+            if all(None not in pair for pair in offer):
+                self.changed[member_id] = any(old != new for old, new in offer)
         self.members[member_id] = replace(known, **told) if told else known
 
     def meet(self, member_ids: Iterable[str]) -> None:

@@ -256,6 +256,8 @@ class Rebalance:
         silent_ns: of a session that expired, how long nothing was heard.
         is_second_half: a cooperative member has given up partitions, and joins again
             to have them divided (KIP-429): nothing new has happened.
+        is_same_offer: of those that rejoined with other metadata, whether their
+            assignors and topics are as before; None: not known, or another cause.
         expected: who was to join.
         members: the generation's; empty where it made none.
         gained: who is new in it.
@@ -291,6 +293,7 @@ class Rebalance:
     departures: Mapping[str, Gone]
     silent_ns: int | None
     is_second_half: bool
+    is_same_offer: bool | None
     expected: tuple[str, ...]
     members: tuple[str, ...]
     gained: tuple[str, ...]

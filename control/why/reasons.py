@@ -24,6 +24,10 @@ _CLOSED = (
     "the consumer has unsubscribed",
     "client leaving group per normal operation",
 )
+_REMOVED = (
+    "member was removed by an admin",  # kafka-clients' admin
+    "removed by an admin client",  # kohort's
+)
 _METADATA_CHANGED = (
     "cached metadata has changed",  # kafka-clients
     "topics have new partitions",  # franz-go
@@ -44,6 +48,11 @@ def is_poll_interval(reason: str | None) -> bool:
 def is_closed(reason: str | None) -> bool:
     """Whether a client says that its application wanted it to leave."""
     return _is_one(reason, _CLOSED)
+
+
+def is_removed(reason: str | None) -> bool:
+    """Whether it is an admin that says so, and not the member."""
+    return reason is not None and reason.startswith(_REMOVED)
 
 
 def is_metadata_changed(reason: str | None) -> bool:

@@ -114,10 +114,10 @@ def _expired(rebalance: Rebalance, who: str) -> str:
 
 
 def _changed(rebalance: Rebalance, who: str) -> str:
-    return (
-        f"{who} rejoined with other protocols or subscriptions than before"
-        f"{said(rebalance.reason)}"
-    )
+    what = "other protocols or subscriptions than before"
+    if rebalance.is_same_offer:
+        what = "the same protocols and topics as before"
+    return f"{who} rejoined with {what}{said(rebalance.reason)}"
 
 
 def _led(rebalance: Rebalance, who: str) -> str:

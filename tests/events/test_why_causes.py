@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.coordinator.context import Context, Member, assign, protocols
-from tests.events.build import recorded
+from tests.events.build import Stream, recorded
 
 from kohort.control.why import History, history
+from kohort.protocol.consumer import Subscription, TopicPartitions, encode
 
 
 def joins(context: Context, ana: Member, ben: Member) -> Member:
@@ -128,6 +129,42 @@ def test_a_cause(
     last = found.rebalances[-1]
     assert (last.cause, last.culprits) == (cause, (culprit.member_id,))
     assert f": {words};" in found.explain(last)
+
+
+def offer(*owned: int) -> list[tuple[str, bytes]]:
+    """A consumer's one assignor, with what it owns."""
+    parts = [TopicPartitions("t", [*owned])] if owned else []
+    return [("range", encode(Subscription(["t"], owned_partitions=parts)))]
+
+
+def test_a_follower_that_says_the_same(context: Context) -> None:
+    """What differs is what it owns, or the like: neither topics nor assignors."""
+    members = [context.member(name, protocols=offer()) for name in ("ana", "ben")]
+    context.form(members)
+    members[1].join(protocols=offer(0, 1), reason="enforced")
+    found = history(recorded(context), "g")
+    last = found.rebalances[-1]
+    assert (last.cause, last.is_same_offer) == ("metadata_changed", True)
+    words = "ben rejoined with the same protocols and topics as before"
+    assert f'{words} (it said: "enforced")' in found.explain(last)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["removed by an admin client", "member was removed by an admin: tidying up"],
+)
+def test_an_admin_that_removes_by_member_id(reason: str) -> None:
+    """On the wire it is the member that leaves; kafka-clients and kohort say so."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.comes("ben")
+    stream.rebalance("member_joined", "ana", joins={})
+    stream.leaves("ben", reason)
+    stream.rebalance("member_left", "ben")
+    found = history(stream.events, "g")
+    assert f': an admin removed ben (it said: "{reason}");' in found.explain(
+        found.rebalances[-1]
+    )
 
 
 def test_several_culprits(context: Context) -> None:

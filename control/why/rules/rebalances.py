@@ -297,7 +297,9 @@ def changing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
     found = [
         each
         for each in facts.rebalances
-        if each.cause == "metadata_changed" and not each.is_second_half
+        if each.cause == "metadata_changed"
+        and not each.is_second_half
+        and not each.is_same_offer
     ]
     close = _closest(found, CHANGES, LEADER_REJOINS_NS)
     if close:
