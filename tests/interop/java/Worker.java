@@ -193,7 +193,8 @@ public final class Worker {
             List<String> rows = new ArrayList<>();
             for (ConsumerRecord<String, String> each : consumer.poll(POLL)) {
                 rows.add("[" + each.partition() + ", " + each.offset() + ", "
-                        + quoted(each.key()) + ", " + quoted(each.value()) + "]");
+                        + quoted(each.key() == null ? "" : each.key()) + ", "
+                        + quoted(each.value()) + "]");
                 pending.put(each.partition(), each.offset() + 1);
             }
             if (!rows.isEmpty()) {

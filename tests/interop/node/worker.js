@@ -61,7 +61,7 @@ class Member {
     if (!isRunning() || isStale() || batch.isEmpty()) return
     const { partition } = batch
     const records = batch.messages.map(({ offset, key, value }) =>
-      [partition, Number(offset), key.toString(), value.toString()])
+      [partition, Number(offset), key === null ? '' : key.toString(), value.toString()])
     say({ event: 'consumed', records })
     const end = Number(batch.lastOffset()) + 1
     try {

@@ -25,6 +25,7 @@ Events:
         the member leads that generation: it has made the assignment, or the answer to
         its JoinGroup says so (kohort, confluent-kafka and kafka-clients only)
     {"event": "consumed", "records": [[partition, offset, key, value], ...]}
+        a key that is null is ""
     {"event": "committed", "offsets": [[partition, offset], ...]}
     {"event": "produced", "count": n}
         all of them are acknowledged

@@ -1,0 +1,119 @@
+"""``__kohort_events`` as consumers in Java, Go and Node read it, and commit.
+
+Those of Python are in `tests.events.test_views_clients`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # no __all__
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from tests.interop.libraries import FRANZ_GO, JAVA, KAFKA_GO, KAFKAJS, KOHORT
+from tests.interop.scene import ASK_S, Member, Scene
+
+if TYPE_CHECKING:
+    from tests.interop.libraries import Library
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(
+        "KOHORT_INTEROP_BOOTSTRAP" in os.environ, reason="that broker may be another's"
+    ),
+]
+
+TOPIC = "__kohort_events"
+SCHEMA = Path(__file__).parent.parent.parent / "docs" / "events.schema.json"
+READERS: dict[Library, str] = {
+    JAVA: "range",
+    FRANZ_GO: "cooperative-sticky",
+    KAFKA_GO: "range",
+    KAFKAJS: "roundrobin",
+}
+
+
+class Reading(Scene):
+    """A group that is watched, and others that read what happens to it."""
+
+    def read(self, library: Library, assignor: str) -> Member:
+        """A reader in a group of its own, which commits after each batch."""
+        reader = self.prepare(f"{library.name} reads", library)
+        reader.send(
+            "join",
+            bootstrap=self.bootstrap,
+            topic=TOPIC,
+            group=f"reader-{library.name}",
+            client=library.name,
+            assignor=assignor,
+            session=30_000,
+            heartbeat=300,
+        )
+        return reader
+
+    def play(self, name: str) -> None:
+        """A member of the watched group comes, consumes, and goes."""
+        member = self.start(name)
+        self.until_settled()
+        self.produce(50)
+        self.until_consumed()
+        self.close(member)
+
+    def until_read(self, reader: Member, name: str) -> None:
+        """It has the event that says that the member is gone."""
+        self.until(
+            f"{reader.name} has read that {name} left",
+            lambda: any(
+                (event["kind"], event["client_id"]) == ("member_left", name)
+                for event in read_by(reader)
+            ),
+        )
+
+
+def read_by(reader: Member) -> list[dict[str, Any]]:
+    """The events that a reader has read, in their order."""
+    return [json.loads(value) for _, _, _, value in reader.records]
+
+
+def test_who_commits_does_not_read_of_it(bootstrap: str, tmp_path: Path) -> None:
+    """All of them read all events, in order, and none that their commits make."""
+    scene = Reading(KOHORT, "range", bootstrap, tmp_path)
+    try:
+        scene.admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(ASK_S)
+        scene.play("first")
+        readers = [scene.read(library, how) for library, how in READERS.items()]
+        for reader in readers:
+            scene.until_read(reader, "first")
+        # They commit meanwhile, and were they to read of that they would not end.
+        scene.play("second")
+        for reader in readers:
+            scene.until_read(reader, "second")
+        check(readers, scene.group)
+    finally:
+        scene.stop()
+
+
+def check(readers: list[Member], watched: str) -> None:
+    """What readers have read is one and the same stream, whole and valid."""
+    validator = Draft202012Validator(json.loads(SCHEMA.read_text()))
+    longest = max((read_by(reader) for reader in readers), key=len)
+    for event in longest:
+        validator.validate(event)
+    for reader in readers:
+        assert read_by(reader) == longest[: len(reader.records)]
+        for (_, offset, key, _), event in zip(reader.records, longest, strict=False):
+            assert key == (event["group"] or "")
+            assert longest[offset] == event
+    of_readers = [e for e in longest if str(e["group"]).startswith("reader-")]
+    # Before it is known what they are for.
+    assert {e["kind"] for e in of_readers} <= {"group_state", "member_id_given"}
+    assert len(of_readers) <= 2 * len(readers)
+    commits = [e for e in longest if e["kind"] == "offsets_committed"]
+    assert {e["group"] for e in commits} == {watched}
+    for node in {event["node"] for event in longest}:
+        numbers = [event["sequence"] for event in longest if event["node"] == node]
+        assert numbers == sorted({*numbers})
+        assert numbers[0] == 1
