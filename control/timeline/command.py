@@ -131,7 +131,10 @@ class _Packing:
 def _write(output: str, page: bytes, *, is_stdout: bool) -> None:
     try:
         if is_stdout:
-            sys.stdout.buffer.write(page)
+            left = memoryview(page)
+            # Without a buffer (PYTHONUNBUFFERED) it may take less than all at once.
+            while left:
+                left = left[sys.stdout.buffer.write(left) :]
             sys.stdout.buffer.flush()
         else:
             Path(output).write_bytes(page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from kohort.broker.server import Broker
@@ -20,11 +20,19 @@ TOPIC = "orders"
 class Running:
     """A broker, its HTTP port, and consumers of it.
 
+    Args:
+        nodes: how many the broker has.
+        labels: of its events.
+
     Attributes:
         url: where the timeline is.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, nodes: int = 1, labels: Mapping[str, str] | None = None
+    ) -> None:
+        self._nodes = nodes
+        self._labels = labels
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._consumers: dict[str, tuple[Consumer, asyncio.Task[None]]] = {}
@@ -50,13 +58,16 @@ class Running:
         """Has something done on the broker's loop, and waits for it."""
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)
 
-    def join(self, name: str, group: str = "billing") -> None:
+    def join(
+        self, name: str, group: str = "billing", instance_id: str | None = None
+    ) -> None:
         """A consumer of this client id joins; returns once it has its assignment."""
 
         async def joined() -> None:
             consumer = Consumer(
                 TOPIC,
                 group_id=group,
+                group_instance_id=instance_id,
                 client_id=name,
                 bootstrap_servers=self._broker.bootstrap_servers,
                 heartbeat_interval_ms=200,
@@ -80,6 +91,25 @@ class Running:
 
         self.do(left())
 
+    def restart(self) -> None:
+        """The broker stops, and another one, which knows nothing, takes its place."""
+
+        async def restarted() -> None:
+            await self._stop()
+            await self._begin()
+            await self._listen()
+
+        self.do(restarted())
+
+    def stop_coordinator(self, group: str) -> None:
+        """The node that coordinates a group stops."""
+
+        async def stopped() -> None:
+            events = self._broker.events.recent(group)
+            await self._broker.stop_node(events[-1]["node"])
+
+        self.do(stopped())
+
     @contextlib.contextmanager
     def without_http(self) -> Iterator[None]:
         """The HTTP port is closed for a while; the broker goes on."""
@@ -88,13 +118,16 @@ class Running:
         self.do(self._listen())
 
     async def _start(self) -> None:
-        settings = {"group.initial.rebalance.delay.ms": 0}
-        self._broker = Broker(settings, labels={"scene": "live"})
-        await self._broker.start()
+        await self._begin()
         await self._listen()
         servers = self._broker.bootstrap_servers
         async with Admin(bootstrap_servers=servers) as admin:
             await admin.create_topics([NewTopic(TOPIC, 6)])
+
+    async def _begin(self) -> None:
+        settings = {"group.initial.rebalance.delay.ms": 0}
+        self._broker = Broker(settings, nodes=self._nodes, labels=self._labels)
+        await self._broker.start()
 
     async def _listen(self) -> None:
         self._control = Control(self._broker, port=self._http_port)

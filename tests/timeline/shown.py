@@ -41,6 +41,25 @@ _COLOUR = """([name, at]) => {
 }"""
 
 
+_REDDEST = """([from, to]) => {
+  const { chart } = kohort;
+  chart.draw();
+  const ratio = window.devicePixelRatio;
+  const x = (time) => (chart.labels + (time - chart.from) * chart.scale) * ratio;
+  const width = Math.ceil(x(to) - x(from));
+  const copy = document.createElement("canvas");
+  copy.width = width;
+  copy.height = 60;
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  const y = chart.shown.find((row) => row.lane).y * ratio;
+  context.drawImage(chart.painter.canvas, x(from), y, width, 60, 0, 0, width, 60);
+  const { data } = context.getImageData(0, 0, width, 60);
+  let most = 0;
+  for (let i = 0; i < data.length; i += 4) most = Math.max(most, data[i] - data[i + 1]);
+  return most;
+}"""
+
+
 class Shown:
     """A page.
 
@@ -75,7 +94,7 @@ class Shown:
     def rows(self) -> list[str]:
         """What a screen reader is told of the rows in view, from the top."""
         labels: list[str] = self.page.evaluate(
-            """() => [...document.querySelectorAll("#rows .row")]
+            """() => kohort.chart.draw() ?? [...document.querySelectorAll("#rows .row")]
               .filter((row) => row.querySelector(".label").offsetParent)
               .sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)
               .map((row) => row.querySelector(".label").ariaLabel)"""
@@ -121,6 +140,11 @@ class Shown:
             }""",
             [member, at_ms],
         )
+        return found
+
+    def reddest(self, from_ms: float, to_ms: float) -> int:
+        """How much redder than green a place of the chart is, at the most, of 255."""
+        found: int = self.page.evaluate(_REDDEST, [from_ms, to_ms])
         return found
 
     def press(self, *keys: str) -> None:

@@ -95,6 +95,45 @@ def test_a_lost_connection_is_taken_up_again(broker: Running, visit: Visit) -> N
 
 
 @pytest.mark.interop
+def test_a_broker_that_is_started_anew(broker: Running, visit: Visit) -> None:
+    """The page stays open: who was there is gone, and the new run is seen."""
+    broker.join("ana")
+    shown = visit(broker.url)
+    until(shown, STATE, ["ana", "stable"])
+    broker.leave("ana")
+    broker.restart()
+    until(shown, "() => kohort.model.runs.size === 2")
+    broker.join("ben", group="others")
+    until(shown, STATE, ["ben", "stable"])
+    assert shown.evaluate(f"() => STATES[({MEMBER})('ana').state]") == "gone"
+    started = "() => kohort.model.marks.filter((e) => e.event.kind === 'node_started')"
+    assert shown.evaluate(f"{started}.length") == 2
+    shown.complaints = [each for each in shown.complaints if "net::ERR_" not in each]
+
+
+@pytest.mark.interop
+def test_a_group_moves_to_another_node(visit: Visit) -> None:
+    """Its coordinator stops: it is read by another node, and its members stay."""
+    with Running(nodes=2) as broker:
+        broker.join("ana")
+        broker.join("ben")
+        shown = visit(broker.url)
+        until(shown, STATE, ["ben", "stable"])
+        before = next(row for row in shown.rows if row.startswith("Group"))
+        assert before.rpartition(", ")[2] in {"node 1", "node 2"}
+        broker.stop_coordinator("billing")
+        until(shown, "() => kohort.model.groups.get('billing').marks.length === 3")
+        until(shown, STATE, ["ana", "stable"])
+        after = next(row for row in shown.rows if row.startswith("Group"))
+        assert {before.rpartition(", ")[2], after.rpartition(", ")[2]} == {
+            "node 1",
+            "node 2",
+        }
+        assert "2 members, 2 rebalances" in after
+        shown.mark("read the group from its log: Stable, 2 members").wait_for()
+
+
+@pytest.mark.interop
 def test_the_chart_follows_until_one_looks_back(broker: Running, visit: Visit) -> None:
     """Now stays in view; who moves in time stays where that leads."""
     broker.join("ana")

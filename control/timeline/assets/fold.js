@@ -52,7 +52,10 @@ function loseEvents(model, event, at, source) {
 function forget(model, at, node = null) {
   for (const group of model.groups.values()) {
     if (node !== null && group.node !== node) continue;
-    for (const lane of group.lanes) lane.go(at, GONE);
+    for (const lane of group.lanes) {
+      lane.go(at, GONE);
+      if (lane.owned.at(-1)?.count) lane.own(at, []);
+    }
     closeRebalance(group, at, "cut");
     group.state = null;
   }

@@ -1,0 +1,159 @@
+"""Names that others choose: clients, users, whoever names a file. They are texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.timeline import streams
+from tests.timeline.running import PATIENCE_S, Running
+from tests.timeline.shown import Shown
+
+from kohort.control.timeline.command import timeline
+
+pytestmark = pytest.mark.interop
+
+Show = Callable[..., Shown]
+
+IMAGE = "<img src=x onerror='window.hit=1'>"
+SCRIPT = "</script><script>window.hit=1</script><!--"
+UNSEEN = "ana\u202egnp.exe\u0000\n\u200b"
+VIEWS = ("chart", "rebalances", "members", "marks")
+
+
+@pytest.fixture
+def broker() -> Iterator[Running]:
+    """A broker with a topic of six partitions."""
+    with Running(labels={"label": IMAGE, SCRIPT: "1"}) as running:
+        yield running
+
+
+def see_all(shown: Shown) -> str:
+    """All texts of all views and explanations; nothing of them has run."""
+    texts = []
+    for view in VIEWS:
+        shown.page.locator(f"#tab-{view}").click()
+        texts.append(shown.page.locator("body").inner_text())
+    shown.page.locator("#tab-chart").click()
+    shown.evaluate(
+        """() => {
+          const { model, panel } = kohort;
+          window.texts = [];
+          const see = (mark) => {
+            panel.open([mark]);
+            texts.push(document.getElementById("panel").innerText);
+          };
+          model.marks.forEach(see);
+          for (const group of model.groups.values()) {
+            group.marks.forEach(see);
+            const { end: at } = model;
+            for (const lane of group.lanes) see({ lane, at, isMoment: true });
+          }
+        }"""
+    )
+    assert shown.evaluate("() => window.hit ?? null") is None
+    assert shown.page.locator("img, iframe, object").count() == 0
+    return "\n".join([*texts, *shown.evaluate("() => texts")])
+
+
+def test_what_clients_call_themselves_live(broker: Running, visit: Show) -> None:
+    """Client ids, a group's id, an instance id, a reason and labels, from real clients.
+
+    Groups are called as what JavaScript's objects have by themselves, too.
+    """
+    broker.join(IMAGE, group=SCRIPT)
+    broker.join(SCRIPT, group="__proto__")
+    broker.join(UNSEEN, group="constructor", instance_id=IMAGE)
+    broker.leave(SCRIPT)
+    shown = visit(f"{broker.url}#group=%")
+    shown.page.wait_for_function(
+        "() => kohort.model.groups.size === 3 && kohort.model.rebalances === 4",
+        timeout=PATIENCE_S * 1000,
+    )
+    rows = "\n".join(shown.rows)
+    for name in (IMAGE, SCRIPT, "__proto__", "constructor"):
+        assert name in rows
+    text = see_all(shown)
+    for name in (f"label: {IMAGE}", f"{SCRIPT}: 1", f"{SCRIPT} left the group"):
+        assert name in text
+
+
+def test_what_is_in_a_file(visit: Show, tmp_path: Path) -> None:
+    """The same in the page that `kohort timeline` makes, its name included."""
+    scene = streams.Scene(SCRIPT)
+    first, second = scene.arrive(2)
+    first.client_id = IMAGE
+    scene.leave(second, IMAGE)
+    events = streams.merge(scene)
+    events.append({**events[-1], "sequence": 999, "kind": "toString", "cause": SCRIPT})
+    file = tmp_path / "@STYLE@<img src=x>@DATA@.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(timeline, [str(file), "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    shown = visit(page.as_uri())
+    shown.page.wait_for_selector("#status[data-status=file]")
+    assert file.name in shown.page.title()
+    text = see_all(shown)
+    assert file.name in text
+    assert f"It said: “{IMAGE}”." in text
+    assert SCRIPT in text
+
+
+def test_long_and_unseen_names(show: Show) -> None:
+    """They are cut, what is not seen is written out, and all is in the explanation."""
+    scene = streams.Scene("g" * 249)
+    long, unseen = scene.arrive(2)
+    for event in scene.events:
+        if event["member_id"] == long.member_id:
+            event["client_id"] = "a" * 30_000
+        elif event["member_id"] == unseen.member_id:
+            event["client_id"] = UNSEEN
+    shown = show(streams.merge(scene))
+    assert all(len(row) < 400 for row in shown.rows)
+    assert "Member ana⟨U+202E⟩gnp.exe⟨U+0000⟩⟨U+000A⟩⟨U+200B⟩ of" in shown.rows[-1]
+    shown.evaluate("() => kohort.chart.goToRow(1)")
+    shown.press("Enter")
+    assert "a" * 1900 in shown.panel.inner_text()
+    width, room = shown.evaluate(
+        "() => [document.documentElement.scrollWidth, window.innerWidth]"
+    )
+    assert width == room
+
+
+def test_members_are_called_as_in_the_explanations(show: Show) -> None:
+    """One client id, two members at a time: the beginning of what tells them apart."""
+    scene = streams.Scene("orders")
+    first, second, third = scene.arrive(3)
+    for each in (first, second):
+        old, each.client_id = each.member_id, "worker"
+        new = f"worker-{old.removeprefix('orders-consumer-')[2:]}"
+        for event in scene.events:
+            text = json.dumps(event).replace(old, new)
+            event.clear()
+            event.update(json.loads(text))
+            if event["member_id"] == new:
+                event["client_id"] = "worker"
+        each.member_id = new
+    names = [f"worker-{each.member_id[7:11]}" for each in (first, second)]
+    shown = show(streams.merge(scene))
+    found = [row.split()[1] for row in shown.rows if row.startswith("Member")]
+    assert found == [*names, third.client_id]
+    assert names[0] != names[1]
+
+
+def test_a_process_that_is_started_again_keeps_its_name(show: Show) -> None:
+    """Its member id is another one, and its lane; nobody else was called so."""
+    scene = streams.Scene("orders")
+    first, second = scene.arrive(2)
+    scene.leave(second)
+    (again,) = scene.arrive(1)
+    for event in scene.events:
+        if event["member_id"] == again.member_id:
+            event["client_id"] = second.client_id
+    shown = show(streams.merge(scene))
+    found = [row.split()[1] for row in shown.rows if row.startswith("Member")]
+    assert found == [first.client_id, second.client_id, second.client_id]

@@ -1,0 +1,242 @@
+"""Runs, nodes, clocks and gaps: what is known, when, and of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.timeline import streams
+from tests.timeline.scripted import PATIENCE_S, Scripted
+from tests.timeline.shown import Shown
+from tests.timeline.streams import MS, START_NS, Event, Scene
+
+pytestmark = pytest.mark.interop
+
+Show = Callable[..., Shown]
+
+ANA = "orders-consumer-1"
+BEN = "orders-consumer-2"
+
+
+@pytest.fixture
+def script() -> Iterator[Scripted]:
+    """A stream that the test writes."""
+    with Scripted() as scripted:
+        yield scripted
+
+
+def until(shown: Shown, condition: str, argument: object = None) -> None:
+    """Waits until this is so in the page."""
+    shown.page.wait_for_function(condition, arg=argument, timeout=PATIENCE_S * 1000)
+
+
+def two() -> Scene:
+    """Two members come, within a window of three seconds."""
+    scene = Scene("orders")
+    scene.arrive(2)
+    scene.wait(2000)
+    return scene
+
+
+def on_node(events: list[Event], node: int, first: int = 1) -> list[Event]:
+    """The same, as another node tells it."""
+    return [
+        {**event, "node": node, "sequence": first + number}
+        for number, event in enumerate(events)
+    ]
+
+
+# -- several runs
+
+
+def test_runs_whose_clocks_begin_anew_follow_each_other(show: Show) -> None:
+    """A virtual clock says the same in each run: the second is drawn behind the first.
+
+    And its explanations say what its own clock said.
+    """
+    first = two()
+    events = streams.merge(first)
+    again = streams.merge(two(), run="d4e5f6")
+    shown = show([*events, *again])
+    length = (events[-1]["time_ns"] - events[0]["time_ns"]) / MS
+    about = shown.page.locator("#about").inner_text()
+    assert f"{len(events) + len(again)} events" in about
+    assert shown.state(ANA, length) == "stable"
+    assert shown.state(ANA, length + 1001) == "joining"
+    assert shown.state(ANA, length + 1500) == "waiting"
+    shown.evaluate(
+        "() => kohort.panel.open([kohort.model.groups.get('orders').marks[1]])"
+    )
+    started = next(each for each in again if each["kind"] == "rebalance_started")
+    text = shown.panel.inner_text()
+    assert shown.evaluate("(ns) => clockTime(ns)", started["time_ns"]) in text
+
+
+def test_an_event_is_taken_once(show: Show) -> None:
+    """A stream that was taken up again says some of it twice."""
+    events = streams.merge(two())
+    shown = show([*events, *events[-20:]])
+    assert f"{len(events)} events" in shown.page.locator("#about").inner_text()
+    assert shown.evaluate("() => kohort.model.rebalances") == 1
+
+
+# -- several nodes
+
+
+def test_each_group_says_which_node_has_it(show: Show) -> None:
+    """Where there are several nodes; and it moves with its coordinator."""
+    orders, payments = two(), Scene("payments", at_ms=10)
+    payments.arrive(1)
+    events = on_node(streams.merge(orders), 1) + on_node(streams.merge(payments), 2)
+    shown = show(sorted(events, key=lambda event: event["time_ns"]))
+    groups = [row for row in shown.rows if row.startswith("Group")]
+    assert [row.rpartition(", ")[2] for row in groups] == ["node 1", "node 2"]
+    assert "node" not in show(streams.merge(orders)).rows[0]
+
+
+def test_a_node_that_stops_takes_its_groups_along(show: Show) -> None:
+    """Until another one has read them; those of other nodes go on."""
+    orders, payments = two(), Scene("payments")
+    payments.arrive(1)
+    now = orders.now
+    on_1 = on_node(streams.merge(orders), 1)
+    on_2 = on_node(streams.merge(payments), 2)
+    stopped = streams.broker_event("node_stopped", (now - START_NS) / MS)
+    taken = Scene("orders", at_ms=(now - START_NS) / MS + 500)
+    taken.members, taken.generation = orders.members, orders.generation
+    taken.state, taken.leader = "Stable", orders.leader
+    taken.load()
+    taken.wait(1000)
+    later = [
+        *on_node(streams.merge(also=[stopped]), 1, first=len(on_1) + 1),
+        *on_node(streams.merge(taken), 2, first=len(on_2) + 1),
+    ]
+    events = sorted([*on_1, *on_2], key=lambda event: event["time_ns"])
+    shown = show([*events, *later])
+    at = (now - events[0]["time_ns"]) / MS
+    assert shown.state(ANA, at - 1) == "stable"
+    assert shown.state(ANA, at + 250) == "gone"
+    assert shown.state(ANA, at + 501) == "stable"
+    assert shown.state("payments-consumer-1", at + 250) == "stable"
+    assert any(row.endswith("1 rebalance, node 2") for row in shown.rows)
+    assert (
+        len(shown.evaluate("() => kohort.model.groups.get('orders').generations")) == 1
+    )
+
+
+def test_shards_that_are_taken_together_are_one_mark(show: Show) -> None:
+    """A broker starts with fifty of them: fifty marks would say less."""
+    loaded = [
+        streams.broker_event(
+            "shard_loaded", 5 + each, partition=each, groups=each % 2, duration_ns=900
+        )
+        for each in range(50)
+    ]
+    shown = show(streams.merge(two(), also=loaded))
+    mark = shown.mark("Node 0 coordinates partitions 0-49")
+    assert "25 groups found" in (mark.get_attribute("aria-label") or "")
+    mark.click()
+    assert "The first of 50 events" in shown.panel.inner_text()
+
+
+# -- gaps
+
+
+def test_where_events_are_missing_the_chart_says_so(show: Show) -> None:
+    """Striped, from the last event before it; what state a group is in is unknown."""
+    scene = two()
+    before = streams.merge(scene)
+    last = len(before)
+    at_ms = (scene.now - START_NS) / MS + 4000
+    gap = streams.broker_event("events_lost", at_ms, first=last + 1, last=last + 50)
+    (lost,) = streams.merge(also=[gap])
+    shown = show([*before, {**lost, "sequence": last + 50}])
+    assert shown.rows[1].startswith("Group orders: state unknown")
+    begin = (before[-1]["time_ns"] - before[0]["time_ns"]) / MS
+    end = (lost["time_ns"] - before[0]["time_ns"]) / MS
+    assert shown.evaluate("() => kohort.model.gaps") == [
+        {"from": pytest.approx(begin, abs=0.01), "at": pytest.approx(end, abs=0.01)}
+    ]
+    assert shown.state(ANA, end) == "stable"
+    assert shown.reddest(begin + 100, end - 100) > 40  # green is what it would be
+
+
+def test_who_left_while_events_were_missing_is_gone_after_it(show: Show) -> None:
+    """The next generation says who is in it."""
+    scene = two()
+    before = streams.merge(scene)
+    last = len(before)
+    ana, ben = scene.members
+    scene.events.clear()
+    scene.wait(1000)
+    at_ms = (scene.now - START_NS) / MS
+    gap = streams.broker_event("events_lost", at_ms, first=last + 1, last=last + 50)
+    scene.members.remove(ben)  # what it did itself is among what is missing
+    scene.lag(ana)
+    after = streams.merge(scene, also=[gap])
+    numbered = [{**e, "sequence": last + 50 + n} for n, e in enumerate(after)]
+    shown = show([*before, *numbered])
+    assert any(f"{BEN} of orders: gone" in row for row in shown.rows)
+
+
+# -- live
+
+
+def test_a_clock_that_stands_still_is_not_pushed(script: Scripted, visit: Show) -> None:
+    """Where broker time is not the machine's, now is what the broker says it is."""
+    events = streams.merge(two())
+    script.say(*({**event, "wall_ns": event["wall_ns"] + 10**18} for event in events))
+    shown = visit(script.url)
+    until(shown, "(count) => kohort.model.events === count", len(events))
+    length = (events[-1]["time_ns"] - events[0]["time_ns"]) / MS
+    until(shown, "() => kohort.chart.now === kohort.model.end")
+    assert shown.evaluate("() => kohort.chart.now") == pytest.approx(length, abs=0.01)
+    moved = events[-1]["time_ns"] + 3_600_000 * MS
+    (member,) = {e["member_id"] for e in events if e["client_id"] == ANA}
+    script.heard(moved, ("orders", member, moved - 5 * MS))
+    until(shown, "(at) => kohort.chart.now > at", length + 3_599_999)
+    assert shown.evaluate("() => kohort.chart.now") == pytest.approx(
+        length + 3_600_000, abs=0.01
+    )
+    heard = shown.evaluate("() => kohort.model.groups.get('orders').lanes[0].heard")
+    assert heard == pytest.approx(length + 3_599_995, abs=0.01)
+
+
+def test_another_run_is_seen_while_the_page_is_open(
+    script: Scripted, visit: Show
+) -> None:
+    """All are gone at first; who comes back comes back into its lane or a new one."""
+    script.say(*streams.restart()[:-12])
+    shown = visit(script.url)
+    until(shown, "() => kohort.model.runs.size === 2")
+    script.say(*streams.restart()[-12:])
+    until(shown, "(count) => kohort.model.events === count", len(streams.restart()))
+    assert sum("Member" in row for row in shown.rows) == 2
+
+
+def test_a_broker_of_another_version_is_not_guessed_at(
+    script: Scripted, visit: Show
+) -> None:
+    """The page that is open does not know its schema, says so, and what to do."""
+    script.say(*streams.merge(two()))
+    shown = visit(script.url)
+    until(shown, "() => kohort.model.rebalances === 1")
+    later = {**streams.merge(two())[-1], "schema": 2, "sequence": 999}
+    script.say(later)
+    status = shown.page.locator("#status", has_text="1 event could not be read")
+    status.wait_for()
+    assert "load the page anew" in status.inner_text()
+    said = shown.page.get_by_role("status")
+    assert "could not be read" in said.inner_text()
+
+
+def test_a_page_without_events_waits_for_them(script: Scripted, visit: Show) -> None:
+    """It says that there are none; the first one is shown."""
+    shown = visit(script.url)
+    shown.page.wait_for_selector("#status[data-status=live]")
+    assert shown.page.get_by_text("No events yet.").is_visible()
+    (event,) = streams.merge(also=[streams.broker_event("node_started", 0)])
+    script.say(event)
+    shown.mark("Node 0 accepts connections").wait_for()
+    assert shown.page.get_by_text("No events yet.").is_hidden()
+    shown.page.locator("#about", has_text="1 event").wait_for()
