@@ -49,6 +49,9 @@ MOST_SENT: Final = 128 * 1024
 LINGER_S: Final = 0.02
 """The pause before what comes next: no more than 50 writes a second per reader."""
 
+RETRY_MS: Final = 1_000
+"""How soon a browser is to come again where the connection is lost."""
+
 HEARD_S: Final = 1.0
 """The pause between two samples of when members were last heard of."""
 
@@ -157,8 +160,10 @@ class _Asked:
             if not wanted.follow:
                 place.close()
             await response.prepare(request)
-            is_heard = wanted.heard and not is_lines
-            heard = self._last_heard(wanted) if is_heard else None
+            heard: Callable[[], bytes] | None = None
+            if not is_lines:
+                await response.write(b"retry: %d\n\n" % RETRY_MS)
+                heard = self._last_heard(wanted) if wanted.heard else None
             async for slice_ in wanted.of(place):
                 if is_lines:
                     text = b"".join(self._line(event) for event in slice_)
