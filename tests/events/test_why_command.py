@@ -10,7 +10,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner, Result
-from tests.events.build import Stream
+from tests.coordinator.context import Context
+from tests.events.build import Stream, recorded
+from tests.events.test_why_fold import consumer, divide
 
 from kohort.broker.server import Broker
 from kohort.control.http import Control
@@ -275,3 +277,30 @@ def test_every_group_of_a_file(stream: Stream) -> None:
     started = next(e for e in other.events if e["kind"] == "rebalance_started")
     key = f"run-1/0/{started['sequence']}"
     assert found["other"].sentences()[key][0].startswith("Generation 1: eli came")
+
+
+def test_the_example_of_the_documents(tmp_path: Path) -> None:
+    """It is what a coordinator's events give."""
+    context = Context(initial_rebalance_delay_ms=3_000)
+    ana, ben, cleo = (consumer(context, name) for name in ("ana", "ben", "cleo"))
+    ana.enter()
+    context.sleep(400)
+    ben.enter()
+    cleo.enter()
+    context.sleep(5_620)
+    divide((ana, range(4)), (ben, range(4, 8)), (cleo, range(8, 12)))
+    for number in range(120):
+        context.sleep(5_000)
+        for member in (ana, ben, cleo) if number < 114 else (ana, cleo):
+            member.heartbeat()
+    context.sleep(200)
+    ana.join()
+    context.sleep(340)
+    cleo.join()
+    context.sleep(20)
+    divide((ana, range(6)), (cleo, range(6, 12)))
+    path = tmp_path / "events.jsonl"
+    events = [{**event, "group": "billing"} for event in recorded(context)]
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    page = Path(__file__).parents[2] / "docs" / "why.md"
+    assert run("billing", "--events", path).output in page.read_text()
