@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from kohort.control.remote import Remote
     from kohort.control.top.rates import Frame
 
-LONG = 10_000
-"""Lines of what is printed once: it may be scrolled."""
-
 
 @click.command()
 @click.option(
@@ -99,8 +96,8 @@ def _show(remote: Remote, interval: float, *, once: bool) -> None:
     console = terminal()
     first = frame(None, remote.get("metrics.json"))
     if once:
-        size = console.size if sys.stdout.isatty() else None
-        console.print(picture(first, size and (size.width, LONG)))
+        # What is printed once may be scrolled, and is not cut where it is a pipe.
+        console.print(picture(first, console.width if sys.stdout.isatty() else None))
         return
     _watch(remote, interval, console, first)
 
@@ -114,7 +111,7 @@ def _watch(remote: Remote, interval: float, console: Console, shown: Frame) -> N
     from kohort.control.top.screen import picture  # noqa: PLC0415 - as above
 
     with Live(
-        picture(shown, console.size), console=console, screen=True, auto_refresh=False
+        picture(shown, *console.size), console=console, screen=True, auto_refresh=False
     ) as live:
         while True:
             time.sleep(interval)
@@ -123,4 +120,4 @@ def _watch(remote: Remote, interval: float, console: Console, shown: Frame) -> N
                 shown = frame(shown.now, remote.get("metrics.json"))
             except RemoteError as error:
                 trouble = f"as it was: {error}"
-            live.update(picture(shown, console.size, trouble), refresh=True)
+            live.update(picture(shown, *console.size, trouble), refresh=True)

@@ -134,7 +134,14 @@ def frame(before: Snapshot | None, now: Snapshot) -> Frame:
 
 def _interest(row: GroupRow) -> tuple[object, ...]:
     is_busy = row.state in {"PreparingRebalance", "CompletingRebalance"}
-    return (not is_busy, -row.new_rebalances, row.state is None, -row.lag, row.name)
+    return (
+        not is_busy,
+        -row.new_rebalances,
+        row.state is None,
+        -row.lag,
+        not row.members,
+        row.name,
+    )
 
 
 def _group(

@@ -27,20 +27,26 @@ _LONGEST_STATE = max(map(len, STATE_STYLES))
 
 
 def picture(
-    frame: Frame, size: tuple[int, int] | None, trouble: str | None = None
+    frame: Frame,
+    width: int | None = None,
+    height: int | None = None,
+    trouble: str | None = None,
 ) -> RenderableType:
     """What there is to show.
 
     Args:
         frame: see there.
-        size: columns and lines that there is room for; None for as many as it takes.
+        width: characters that a line has room for; None for as many as it takes.
+        height: lines that there is room for, likewise.
         trouble: why there is nothing newer.
     """
-    apis, groups, width = frame.apis, frame.groups, None
-    if size is not None:
-        width, height = size
-        apis = apis[:MOST_APIS]
-        groups = groups[: max(FEWEST_GROUPS, height - FIXED_LINES - len(apis))]
+    apis, groups = frame.apis, frame.groups
+    if height is not None:
+        room = height - FIXED_LINES
+        # Groups matter more; but a third is for the APIs, however many there are.
+        count = max(room // 3, room - len(groups), 1)
+        apis = apis[: min(count, MOST_APIS)]
+        groups = groups[: max(FEWEST_GROUPS, room - len(apis))]
     parts: list[RenderableType] = [*_head(frame, trouble), ""]
     parts.append(fitting(groups, GROUP_COLUMNS, _GROUP_LAST, width))
     if len(groups) < len(frame.groups):

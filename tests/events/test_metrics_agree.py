@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.coordinator.context import Context, subscribed
+from tests.coordinator.context import Context, Member, subscribed
 from tests.coordinator.test_machine import Clients, dealt, share
 from tests.events.build import recorded
 
@@ -97,37 +97,73 @@ def test_the_assignors_that_stop_nobody() -> None:
     assert groups.COOPERATIVE == building.COOPERATIVE
 
 
-def kept_waiting(first: str, *then: str) -> Told:
-    """Two members of these assignors, one of which waits 3 s for the other."""
-    context = Told()
-    ana, ben = (
-        context.member(
-            name, protocols=[subscribed("t", protocol=p)[0] for p in (first, *then)]
-        )
-        for name in ("ana", "ben")
-    )
-    ana.enter()
-    ana.sync([(ana.member_id, dealt(0, 1))])
-    ben.enter()
-    context.sleep(2_000)
-    ana.join()
-    context.sleep(1_000)
-    ana.sync(share([ana.member_id, ben.member_id]))
-    ben.sync()
-    return context
+class Pair:
+    """Two members that share a topic; to get there, ana stood still for 1 s.
+
+    Attributes:
+        context: their coordinator.
+        ana: the first one.
+        ben: the second one.
+    """
+
+    def __init__(self, *assignors: str, instance: str | None = None) -> None:
+        self.context = context = Told()
+        self._protocols = [subscribed("t", protocol=p)[0] for p in assignors]
+        self.ana = ana = self.member("ana", instance)
+        self.ben = ben = self.member("ben")
+        ana.enter()
+        ana.sync([(ana.member_id, dealt(0, 1))])
+        ben.enter()
+        context.sleep(2_000)
+        ana.join()
+        context.sleep(1_000)
+        ana.sync(share([ana.member_id, ben.member_id]))
+        ben.sync()
+
+    def member(self, name: str, instance: str | None = None) -> Member:
+        """Another one of the same assignors."""
+        return self.context.member(name, protocols=self._protocols, instance=instance)
 
 
 def test_who_waits_for_an_assignment_stands_still() -> None:
     """From its JoinGroup; a newcomer has nothing that could."""
-    context = kept_waiting("range")
-    _, stood = compare(context)
-    assert stood == pytest.approx(1)
-    mine = counted(context).of("g").stand_still_seconds
-    assert mine.count == 1
+    pair = Pair("range")
+    assert compare(pair.context)[1] == pytest.approx(1)
+    assert counted(pair.context).of("g").stand_still_seconds.count == 1
 
 
 @pytest.mark.parametrize("name", sorted(building.COOPERATIVE))
 def test_who_keeps_its_partitions_does_not_stand_still(name: str) -> None:
     """KIP-429; an eager assignor beside it makes a member an eager one."""
-    assert compare(kept_waiting(name))[1] == 0
-    assert compare(kept_waiting(name, "range"))[1] > 0
+    assert compare(Pair(name).context)[1] == 0
+    assert compare(Pair(name, "range").context)[1] == pytest.approx(1)
+
+
+def test_a_member_whose_coordinator_moves_goes_on_in_its_old_generation() -> None:
+    """It stands still until it has synced there, though no rebalance is over."""
+    pair = Pair("range")
+    pair.member("cleo").enter()
+    pair.ana.join()
+    pair.context.sleep(1_000)
+    pair.context.move()
+    pair.context.sleep(1_000)
+    pair.ana.sync()
+    # That it stays for long after is none of it.
+    pair.ana.keep_alive(5_000)
+    assert compare(pair.context)[1] == pytest.approx(1 + 2)
+
+
+def test_a_static_member_that_is_replaced_stands_still_twice() -> None:
+    """The process that is gone until then; the one that has come from then on."""
+    pair = Pair("range", instance="i")
+    pair.member("cleo").enter()
+    pair.ana.join()
+    pair.context.sleep(1_000)
+    again = pair.member("ana again", "i")
+    again.enter()
+    pair.context.sleep(2_000)
+    pair.ben.join()
+    again.sync(share([again.member_id]))
+    # ben joined and was told of it at one moment.
+    assert compare(pair.context)[1] == pytest.approx(1 + 1 + 2)
+    assert counted(pair.context).of("g").stand_still_seconds.count == 3

@@ -69,16 +69,16 @@ def shown(
 ) -> str:
     """A frame as text."""
     out = io.StringIO()
-    width = 1000 if size is None else size[0]
-    console = Console(file=out, width=width, markup=False, emoji=False)
-    console.print(picture(found, size, trouble))
+    width, height = size or (None, None)
+    console = Console(file=out, width=width or 1000, markup=False, emoji=False)
+    console.print(picture(found, width, height, trouble))
     return out.getvalue()
 
 
 async def test_rates_are_between_two_snapshots() -> None:
     """Counts of two seconds, halved; what has just happened comes first."""
     found = frame(*(await snapshots()))
-    assert found.cpu == 0.25
+    assert found.cpu == pytest.approx(0.25)
     groups = {row.name: row for row in found.groups}
     assert found.groups[0].name == "b"
     assert [groups[g].new_rebalances for g in ("a", "b", "simple")] == [0, 1, 0]
@@ -167,6 +167,30 @@ async def test_what_is_shown() -> None:
     assert row[-2:] == ["1", "UNKNOWN_MEMBER_ID"]
 
 
+async def test_who_comes_first() -> None:
+    """Who rebalances, who just has, who is behind, who has members; the others last."""
+    _, before = await snapshots()
+    (row,) = [row for row in before["groups"] if row["group"] == "a"]
+
+    def group(name: str, **fields: object) -> dict[str, Any]:
+        return {**row, "group": name, "lag": {"t": 5}, **fields}
+
+    before["groups"] = [group("3-new", rebalances={})]
+    now = copy.deepcopy(before)
+    now["groups"] = [
+        group("7-gone", state=None),
+        group("6-empty", state="Empty", members=0, lag={}),
+        group("5-members", lag={}),
+        group("4-behind", state="Empty", members=0),
+        group("3-new", lag={}, rebalances={"member_left": 2}),
+        group("2-sync", state="CompletingRebalance", lag={}, rebalances={}),
+        group("1-join", state="PreparingRebalance", rebalances={}),
+    ]
+    before["groups"] += [{**each} for each in now["groups"] if each["group"] != "3-new"]
+    names = [each.name for each in frame(before, now).groups]
+    assert names == sorted(names)
+
+
 async def test_a_terminal_is_not_overfull() -> None:
     """Groups that have no room are counted; on what is no terminal all have room."""
     _, now = await snapshots()
@@ -178,7 +202,7 @@ async def test_a_terminal_is_not_overfull() -> None:
         lines = text.splitlines()
         groups = [line for line in lines if line.startswith("g0")]
         assert f"and {90 - len(groups)} more" in text
-        assert len(groups) >= FEWEST_GROUPS
+        assert len(groups) >= max(FEWEST_GROUPS, (height - FIXED_LINES) // 2)
         assert len(lines) <= max(height, FEWEST_GROUPS + FIXED_LINES + MOST_APIS)
     assert "more" not in shown(found)
 
