@@ -1,0 +1,93 @@
+"""Clients in processes of their own: the workers of `tests.interop`.
+
+These can be killed, and are of any language; they know no more than to join, to
+close, and to die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.events.causes.clients import HEARTBEAT_MS, Client, Membership
+from tests.interop.libraries import Library
+from tests.interop.scene import Member
+
+LOAD_S = 60.0
+
+
+class ProcessClient(Client):
+    """One worker."""
+
+    def __init__(self, library: Library, wanted: Membership) -> None:
+        super().__init__(wanted)
+        self._library = library
+        self._changed = threading.Condition()
+        self._folder = tempfile.TemporaryDirectory()
+        self._member: Member | None = None
+
+    async def start(self) -> None:
+        """As above; returns when it is loaded, and has been told to join."""
+        await asyncio.to_thread(self._start)
+
+    def _start(self) -> None:
+        wanted = self.wanted
+        (topic,) = wanted.topics
+        (assignor,) = wanted.assignors
+        member = self._member = Member(
+            wanted.name,
+            self._library.command(),
+            Path(self._folder.name),
+            self._changed,
+        )
+        self._until(lambda: member.ready)
+        member.send(
+            "join",
+            bootstrap=wanted.servers,
+            topic=topic,
+            group="g",
+            client=wanted.name,
+            assignor=assignor,
+            session=wanted.session_ms,
+            heartbeat=HEARTBEAT_MS,
+            **({} if wanted.instance is None else {"instance": wanted.instance}),
+        )
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        member = self._member
+        assert member is not None
+        with self._changed:
+            self._changed.wait_for(lambda: holds() or bool(member.error), LOAD_S)
+            assert holds(), member.story()
+
+    async def close(self) -> None:
+        """As above."""
+        member = self._member
+        assert member is not None
+        member.send("close")
+        await asyncio.to_thread(self._until, lambda: member.closed)
+
+    async def crash(self) -> None:
+        """SIGKILL."""
+        if self._member is not None:
+            await asyncio.to_thread(self._member.stop)
+
+    async def end(self) -> None:
+        """As above."""
+        await self.crash()
+        self._folder.cleanup()
+
+    async def subscribe(self, *topics: str) -> None:
+        """Not told to any worker."""
+        raise NotImplementedError(topics)
+
+    async def subscribe_to(self, pattern: str) -> None:
+        """Not told to any worker."""
+        raise NotImplementedError(pattern)
+
+    async def unsubscribe(self) -> None:
+        """Not told to any worker."""
+        raise NotImplementedError
