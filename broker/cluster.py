@@ -196,6 +196,9 @@ class Cluster:
             start = len(self.topics.by_name)
             replicas = self._spread(partitions, replication_factor, start)
         leaders = list(map(self._elected, replicas))
+        if name == EVENTS_TOPIC:
+            # Whoever creates it: the broker fills it, and it shall have bounds.
+            overrides = EVENTS_TOPIC_OVERRIDES | (overrides or {})
         topic = self.topics.create(name, replicas, leaders, overrides)
         if name == OFFSETS_TOPIC:
             self.shards.attach(topic)
@@ -240,7 +243,7 @@ class Cluster:
             return
         if name == EVENTS_TOPIC:
             # All in one partition: so they are read in the order of the stream.
-            self.create_topic(name, 1, len(self.nodes), EVENTS_TOPIC_OVERRIDES.copy())
+            self.create_topic(name, 1, len(self.nodes))
             return
         factor = min(self.config["default.replication.factor"], len(self.nodes))
         self.create_topic(name, self.config["num.partitions"], factor)

@@ -350,7 +350,7 @@ EVENTS_TOPIC_OVERRIDES = {
     "retention.bytes": str(128 * 1024 * 1024),
     "segment.bytes": str(16 * 1024 * 1024),
 }
-"""The configuration of `EVENTS_TOPIC`, unless somebody creates it with another."""
+"""The configuration of `EVENTS_TOPIC`, but for what somebody creates it with."""
 
 
 def spread(

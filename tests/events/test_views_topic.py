@@ -19,11 +19,17 @@ from tests.commands import PATIENCE_S
 from tests.events.test_stream import happen
 
 from kohort.broker.events.bus import Events
+from kohort.broker.events.views import topic as topic_view
 from kohort.broker.server import Broker
 from kohort.broker.topics import EVENTS_TOPIC
 from kohort.client.consumer import Consumer
 from kohort.client.offsets import TopicPartition
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kohort.protocol.consumer import Subscription, encode
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import read_records
 
@@ -101,6 +107,16 @@ async def test_clients_do_not_write_to_it() -> None:
         assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+async def test_who_creates_it_need_not_say_how_much_it_keeps() -> None:
+    """It has a bound, however it comes to be; or the one that it is created with."""
+    async with Broker(FAST) as broker:
+        for given, kept in ((None, 128 * 1024 * 1024), ({"retention.bytes": "7"}, 7)):
+            topic = broker.cluster.create_topic(EVENTS_TOPIC, 2, 1, given)
+            for partition in topic.partitions:
+                assert partition.config.retention_bytes == kept
+            broker.cluster.delete_topic(EVENTS_TOPIC)
+
+
 async def test_deleted_and_created_again() -> None:
     """Nothing is written while it is not there, and all that is remembered after."""
     async with Broker(WRITTEN) as broker, connected(broker) as client:
@@ -165,6 +181,42 @@ async def test_who_reads_and_commits_makes_no_events_there() -> None:
         groups = [event["group"] for _, event in records(broker)]
         assert groups.count("reader") <= 1  # the id that it was given, if at all
         assert read <= len(groups) - groups.count("last")
+
+
+def reading(group: str, member_id: str = "") -> JoinGroupRequest:
+    """JoinGroup of a consumer that subscribes to the topic."""
+    metadata = encode(Subscription([EVENTS_TOPIC]))
+    protocols = [JoinGroupRequestProtocol("range", metadata)]
+    return JoinGroupRequest(
+        group, 10_000, 10_000, member_id, None, "consumer", protocols
+    )
+
+
+async def test_a_group_that_is_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first member has an id: nothing is written until it says what it is for."""
+    monkeypatch.setattr(topic_view, "NEWCOMER_S", 2 * PATIENCE_S)
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        await stable(client, "a")
+        await in_the_topic(broker, "a", "assignment_made")
+        answer = await client.call("JoinGroup", 9, reading("reader"))
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        await stable(client, "b")
+        before = len(records(broker))
+        answer = await client.call("JoinGroup", 9, reading("reader", answer.member_id))
+        assert answer.error_code == ErrorCode.NONE
+        await in_the_topic(broker, "b", "assignment_made")
+        found = records(broker)
+        assert before < len(found)
+        assert "reader" not in {event["group"] for _, event in found}
+
+
+async def test_a_member_that_never_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps the topic waiting for a while, and no longer."""
+    monkeypatch.setattr(topic_view, "NEWCOMER_S", 0.01)
+    async with Broker(WRITTEN) as broker, connected(broker) as client:
+        answer = await client.call("JoinGroup", 9, reading("nobody"))
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        await in_the_topic(broker, "nobody", "member_id_given")
 
 
 async def test_who_only_commits_to_it_makes_no_events_there() -> None:

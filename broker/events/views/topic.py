@@ -14,6 +14,7 @@ it, are in every view but this one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -31,8 +32,10 @@ from kohort.protocol.messages import WireError
 from kohort.protocol.records import Record, build_batch
 
 LINGER_S: Final = 0.02
-"""The pause between two batches. A client that was given an id joins meanwhile, so
-that it is known what it subscribes to before its first event is written."""
+"""The pause between two batches."""
+NEWCOMER_S: Final = 1.0
+"""How long it is waited for a group's first member to join once it was given an id:
+until then nobody knows if the group is to read the topic. Clients join at once."""
 RETRY_S: Final = 1.0
 """The pause before a batch that could not be written is tried again."""
 LONGEST_BATCH: Final = 512 * 1024
@@ -66,6 +69,9 @@ class EventsTopic:
         self._next: dict[int, int] = {}
         # A dict for its order: who reads the topic, by group.
         self._readers: dict[str, None] = {}
+        # Groups whose first member was given an id, and has not joined yet.
+        self._newcomers: set[str] = set()
+        self._told = asyncio.Event()
         self._reader: Reader
         self._closing = asyncio.Event()
         self._is_failing = False
@@ -88,6 +94,7 @@ class EventsTopic:
         """Writes no more: there is another topic of that name."""
         self._reader.close()
         self._closing.set()
+        self._told.set()
 
     async def close(self) -> None:
         """Writes what has happened until now."""
@@ -101,6 +108,14 @@ class EventsTopic:
         notice = seen.notice
         if notice.kind not in _TELLING or notice.group_id is None:
             return
+        if notice.kind == "member_id_given":
+            group = self._group(notice.group_id)
+            if group is not None and not group.members:
+                self._newcomers.add(notice.group_id)
+            return
+        self._newcomers.discard(notice.group_id)
+        if not self._newcomers:
+            self._told.set()
         if notice.kind in _COMMITS:
             # Flat: of each offset five fields, and the topic is the first.
             is_reader = EVENTS_TOPIC in notice.fields["offsets"][::5]
@@ -128,7 +143,9 @@ class EventsTopic:
             while len(reader) or not reader.is_closed:
                 await reader.wait()
                 await self._pause(LINGER_S)
-                while events := reader.take(SLICE):
+                while len(reader):
+                    await self._hear_newcomers()
+                    events = reader.take(SLICE)
                     records = self._records(events)
                     while not self._append(records):
                         if self._closing.is_set():
@@ -141,6 +158,15 @@ class EventsTopic:
         finally:
             self._events.unlisten(self._look)
             reader.close()
+
+    async def _hear_newcomers(self) -> None:
+        """Waits until it is known of all groups whether they read the topic."""
+        if self._newcomers and not self._closing.is_set():
+            self._told.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NEWCOMER_S):
+                    await self._told.wait()
+            self._newcomers.clear()
 
     def _records(self, events: Sequence[Mapping[str, Any]]) -> list[Record]:
         """Events as records, without those that the topic is not to have."""
@@ -197,8 +223,13 @@ class EventsTopic:
 
 
 _COMMITS = frozenset({"offsets_committed", "commit_refused"})
-_TELLING = _COMMITS | {"group_loaded", "member_joined", "member_replaced"}
-"""The kinds of events that may show who reads the topic."""
+_TELLING = _COMMITS | {
+    "group_loaded",
+    "member_id_given",
+    "member_joined",
+    "member_replaced",
+}
+"""The kinds of events that may show who reads the topic, or that it will show soon."""
 
 
 def _index(record: Record, count: int) -> int:
