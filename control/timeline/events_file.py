@@ -20,7 +20,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from kohort.broker.events.schema import SCHEMA_VERSION
+from kohort.broker.events import SCHEMA_VERSION
 
 STDIO: Final = "-"
 LONG_BYTES: Final = 32 << 20

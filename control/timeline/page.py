@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Self
 
-from kohort.broker.events.schema import SCHEMA_VERSION
+from kohort.broker.events import SCHEMA_VERSION
 
 SCRIPTS = (
     "text.js",

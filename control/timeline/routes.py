@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from kohort.control.timeline.page import live_page
-
 PATH = "/timeline"
 
 
@@ -15,6 +13,9 @@ def routes() -> list[web.RouteDef]:
 
 
 async def _show(_request: web.Request) -> web.Response:
+    # What it is made with loads when it is asked for, not when a broker starts.
+    from kohort.control.timeline.page import live_page  # noqa: PLC0415
+
     page = live_page()
     return web.Response(
         text=page.html,

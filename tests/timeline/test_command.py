@@ -7,6 +7,8 @@ import gzip
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -82,6 +84,83 @@ def test_pipes_work(file: Path) -> None:
     assert done.exit_code == 0
     assert done.stdout.startswith("<!doctype html>")
     assert "events" in done.stderr
+
+
+def test_events_in_any_order_make_the_same_page(
+    events: list[streams.Event], tmp_path: Path
+) -> None:
+    """A dump of the topic of events has each group's in order, and some twice."""
+    second = [{**event, "run": "d4e5f6"} for event in events]
+    later = 10**15
+    for event in second:
+        event["time_ns"] += later
+    lines = [json.dumps(event) + "\n" for event in [*events, *second]]
+    pages = []
+    for shuffled in (lines, [*reversed(lines), lines[7]]):
+        (tmp_path / "events.jsonl").write_text("".join(shuffled))
+        run(tmp_path / "events.jsonl", "-o", tmp_path / "page.html")
+        pages.append((tmp_path / "page.html").read_text())
+    assert packed(pages[0]) == [*events, *second]
+    assert pages[0] == pages[1]
+
+
+def test_a_pipe_that_takes_little_at_a_time_gets_all(file: Path) -> None:
+    """Python without buffers writes a part, and says how much."""
+    done = subprocess.run(
+        [sys.executable, "-u", "-m", "kohort", "timeline", "-", "-o", "-"],
+        input=file.read_bytes(),
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.endswith(b"</html>\n")
+    assert len(packed(done.stdout.decode())) == len(file.read_text().splitlines())
+
+
+def test_a_reader_that_goes_away_is_told_of(file: Path) -> None:
+    """One line, exit code 1, and nothing about exceptions that were ignored."""
+    command = [sys.executable, "-u", "-m", "kohort", "timeline", str(file), "-o", "-"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10) == b"<!doctype "
+        process.stdout.close()
+        assert process.stderr.read() == b"kohort: -: Broken pipe\n"
+    assert process.returncode == 1
+
+
+def test_the_events_are_not_replaced_by_their_page(file: Path) -> None:
+    """By whichever path it is named."""
+    link = file.with_suffix(".html")
+    link.symlink_to(file)
+    before = file.read_bytes()
+    for output in (file, link):
+        done = run(file, "-o", output, code=2)
+        assert "would take the place of the events" in done.output
+    assert file.read_bytes() == before
+
+
+def test_a_page_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
+    """One line says why."""
+    done = run(file, "-o", tmp_path / "none" / "page.html", code=1)
+    assert "page.html: No such file" in done.output
+
+
+def test_a_file_without_events(tmp_path: Path) -> None:
+    """It is empty, or has half a line: no page is made."""
+    for text in ("", "\n", '{"schema": 1, "kind'):
+        (tmp_path / "events.jsonl").write_text(text)
+        done = run(tmp_path / "events.jsonl", "-o", tmp_path / "page.html", code=1)
+        assert "events.jsonl: there are no events" in done.output
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_one_event_is_enough(events: list[streams.Event], tmp_path: Path) -> None:
+    """A broker that has just started."""
+    (tmp_path / "events.jsonl").write_text(json.dumps(events[0]))
+    run(tmp_path / "events.jsonl", "-o", tmp_path / "page.html")
+    assert packed((tmp_path / "page.html").read_text()) == events[:1]
 
 
 def test_of_some_groups_only(file: Path, tmp_path: Path) -> None:

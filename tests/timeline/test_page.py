@@ -401,26 +401,36 @@ def test_a_broker_that_was_away_is_away_on_the_page(show: Show) -> None:
 def test_a_page_that_is_left_open_forgets_the_oldest(show: Show) -> None:
     """Its memory is bounded: of more events than it keeps the older half goes."""
     shown = show(streams.story())
-    kept, first = shown.evaluate(
+    kept, first, groups, named = shown.evaluate(
         """() => {
           const { model, chart } = kohort;
           const base = { kind: "heartbeat", run: "a1b2c3", node: 0, error: "NONE" };
           const lane = model.groups.get("payments").lanes[0];
           const names = { group: "payments", member_id: lane.memberId };
           const from = model.origin + (model.end + 1) * 1e6;
+          let sequence = 1000;
+          const put = (time_ns, fields) => fold(model,
+            { ...base, ...fields, sequence: sequence += 1, time_ns, wall_ns: time_ns });
           for (let i = 0; i < 320000; i += 1) {
-            const time_ns = from + i * 1e6;
-            const sequence = 1000 + i;
-            fold(model, { ...base, ...names, sequence, time_ns, wall_ns: time_ns });
-            if (i % 100 === 0) trim(model);
+            put(from + i * 1e6, names);
+            if (i % 100) continue;
+            const once = { group: `once-${i}`, member_id: `m-${i}`, cause: "new" };
+            put(from + i * 1e6, { ...once, kind: "member_joined" });
+            put(from + i * 1e6, { ...once, kind: "member_left", cause: "left" });
+            trim(model);
           }
           chart.fit();
           chart.draw();
-          return [lane.beats.length, model.start];
+          const { groups } = model;
+          const sum = (of) => [...groups.values()].reduce((all, g) => all + of(g), 0);
+          return [lane.beats.length, model.start, groups.size,
+                  sum((g) => g.known.size + g.names.bases.size + g.marks.length)];
         }"""
     )
     assert 100_000 < kept < 300_000
     assert first > 0
+    assert 1000 < groups < 3000
+    assert named < 3 * groups + 50
     assert not any("payments-3" in row for row in shown.rows)
     assert any("payments-1" in row for row in shown.rows)
 

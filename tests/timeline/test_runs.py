@@ -61,7 +61,8 @@ def test_runs_whose_clocks_begin_anew_follow_each_other(show: Show) -> None:
     length = (events[-1]["time_ns"] - events[0]["time_ns"]) / MS
     about = shown.page.locator("#about").inner_text()
     assert f"{len(events) + len(again)} events" in about
-    assert shown.state(ANA, length) == "stable"
+    assert shown.state(ANA, length - 1) == "stable"
+    assert shown.state(ANA, length + 500) == "gone"
     assert shown.state(ANA, length + 1001) == "joining"
     assert shown.state(ANA, length + 1500) == "waiting"
     shown.evaluate(

@@ -8,8 +8,8 @@ function fold(model, event) {
   if (event.sequence <= model.seen.get(source)) return false; // a stream that was taken up again
   if (Number.isInteger(event.sequence)) model.seen.set(source, event.sequence);
   if (!model.runs.has(event.run)) {
-    const begin = model.begin(event.run, event.time_ns, event.labels ?? {});
-    if (model.runs.size > 1) forget(model, begin);
+    forget(model, model.end); // a broker that was killed did not say so
+    model.begin(event.run, event.time_ns, event.labels ?? {});
   }
   const at = model.time(event.time_ns);
   model.end = Math.max(model.end, at);

@@ -236,7 +236,6 @@ class Model {
     this.run = { id: run, labels, ns, begin };
     this.runs.set(run, this.run);
     this.origin ??= ns;
-    return begin;
   }
 
   /** A moment of the current run's clock, in ms since the first event. */
