@@ -107,7 +107,8 @@ class _Life:
         started: when the rebalance that is under way began; None: there is none.
         is_joining: whether members are waited for.
         owned: what members were assigned last, as bytes.
-        standing: since when members stand still.
+        standing: since when members wait for an assignment, and whether they had one
+            before, so that something stands still.
         back: a static member that came back in this turn, and its assignors.
     """
 
@@ -117,20 +118,19 @@ class _Life:
         self.started: float | None = None
         self.is_joining = False
         self.owned: dict[str, bytes] = {}
-        self.standing: dict[str, float] = {}
+        self.standing: dict[str, tuple[float, bool]] = {}
         self.back: tuple[str, Protocols] | None = None
 
     def stop(self, member_id: str, protocols: Protocols, now: float) -> None:
-        """A member stands still from now on, if there is anything that can.
+        """A member waits from now on, if it does not go on with what it keeps.
 
-        A newcomer has nothing. One all of whose assignors are cooperative goes on
-        with what it keeps (KIP-429). And one that stands still already does so since
-        then: a rebalance that follows is part of the same stand-still.
+        That is what one does all of whose assignors are cooperative (KIP-429). One
+        that waits already does so since then: a rebalance that follows is part of the
+        same stand-still, and what was assigned meanwhile it has never had.
         """
-        if COOPERATIVE.issuperset(name for name, _ in protocols):
-            return
-        if assigned(self.owned.get(member_id, b"")):
-            self.standing.setdefault(member_id, now)
+        if not COOPERATIVE.issuperset(name for name, _ in protocols):
+            had = bool(assigned(self.owned.get(member_id, b"")))
+            self.standing.setdefault(member_id, (now, had))
 
 
 class GroupFold:
@@ -205,9 +205,9 @@ class GroupFold:
         return found
 
     def _stood(self, group: str, life: _Life, member_id: str, now: float) -> None:
-        """A member works again, or will never; fine if it did not stand still."""
-        since = life.standing.pop(member_id, None)
-        if since is not None:
+        """A member works again, or will never; fine if it did not wait."""
+        since, had = life.standing.pop(member_id, (now, False))
+        if had:
             self.of(group).stand_still_seconds.observe(now - since)
 
     # -- kinds of events; fields are raw, as in kohort.broker.events.render
@@ -218,9 +218,10 @@ class GroupFold:
         life = self._life(group)
         life.started, life.is_joining = None, False
         # Who has joined goes on standing still: it has to join once more.
-        for member_id in life.owned.keys() - {*fields["members"]}:
+        known = life.owned.keys() | life.standing.keys()
+        for member_id in known - {*fields["members"]}:
             self._stood(group, life, member_id, seen.time)
-            del life.owned[member_id]
+            life.owned.pop(member_id, None)
 
     def _state(self, group: str, fields: Mapping[str, Any], _seen: Seen) -> None:
         state = fields["state"]

@@ -167,3 +167,19 @@ def test_a_static_member_that_is_replaced_stands_still_twice() -> None:
     # ben joined and was told of it at one moment.
     assert compare(pair.context)[1] == pytest.approx(1 + 1 + 2)
     assert counted(pair.context).of("g").stand_still_seconds.count == 3
+
+
+def test_who_was_never_told_its_assignment_had_nothing() -> None:
+    """A newcomer that joins again before it has synced is a newcomer still."""
+    pair = Pair("range")
+    cleo = pair.member("cleo")
+    cleo.enter()
+    for each in (pair.ana, pair.ben):
+        each.join()
+    members = [each.member_id for each in (pair.ana, pair.ben, cleo)]
+    pair.ana.sync(share(members))
+    pair.ben.sync()
+    cleo.join(protocols=subscribed("t", "u"))
+    pair.context.sleep(3_000)
+    cleo.leave()
+    assert compare(pair.context)[1] == pytest.approx(1)
