@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Collection, Mapping
+from itertools import chain, islice
 from typing import Any, Final, Self
 
 from kohort.broker.events.bus import NodeEvents, Seen
@@ -55,16 +55,35 @@ class Feed:
         self._texts: dict[int, tuple[Event, bytes]] = {}
         self._text_size = 0
 
-    def open(self, last: str = "") -> Place:
+    def open(self, last: str = "", groups: Collection[str] | None = None) -> Place:
         """Begins to read, behind an event or with the first that is remembered.
 
         Args:
             last: the id of the event; any other text for none.
+            groups: those whose history is wanted, none for all: what is remembered
+                of them goes back further, without what comes with every request, as
+                `Events.recent` has it; no gap is announced before the latest events.
+                None: the latest events only.
 
         Returns:
-            A place, to be used by ``with``.
+            A place, to be used by ``with``; it has events of other groups, too.
         """
-        return Place(self, last)
+        return Place(self, last, groups)
+
+    def older(self, groups: Collection[str]) -> list[Seen]:
+        """What is remembered of groups besides the latest events, in order."""
+        by_group = self._broker.events.remembered.older.by_group
+        found = [by_group[group] for group in groups or by_group if group in by_group]
+        return sorted(chain(*found), key=_place)
+
+    def beginning(self) -> dict[NodeEvents, int]:
+        """The number of the first event that is remembered of each part."""
+        first: dict[NodeEvents, int] = {}
+        for seen in self.remembered:
+            first.setdefault(seen.source, seen.sequence)
+        for each in self._parts():
+            first.setdefault(each, each.sequence + 1)
+        return first
 
     def find(self, last: str) -> tuple[int, dict[NodeEvents, int]]:
         """Where to begin behind an event.
@@ -161,22 +180,33 @@ class Feed:
             self.wake()
 
 
+def _place(seen: Seen) -> tuple[float, int, int]:
+    """Where an event comes among those of all nodes."""
+    return seen.time, seen.source.header["node"], seen.sequence
+
+
 class Place:
     """Somebody's place in the stream.
 
     Args:
         feed: the stream.
         last: as in `Feed.open`.
+        groups: likewise.
 
     Attributes:
         last: the id of the last event before it; empty at the beginning.
     """
 
-    def __init__(self, feed: Feed, last: str) -> None:
+    def __init__(self, feed: Feed, last: str, groups: Collection[str] | None) -> None:
         self._feed = feed
         feed.enter(self)
         read, self._following = feed.find(last)
         self.last = last if self._following else ""
+        # What comes before all that is counted.
+        self._past: deque[Seen] = deque()
+        if groups is not None and not self.last:
+            self._past.extend(feed.older(groups))
+            self._following = feed.beginning()
         self._position = feed.count - len(feed.remembered) + read
         # Once it is closed: what has come until then, and was not taken yet.
         self._rest: deque[Seen] | None = None
@@ -191,6 +221,8 @@ class Place:
         """Ends it behind the last event that has come until now, which is kept."""
         if self._rest is None:
             self._rest = deque(self._waiting(len(self._feed.remembered)))
+            self._rest.extendleft(reversed(self._past))
+            self._past.clear()
             self._feed.leave(self)
             self._feed.wake()
 
@@ -204,7 +236,7 @@ class Place:
         """Whether there is something to take."""
         if self._rest is not None:
             return bool(self._rest)
-        return self._position < self._feed.count
+        return bool(self._past) or self._position < self._feed.count
 
     async def wait(self) -> None:
         """Returns as soon as there is something to take, or it is over."""
@@ -220,10 +252,11 @@ class Place:
         Args:
             most: how many events.
         """
-        if self._rest is None:
-            taken = self._waiting(most)
+        kept = self._past if self._rest is None else self._rest
+        if kept or self._rest is not None:
+            taken = [kept.popleft() for _ in range(min(most, len(kept)))]
         else:
-            taken = [self._rest.popleft() for _ in range(min(most, len(self._rest)))]
+            taken = self._waiting(most)
         events = [event for seen in taken for event in self._with_gap(seen)]
         if events:
             self.last = id_of(events[-1])
@@ -244,6 +277,10 @@ class Place:
         source, sequence = seen.source, seen.sequence
         expected = self._following.get(source, 1)
         self._following[source] = sequence + 1
+        if sequence < expected:
+            # Older than what is counted: of a group that is asked for.
+            self._following[source] = expected
+            return [seen.event]
         if sequence == expected:
             return [seen.event]
         lost = source.lost(expected, sequence - 1, seen.time, seen.wall_ns)

@@ -9,7 +9,9 @@ writes them. Server-sent events have the id ``run:node:sequence``, and go on beh
 one that ``Last-Event-ID`` names, as browsers do by themselves.
 
 With ``?heard=true`` there are also events of the type ``heard``, once a second: when
-members were last heard of, as `kohort.control.last_heard` has it.
+members were last heard of, as `kohort.control.last_heard` has it. So pages ask; like
+streams of some groups theirs begin with the groups' older events, as far as they are
+remembered, and without those that come with every request.
 
 Whatever is missing is announced by an `events_lost` in its place: because it is
 remembered no longer, or because the reader is too slow. A stream holds no more than
@@ -25,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -194,7 +196,7 @@ class _Asked:
             door = request.transport.get_extra_info("socket")
             door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_SENT)
         with (
-            self._feed.open(wanted.last) as place,
+            self._feed.open(wanted.last, wanted.history) as place,
             self.streams.opened(place, request),
             # The asker may be gone at any moment.
             contextlib.suppress(ConnectionResetError),
@@ -262,6 +264,15 @@ class _Wanted:
                 due = now() + patience
             # Others have their turn; and what comes by and by goes out together.
             await asyncio.sleep(0 if place.has_more or place.is_over else LINGER_S)
+
+    @property
+    def history(self) -> Collection[str] | None:
+        """The groups whose older events are to come first, as `Feed.open` has it.
+
+        Who asks for groups, or shows them live, wants to know how they came to be what
+        they are; who asks for everything wants it without gaps.
+        """
+        return self.groups if self.groups or self.heard else None
 
     def _wants(self, event: Event) -> bool:
         groups = self.groups

@@ -196,6 +196,35 @@ async def test_what_is_not_remembered_is_announced() -> None:
         assert (gap["sequence"], gap["group"]) == (count - 3, None)
 
 
+async def test_a_group_is_remembered_longer() -> None:
+    """As in Python: what others do makes it neither forgotten nor announced as lost."""
+    async with watching(remembered=50) as client, connected(client.broker) as member:
+        for group in ("a", "b"):
+            await stable(member, group)
+        happen(client.broker.events.of(1), *("busy",) * 100)
+        events = client.broker.events
+        of_a = events.recent("a")
+        assert of_a[0]["kind"] == "group_state"
+        assert not any(e["group"] == "a" for e in events.recent())
+        assert await client.events("&group=a") == of_a
+        assert await client.events("&group=b&group=a") == [*of_a, *events.recent("b")]
+        async with client.session.get("/events.json?group=a") as answer:
+            assert (await answer.json())["events"] == of_a
+        async with client.stream("?group=a") as found:
+            seen = [json.loads((await anext(found))["data"]) for _ in of_a]
+            happen(events.of(1), "a")
+            seen.append(json.loads((await anext(found))["data"]))
+        assert seen == events.recent("a")
+        # A page has that of all groups; who wants everything is told what is missing.
+        async with client.stream("?heard=true") as found:
+            told = [await anext(found) for _ in range(60)]
+        page = [json.loads(each["data"]) for each in told if "event" not in each]
+        assert [e for e in page if e["group"] == "a"][: len(of_a)] == of_a
+        assert "events_lost" not in {e["kind"] for e in page}
+        gap, *_ = await client.events()
+        assert (gap["first"], gap["kind"]) == (1, "events_lost")
+
+
 async def test_an_id_that_says_nothing() -> None:
     """Of another run, of no node, or no id at all: the stream begins at the start."""
     async with watching() as client:
