@@ -155,10 +155,12 @@ class Course:
         building.is_same_offer = self._is_same_offer(building)
         self.rebalances.append(building)
 
-    def _end_unseen(self, building: Building) -> None:
+    def _end_unseen(self, building: Building, until_ns: int | None = None) -> None:
         """Its end, and more perhaps, is among events that are missing."""
         building.is_whole = False
         seen_ns = self.last_ns if building.seen_ns is None else building.seen_ns
+        if until_ns is not None:
+            seen_ns = min(seen_ns, until_ns)
         building.end(max(seen_ns, building.piece_ns), Outcome.UNSEEN)
 
     def _hand_over(self, last: Building, building: Building) -> None:
@@ -242,16 +244,16 @@ class Course:
         last = self.last
         start = self.now - int(event.get("duration_ns") or 0)
         if last is not None:
-            start = max(start, last.piece_ns)
             if not last.is_over:
-                self._end_unseen(last)
-            for member_id in [*last.standing]:
-                last.stand_up(member_id, max(start, last.piece_ns), "rebalance")
+                self._end_unseen(last, start)
+            start = max(start, last.piece_ns)
         before = int(event.get("generation") or 1) - 1
         opening = {**event, "generation": before, "cause": None, "reason": None}
         building = Building(opening, start, ())
         building.is_whole = False
         building.is_initial = event.get("cause") == "initial_delay"
+        if last is not None:
+            self._part(last, building)
         for member_id, waited_ns, came in sorted(
             waited_for(event), key=lambda row: row[1]
         ):
@@ -261,6 +263,15 @@ class Course:
                 building.came(member_id, at_ns, self.owns(member_id))
         self.rebalances.append(building)
         return building
+
+    def _part(self, last: Building, building: Building) -> None:
+        """Who stands still because of the last one, and who because of this."""
+        for member_id, (since_ns, owned) in [*last.standing.items()]:
+            if since_ns < building.started_ns:
+                last.stand_up(member_id, building.started_ns, "rebalance")
+            else:  # it has joined this one, whose start was not seen
+                del last.standing[member_id]
+                building.standing[member_id] = (since_ns, owned)
 
     def assignment_made(self, event: Event) -> None:
         """The leader has divided."""

@@ -61,7 +61,7 @@ def lost(event: Event, first: int, last: int) -> Event:
     return {**event, "sequence": last, **gap}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, SEEDS - 1), data=st.data())
 def test_any_part_of_a_stream(seed: int, data: st.DataObject) -> None:
     """Events that are left out, anywhere and without a word."""
@@ -71,7 +71,7 @@ def test_any_part_of_a_stream(seed: int, data: st.DataObject) -> None:
     check([event for event in events if dice.random() >= share])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, SEEDS - 1), data=st.data())
 def test_a_gap_that_is_announced(seed: int, data: st.DataObject) -> None:
     """What is told of the time before and after it is what is told without it."""
@@ -91,7 +91,7 @@ def test_a_gap_that_is_announced(seed: int, data: st.DataObject) -> None:
             assert (each.cause, each.culprits) == (same.cause, same.culprits)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, SEEDS - 1), data=st.data())
 def test_a_stream_that_is_cut(seed: int, data: st.DataObject) -> None:
     """Whatever is whole is as it was; nobody gets a first owner from nowhere."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,9 +18,9 @@ from kohort.control.why.findings import (
 from kohort.control.why.model import Facts, Gone, Life, Outcome, Rebalance
 from kohort.control.why.names import Names
 from kohort.control.why.rules.refusals import (
-    is_from_outside,
-    is_full_of_itself,
-    who_had_left,
+    commits_after_leaving,
+    is_there,
+    refused_again,
 )
 from kohort.control.why.words import duration, how, many, said
 
@@ -53,17 +54,15 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
 
     kafka-clients and kohort say so. The others give no reason: one that tries to
     commit after it has left was at work all the time, and is such a one perhaps
-    (aiokafka does so without its member id, see `who_had_left`).
+    (aiokafka does so without its member id).
     """
     late = {
         r.member_id: r
         for r in reversed(facts.refusals)
         if r.cause == "commit" and r.error == "UNKNOWN_MEMBER_ID"
     }
-    for refusal in filter(is_from_outside, facts.refusals):
-        left = who_had_left(facts, refusal)
-        if left is not None:
-            late.setdefault(left.member_id, refusal)
+    for refusal, left in commits_after_leaving(facts):
+        late.setdefault(left.member_id, refusal)
     told, guessed = [], []
     for life in facts.lives:
         if life.how is not Gone.LEFT or life.until_ns is None:
@@ -208,10 +207,8 @@ def _without_stops(facts: Facts) -> list[_Restart]:
     return [
         step
         for step in _restarts(facts, static=False)
-        if not any(
-            (step.old.until_ns or 0) <= stop <= (step.new.since_ns or 0)
-            for stop in stops
-        )
+        if bisect_left(stops, step.old.until_ns or 0)
+        == bisect_right(stops, step.new.since_ns or 0)
     ]
 
 
@@ -225,11 +222,15 @@ def _is_next_step(chain: list[_Restart], restart: _Restart) -> bool:
 
 
 def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Static members whose sessions ended before their processes were back."""
+    """Static members whose sessions ended before their processes were back.
+
+    Not those that were back in time, and were refused as the group was full.
+    """
+    kept_out = {x.member_id for r, x in refused_again(facts) if is_there(x, r)}
     found = [
         restart
         for restart in _restarts(facts, static=True)
-        if restart.old.how is Gone.EXPIRED and not _was_kept_out(facts, restart)
+        if restart.old.how is Gone.EXPIRED and restart.old.member_id not in kept_out
     ]
     if not found:
         return
@@ -254,17 +255,6 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
             )
             for r in found
         ),
-    )
-
-
-def _was_kept_out(facts: Facts, restart: _Restart) -> bool:
-    """Whether it was back in time, and refused as the group was full."""
-    instance_id = facts.members[restart.old.member_id].instance_id
-    return any(
-        refusal.member.instance_id == instance_id
-        and refusal.at_ns <= (restart.new.since_ns or 0)
-        and is_full_of_itself(facts, refusal)
-        for refusal in facts.refusals
     )
 
 
@@ -400,15 +390,16 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
             continue
         until_ns = ghost.until_ns or 0
         silent_since = until_ns - timeout_ms * 1_000_000
-        for life in lives[member.process]:
-            if silent_since <= (life.since_ns or 0) < until_ns:
-                waited = until_ns - (life.since_ns or 0)
+        mine = lives[member.process]
+        after = bisect_right(mine, silent_since, key=lambda life: life.since_ns or 0)
+        for life in mine[after : after + 1]:
+            waited = until_ns - (life.since_ns or 0)
+            if waited > 0:
                 text = (
                     f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
                     f"after {names.of(life.member_id)} had come in its place"
                 )
                 found.append(_gone(ghost, text))
-                break
     if len(found) >= GHOSTS:
         yield Finding(
             "session-too-long",

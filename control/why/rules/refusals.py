@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from kohort.control.why.findings import SECOND, Evidence, Finding
@@ -31,13 +32,10 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
     Stable and full takes it for one more (KIP-389), though its old place is what it
     would get (KIP-345). Or of others, as its session had expired.
     """
-    found = []
-    for refusal in facts.refusals:
-        if refusal.cause != "full":
-            continue
-        last = _life_before(facts, refusal)
-        if last is not None:
-            found.append(_of(refusal, _refused_again(last, refusal)))
+    found = [
+        _of(refusal, _refused_again(last, refusal))
+        for refusal, last in refused_again(facts)
+    ]
     if found:
         yield Finding(
             "static-member-refused",
@@ -54,45 +52,37 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
         )
 
 
-def _life_before(facts: Facts, refusal: Refusal) -> Life | None:
-    """The last life of a static member that was refused, so far."""
-    instance_id = refusal.member.instance_id
-    if instance_id is None:
-        return None
-    for life in reversed(facts.lives):
-        is_mine = facts.members[life.member_id].instance_id == instance_id
-        if is_mine and (life.since_ns or 0) <= refusal.at_ns:
-            return life
-    return None
+def refused_again(facts: Facts) -> Iterator[tuple[Refusal, Life]]:
+    """Static members that a full group refused, and the last life of each by then."""
+    lives: dict[str, list[Life]] = {}
+    for life in facts.lives:
+        instance_id = facts.members[life.member_id].instance_id
+        if instance_id is not None:
+            lives.setdefault(instance_id, []).append(life)
+    for refusal in facts.refusals:
+        mine = lives.get(refusal.member.instance_id or "", ())
+        began = bisect_right(mine, refusal.at_ns, key=lambda life: life.since_ns or 0)
+        if refusal.cause == "full" and began:
+            yield refusal, mine[began - 1]
 
 
-def _is_there(last: Life | None, refusal: Refusal) -> bool:
-    if last is None:
-        return False
-    return last.until_ns is None or last.until_ns > refusal.at_ns
-
-
-def is_full_of_itself(facts: Facts, refusal: Refusal) -> bool:
-    """Whether a static member was refused whose own place was kept for it."""
-    is_full = refusal.cause == "full"
-    return is_full and _is_there(_life_before(facts, refusal), refusal)
+def is_there(life: Life, refusal: Refusal) -> bool:
+    """Whether the place of a static member was kept when it was refused."""
+    return life.until_ns is None or life.until_ns > refusal.at_ns
 
 
 def _refused_again(last: Life, refusal: Refusal) -> str:
     instance_id = cut(refusal.member.instance_id or "")
-    if last.until_ns is None or last.until_ns > refusal.at_ns:
+    if is_there(last, refusal):
         return f"{instance_id} was refused while it was still a member itself"
-    away = duration(refusal.at_ns - last.until_ns)
+    away = duration(refusal.at_ns - (last.until_ns or 0))
     return f"{instance_id} {how(last.how)}, and was refused {away} later"
 
 
 def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
     """A full group, and clients that ask again and again."""
-    full = [
-        refusal
-        for refusal in facts.refusals
-        if refusal.cause == "full" and not is_full_of_itself(facts, refusal)
-    ]
+    own = {id(r) for r, life in refused_again(facts) if is_there(life, r)}
+    full = [r for r in facts.refusals if r.cause == "full" and id(r) not in own]
     if not full:
         return
     askers: dict[tuple[str, str], list[Refusal]] = {}
@@ -218,29 +208,33 @@ def _ended(gone: Gone | None) -> str:
     return how(gone)
 
 
-def is_from_outside(refusal: Refusal) -> bool:
+def _is_from_outside(refusal: Refusal) -> bool:
     """Whether it is a commit of somebody that says to be no member."""
     is_commit = refusal.cause == "commit" and refusal.error in _TOO_LATE
     return is_commit and not refusal.member_id
 
 
-def who_had_left(facts: Facts, refusal: Refusal) -> Life | None:
-    """Whose commit that may be: of one that left, without a reason, right before."""
-    for life in reversed(facts.lives):
-        if life.how is not Gone.LEFT or life.reason or life.until_ns is None:
-            continue
-        if 0 <= refusal.at_ns - life.until_ns <= RIGHT_BEHIND_NS:
-            return life
-    return None
+def commits_after_leaving(facts: Facts) -> Iterator[tuple[Refusal, Life]]:
+    """Commits without a member id, right behind a LeaveGroup without a reason.
+
+    Most likely they are of the member that has left.
+    """
+    left = [
+        (life.until_ns, life)
+        for life in facts.lives
+        if life.how is Gone.LEFT and not life.reason and life.until_ns is not None
+    ]
+    left.sort(key=lambda row: row[0])
+    for refusal in filter(_is_from_outside, facts.refusals):
+        before = bisect_right(left, refusal.at_ns, key=lambda row: row[0])
+        if before and refusal.at_ns - left[before - 1][0] <= RIGHT_BEHIND_NS:
+            yield refusal, left[before - 1][1]
 
 
 def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
     """Commits of somebody who is no member, while the group has members."""
-    found = [
-        refusal
-        for refusal in facts.refusals
-        if is_from_outside(refusal) and not who_had_left(facts, refusal)
-    ]
+    own = {id(refusal) for refusal, _ in commits_after_leaving(facts)}
+    found = [r for r in facts.refusals if _is_from_outside(r) and id(r) not in own]
     if found:
         yield Finding(
             "commit-from-outside",
