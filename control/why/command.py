@@ -54,22 +54,20 @@ def why(
 ) -> None:
     """Says why a group rebalanced, and what helps.
 
-    Without GROUP it says what groups there are, in a line each. Of a broker that runs
-    it knows what that remembers: its last 10,000 events. A file has all of them.
+    Without GROUP it says what groups there are, in a line each. A broker that runs
+    remembers the latest of what happened to each group; a file has all of it.
     """
     # The environment may name a broker for other commands.
     source = click.get_current_context().get_parameter_source("http")
     if file is not None and source is click.core.ParameterSource.COMMANDLINE:
         fail("--http: --events says already where the events are", 2)
-    found = _of_broker(http or DEFAULT_HTTP, group) if file is None else None
-    if found is None:
-        found = _of_file(str(file), group)
-    told = [history.as_json() for history in found]
-    for each in told:
-        if last is not None:
-            each["rebalances"] = each["rebalances"][-last:] if last else []
+    if file is None:
+        found = _of_broker(http or DEFAULT_HTTP, group)
+    else:
+        found = _of_file(file, group)
     if as_json:
-        click.echo(json.dumps(told[0] if group is not None else told, indent=2))
+        told = [_as_json(history, last) for history in found]
+        click.echo(json.dumps(told if group is None else told[0], indent=2))
         return
     from kohort.control.why.printing import show, show_groups  # noqa: PLC0415 - slowly
 
@@ -77,6 +75,13 @@ def why(
         show_groups(found)
     else:
         show(found[0], last)
+
+
+def _as_json(history: History, last: int | None) -> dict[str, Any]:
+    told = history.as_json()
+    if last is not None:
+        told["rebalances"] = told["rebalances"][-last:] if last else []
+    return told
 
 
 def _found(

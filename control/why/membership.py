@@ -86,7 +86,6 @@ class Membership:
             until_ns=at_ns,
             how=how,
             reason=event.get("reason"),
-            was_kicked_for=event.get("cause") if how is Gone.KICKED else None,
             until_sequence=event["sequence"],
         )
 

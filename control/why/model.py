@@ -95,7 +95,6 @@ class Life:
         until_ns: when it went; None: it is there.
         how: how it went.
         reason: what it said (KIP-800).
-        was_kicked_for: the cause of `member_kicked`.
         until_sequence: of the event that says it is gone.
     """
 
@@ -104,7 +103,6 @@ class Life:
     until_ns: int | None = None
     how: Gone | None = None
     reason: str | None = None
-    was_kicked_for: str | None = None
     until_sequence: int | None = None
 
 

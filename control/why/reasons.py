@@ -18,12 +18,6 @@ aiokafka (group_coordinator.py) and kohort's own client (session.py).
 from __future__ import annotations
 
 _POLL_INTERVAL = ("poll timeout has expired", "max.poll.interval")
-_CLOSED = (
-    "the consumer is being closed",
-    "the consumer unsubscribed",
-    "the consumer has unsubscribed",
-    "client leaving group per normal operation",
-)
 _REMOVED = (
     "member was removed by an admin",  # kafka-clients' admin
     "removed by an admin client",  # kohort's
@@ -43,11 +37,6 @@ _GAVE_UP_PARTITIONS = (
 def is_poll_interval(reason: str | None) -> bool:
     """Whether a client says that its application has not polled for too long."""
     return _is_one(reason, _POLL_INTERVAL)
-
-
-def is_closed(reason: str | None) -> bool:
-    """Whether a client says that its application wanted it to leave."""
-    return _is_one(reason, _CLOSED)
 
 
 def is_removed(reason: str | None) -> bool:
