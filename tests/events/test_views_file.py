@@ -18,8 +18,9 @@ from tests.broker.wire_client import WireClient, connected, connected_to
 from tests.commands import refused, serving
 from tests.events.test_stream import happen, stream, told
 
-from kohort.broker.events.bus import Events
+from kohort.broker.events.bus import ROWS_PER_EVENT, Events
 from kohort.broker.events.views.jsonl import EventsFile
+from kohort.broker.events.views.reading import LARGE_SLICE, SLICE, take
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 
@@ -182,6 +183,18 @@ async def test_many_events_are_written_in_batches(tmp_path: Path) -> None:
         await asyncio.sleep(0)
     assert turns > 50
     assert [int(e["group"]) for e in lines(path)] == [*range(5_000)]
+
+
+@pytest.mark.parametrize("weight", [1, 2 * ROWS_PER_EVENT])
+async def test_a_view_that_falls_behind_hurries(weight: int) -> None:
+    """A slice while there is room; ten times as many where half of it is taken."""
+    events = stream()
+    with events.subscribe(size=20 * SLICE) as reader:
+        half = 10 * SLICE if weight == 1 else 5 * SLICE
+        happen(events.of(1), *"g" * (half + 1), weight=weight)
+        assert len(take(reader)) == min(LARGE_SLICE, half + 1)
+        happen(events.of(1), *"g" * (half // 2))
+        assert len(take(reader)) == SLICE
 
 
 async def test_a_view_that_cannot_keep_up_announces_the_gap(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from kohort.broker import telemetry
 from kohort.broker.events.bus import Events
-from kohort.broker.events.views.reading import SLICE, json_of
+from kohort.broker.events.views.reading import json_of, take
 
 LINGER_S: Final = 0.05
 """The pause between two writes: that much of the stream may be lost if the process
@@ -116,7 +116,7 @@ class EventsFile:
         """The next batch: what has come, up to `LONGEST_WRITE`."""
         lines: list[bytes] = []
         size = 0
-        while size < LONGEST_WRITE and (events := self._reader.take(SLICE)):
+        while size < LONGEST_WRITE and (events := take(self._reader)):
             made = [json_of(event) for event in events]
             lines += made
             size += sum(map(len, made))

@@ -6,8 +6,20 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kohort.broker.events.bus import Reader
+
 SLICE: Final = 100
 """Events that are made text of before others get their turn: one or two ms."""
+LARGE_SLICE: Final = 1_000
+"""As many where the buffer is half full: in one turn of the loop each of a thousand
+connections may make an event, and whoever takes fewer than come falls behind."""
+
+
+def take(reader: Reader) -> list[dict[str, Any]]:
+    """The next slice of what has come; there may be nothing."""
+    is_behind = 2 * len(reader) > reader.size or 2 * reader.rows > reader.most_rows
+    return reader.take(LARGE_SLICE if is_behind else SLICE)
+
 
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 

@@ -23,7 +23,7 @@ from kohort.broker.cluster import Cluster
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Protocols
 from kohort.broker.events.bus import REMEMBERED, Events, Reader, Seen
-from kohort.broker.events.views.reading import SLICE, json_of
+from kohort.broker.events.views.reading import json_of, take
 from kohort.broker.log.store import StorageError
 from kohort.broker.shard_hash import partition_of
 from kohort.broker.topics import EVENTS_TOPIC, Topic
@@ -145,7 +145,7 @@ class EventsTopic:
                 await self._pause(LINGER_S)
                 while len(reader):
                     await self._hear_newcomers()
-                    events = reader.take(SLICE)
+                    events = take(reader)
                     records = self._records(events)
                     while not self._append(records):
                         if self._closing.is_set():
