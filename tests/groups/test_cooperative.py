@@ -41,9 +41,9 @@ def test_a_newcomer_gets_what_is_given_up(context: Context) -> None:
     assert waiting.result.assignment == b""
     assert a.commit("orders", 11) == 0
 
-    # The second step: A joins again, because it gave up partition 1.
+    # The second step: A, who leads, joins again, because it gave up partition 1.
     again = a.join(protocols=owning(0))
-    assert context.notice("rebalance_started").fields["cause"] == "metadata_changed"
+    assert context.notice("rebalance_started").fields["cause"] == "leader_rejoined"
     assert b.heartbeat() == 27
     assert a.commit("orders", 12) == 0
     assert b.join().result.generation_id == 3

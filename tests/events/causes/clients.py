@@ -112,6 +112,7 @@ class Client(ABC):
 
     def go_on(self) -> None:
         """See `hold`."""
+        raise NotImplementedError(f"{type(self).__name__} has no such assignor")
 
     def busy(self) -> AbstractAsyncContextManager[None]:
         """The application does something else meanwhile, and does not poll."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.client.consuming import PATIENCE, fill
-from tests.events.causes.clients import Client, Membership
+from tests.events.causes.clients import Client, Membership, OnAThread
 from tests.events.folding import Fold, Parts
 
 from kohort.broker.events.bus import Seen
@@ -41,7 +40,8 @@ class Scene:
     Attributes:
         broker: the broker.
         folder: for whoever needs files.
-        clients: all that were started, by name.
+        clients: the last one that was started of each name.
+        everybody: all that were ever started.
         live: those of them that are to be members.
         events: about the group, in order.
         topics: the topics and how many partitions they have.
@@ -55,6 +55,7 @@ class Scene:
     broker: Broker = field(init=False)
     past: list[Event] = field(default_factory=list)
     clients: dict[str, Client] = field(default_factory=dict)
+    everybody: list[Client] = field(default_factory=list)
     live: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
@@ -72,6 +73,7 @@ class Scene:
         """Starts a client, which joins; nobody waits for that."""
         client = library(Membership(self.broker.bootstrap_servers, name, **options))
         self.clients[name] = client
+        self.everybody.append(client)
         await client.start()
         if client.wanted.topics:
             self.live.add(name)
@@ -299,5 +301,11 @@ async def playing(
         await scene.make_topic("t")
         yield scene
     finally:
-        await asyncio.gather(*(each.end() for each in scene.clients.values()))
+        # Those that block first: librdkafka closes after the rebalance that it is in,
+        # and that would wait for the sessions of others that are gone.
+        clients = scene.everybody
+        blocking = [each for each in clients if isinstance(each, OnAThread)]
+        await asyncio.gather(*(each.end() for each in blocking))
+        others = [each for each in clients if not isinstance(each, OnAThread)]
+        await asyncio.gather(*(each.end() for each in others))
         await scene.broker.stop()

@@ -269,8 +269,6 @@ async def is_twice(scene: Scene, library: MakeClient) -> Script:
     """Ben's instance id is taken by another process; the first one is fenced."""
     await _pair(scene, library, is_static=True)
     yield
-    first = scene.clients["ben"]
-    scene.clients["fenced"] = first
     await scene.start("ben", library, is_static=True)
     await scene.until_event("member_replaced", "ben")
 

@@ -84,7 +84,6 @@ LIBRARIES: Mapping[str, MakeClient] = {
     "aiokafka, killed": partial(ProcessClient, libraries.AIOKAFKA),
     "kafka-clients": partial(ProcessClient, libraries.JAVA),
     "franz-go": partial(ProcessClient, libraries.FRANZ_GO),
-    "kafkajs": partial(ProcessClient, libraries.KAFKAJS),
 }
 
 FULL = {"group.max.size": 1}
@@ -266,7 +265,6 @@ OTHER_LANGUAGES = [
     Row("kafka-clients", scripts.restarts),
     Row("franz-go", scripts.closes, [_left("client leaving group per normal")]),
     Row("franz-go", scripts.gives_up_leading, [CLEO, LED_AGAIN]),
-    Row("kafkajs", scripts.closes, [LEFT]),
 ]
 ROWS = [
     *TABLE,
