@@ -98,8 +98,8 @@ LEFT = Told("member_left", ("ben",), "ben left, no reason given")
 LAST = Told(
     "member_left", ("ben",), "ben left, no reason given", "nobody_left", "emptied"
 )
-AWAY = Told("session_expired", ("i-ben",), "i-ben's session expired 1.5 s")
-DEAD = Told("session_expired", ("ben",), "ben's session expired 1.5 s")
+AWAY = Told("session_expired", ("i-ben",), "i-ben's session expired")
+DEAD = Told("session_expired", ("ben",), "ben's session expired")
 REMOVED = Told("member_left", ("i-ben",), "an admin removed i-ben")
 CHANGED = Told(
     "metadata_changed",
