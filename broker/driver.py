@@ -105,7 +105,7 @@ class GroupDriver:
                     effect.token.answer(effect.result)  # type: ignore[attr-defined]
                 elif type(effect) is Notice:
                     self._publish(effect, self._now)
-                    if effect.kind == "offsets_expired":
+                    if effect[0] == "offsets_expired":
                         self._expired += len(effect.fields["expired"])
                 else:
                     self._perform[type(effect)](effect)

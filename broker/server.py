@@ -16,7 +16,7 @@ from kohort.broker.cluster import Cluster, ClusterError, Node
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
-from kohort.broker.events.lines import write_line
+from kohort.broker.events.lines import unheard, write_line
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids, run_id
 from kohort.broker.topics import EVENTS_TOPIC, Topic
@@ -153,7 +153,7 @@ class Broker:
         self.config = config if isinstance(config, Config) else Config(config or {})
         self.events = Events(labels)
         self.events.heartbeats = events_heartbeats
-        self.events.listen(write_line)
+        self.events.listen(write_line, unheard)
         self.host = host
         self.port = port
         self._advertise = advertise

@@ -7,7 +7,8 @@ to say starts without it.
 from __future__ import annotations
 
 import sys
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
 Format = Literal["auto", "pretty", "json"]
 
@@ -24,6 +25,7 @@ class _Settings:
     level: int = LEVELS.index("warning")
     # Grows when settings change: a logger that has an older number is bound anew.
     version: int = 0
+    watchers: ClassVar[list[Callable[[], object]]] = []
 
 
 def configure(
@@ -39,6 +41,14 @@ def configure(
     _Settings.format = log_format
     _Settings.level = LEVELS.index(level)
     _Settings.version += 1
+    for callback in _Settings.watchers:
+        callback()
+
+
+def watch(callback: Callable[[], object]) -> None:
+    """Calls it now, and whenever logs have been set up anew."""
+    _Settings.watchers.append(callback)
+    callback()
 
 
 def is_on(level: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kohort.broker.coordinator.events import TimerKey
 from kohort.protocol.slotted import slotted
@@ -206,12 +206,13 @@ Who = tuple[str | None, str | None, str | None, str | None]
 was given out, or of somebody who is no member, as far as it is known."""
 
 
-@slotted
-class Notice:
+class Notice(NamedTuple):
     """Something happened: an event of `kohort.broker.events.schema`, still raw.
 
     Whoever reads it makes an event of it, by `kohort.broker.events.render`. What
     it refers to is not changed any more.
+
+    A tuple, because each member of a rebalance makes some: see `make`.
     """
 
     kind: str
@@ -225,6 +226,10 @@ class Notice:
     """Those of the kind, and ``cause`` and ``reason``; raw where `render` says so."""
     weight: int = 1
     """How many rows it keeps in memory: members, partitions, or offsets."""
+
+
+make = tuple.__new__
+"""``make(Notice, (...))``, of all fields: in C, in a third of the time."""
 
 
 Effect = Reply | Arm | Disarm | Append | Notice

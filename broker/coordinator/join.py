@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kohort.broker.coordinator import rebalance, static
-from kohort.broker.coordinator.effects import JoinResult, Notice
+from kohort.broker.coordinator.effects import JoinResult, Notice, make
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member, Protocols
+from kohort.broker.coordinator.offer import is_same_offer
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -208,23 +209,26 @@ def _add_member(
 def _notice_joined(
     turn: Turn, group: Group, member: Member, event: Join, cause: str
 ) -> None:
+    protocols = member.protocols
+    # Five at most: a dict of six is twice as large.
     fields = {
         "cause": cause,
         "reason": event.reason,
-        "is_first": cause == "new",
-        "session_timeout_ms": event.session_timeout_ms,
-        "rebalance_timeout_ms": event.rebalance_timeout_ms,
+        "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
         "protocol_type": event.protocol_type,
-        "protocols": member.protocols,
+        "protocols": protocols,
     }
     turn.notices.append(
-        Notice(
-            "member_joined",
-            group.group_id,
-            group.generation_id,
-            member.identity,
-            fields,
-            1 + len(member.protocols),
+        make(
+            Notice,
+            (
+                "member_joined",
+                group.group_id,
+                group.generation_id,
+                member.identity,
+                fields,
+                1 + len(protocols),
+            ),
         )
     )
 
@@ -292,15 +296,23 @@ def _rejoin(
     which clients take as "keep your member id, join again"; UNKNOWN_MEMBER_ID
     would make one that still listens throw away the id that it is joining with.
     """
-    is_changed = member.protocols != protocols
+    before = member.protocols
+    is_changed = before != protocols
     if not is_changed:
-        protocols = member.protocols  # the same, but listeners need not keep both
+        protocols = before  # the same, but listeners need not keep both
     timeouts_ms = event.session_timeout_ms, event.rebalance_timeout_ms
     group.update(member, protocols, timeouts_ms)
     again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     turn.answer_join(group, member, again)
     member.join_token = event.token
     group.awaiting_join += 1
+    if (
+        is_changed
+        and group.leader == member.member_id
+        and group.state is not PREPARING_REBALANCE
+    ):
+        # A leader says what it owns, too: that is no other subscription.
+        is_changed = not is_same_offer(event.protocol_type, before, protocols)
     if turn.listening:
         group.wait_is_over(member.member_id, turn.now, came=True)
         why = "metadata_changed" if is_changed else "leader"

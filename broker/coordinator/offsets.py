@@ -18,6 +18,7 @@ from kohort.broker.coordinator.effects import (
     Record,
     Reply,
     Who,
+    make,
 )
 from kohort.broker.coordinator.events import (
     CommitOffsets,
@@ -79,7 +80,10 @@ def commit(
         if is_new:
             groups[event.group_id] = group
     if listening:
-        _notice_commit(effects, (group, is_new), event, result.codes)
+        if is_new or result.codes is not None:
+            _notice_commit(effects, (group, is_new), event, result.codes)
+        else:
+            effects.append(_notice(group, event, event.offsets))
     effects.append(Reply(event.token, result))
     return effects
 
@@ -139,19 +143,22 @@ def _notice(
     offsets: Sequence[tuple[str, int, int, int, str | None]],
     error: int = 0,
 ) -> Notice:
-    who: Who = (event.member_id or None, event.group_instance_id, None, None)
-    generation = None
+    generation = member = None
     if group is not None:
         generation = group.generation_id
         member = group.members.get(event.member_id)
-        if member is not None:
-            who = member.identity
+    who: Who
+    if member is not None:
+        who = member.identity
+    else:
+        who = event.member_id or None, event.group_instance_id, None, None
     # Flat: kept by the thousand, as tuples they would be the garbage collector's.
     fields: dict[str, object] = {"offsets": tuple(chain.from_iterable(offsets))}
     if error:
         fields["error"] = ErrorCode(error).name
     kind = "commit_refused" if error else "offsets_committed"
-    return Notice(kind, event.group_id, generation, who, fields, 1 + len(offsets))
+    weight = 1 + len(offsets)
+    return make(Notice, (kind, event.group_id, generation, who, fields, weight))
 
 
 def _notice_commit(

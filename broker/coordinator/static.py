@@ -73,8 +73,7 @@ def _notice_replaced(
         1 + len(event.protocols),
         reason=event.reason,
         replaced_member_id=old.member_id,
-        session_timeout_ms=event.session_timeout_ms,
-        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        timeouts_ms=(event.session_timeout_ms, event.rebalance_timeout_ms),
         protocol_type=event.protocol_type,
         protocols=event.protocols,
     )

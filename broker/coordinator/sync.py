@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kohort.broker.coordinator.effects import Notice, SyncResult
+from kohort.broker.coordinator.effects import Effect, Notice, SyncResult, Who, make
 from kohort.broker.coordinator.events import Sync
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member
@@ -36,7 +36,14 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
         )
         turn.reply(event.token, result)
         if turn.listening:
-            turn.notice("member_synced", group, member.identity, since=member.told_at)
+            turn.notices.append(
+                _synced(
+                    group.group_id,
+                    group.generation_id,
+                    member.identity,
+                    member.told_at,
+                )
+            )
         return
     # A client that asks again has given up its first request. Kafka forgets
     # that one; here it is answered, by the code that every client follows by
@@ -122,8 +129,10 @@ def _notice_assigned(
                 turn.notice_owned(group, member, before, after, "assigned")
     group_id, generation_id = group.group_id, group.generation_id
     turn.notices += [
-        Notice(
-            "member_synced", group_id, generation_id, m.identity, {"since": m.told_at}
-        )
-        for m in synced
+        _synced(group_id, generation_id, m.identity, m.told_at) for m in synced
     ]
+
+
+def _synced(group_id: str, generation_id: int, who: Who, since: float) -> Effect:
+    fields = {"since": since}
+    return make(Notice, ("member_synced", group_id, generation_id, who, fields, 1))

@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from heapq import heapify, heapreplace
+from itertools import islice
+from typing import Any, Final, NamedTuple, Self
 
 from kohort.broker.clock import wall_ns
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.coordinator.effects import Notice, make
 from kohort.broker.events import SCHEMA_VERSION
 from kohort.broker.events.render import render
 
@@ -30,9 +34,34 @@ ROWS_PER_EVENT: Final = 10
 """Of rows (offsets of a commit, members of a rebalance) a buffer takes so many times
 its size. One commit can have 100,000 offsets: counting events alone bounds nothing."""
 
+_FREQUENT: Final = frozenset({"heartbeat", "offsets_committed"})
+"""Kinds of which the latest are remembered, and no more: they come per request."""
 
-class Seen:
+_MASK: Final = 15
+_SLACK: Final = 16
+"""A buffer is trimmed once in 16 events, where these are less than a 16th of it."""
+
+_ROOM: Final = 7 / 8
+"""Of what is kept of old events, so much is left when some have to go."""
+
+_FEW: Final = 50
+"""Events of a group's that are worth keeping together: a rebalance of 20 members."""
+
+Listener = Callable[["Seen"], object]
+
+
+class _Seen(NamedTuple):
+    source: NodeEvents
+    sequence: int
+    time: float
+    wall_ns: int
+    notice: Notice
+
+
+class Seen(_Seen):
     """One event as it was seen, and, once somebody has read it, as it reads.
+
+    A tuple for the same reason as `Notice`.
 
     Attributes:
         source: the node's part of the stream.
@@ -42,36 +71,15 @@ class Seen:
         notice: what happened.
     """
 
-    __slots__ = ("_event", "notice", "sequence", "source", "time", "wall_ns")
-
-    def __init__(
-        self,
-        source: NodeEvents,
-        sequence: int,
-        time: float,
-        wall_ns: int,
-        notice: Notice,
-    ) -> None:
-        self.source = source
-        self.sequence = sequence
-        self.time = time
-        self.wall_ns = wall_ns
-        self.notice = notice
-
-    @property
+    @cached_property
     def event(self) -> dict[str, Any]:
         """The event, as in `kohort.broker.events.schema`; made once, for all."""
-        try:
-            return self._event
-        except AttributeError:
-            pass  # not set yet: that would cost 5 % of what an event costs
-        self._event: dict[str, Any] = {
+        return {
             **self.source.header,
             "sequence": self.sequence,
             "wall_ns": self.wall_ns,
             **render(self.notice, self.time),
         }
-        return self._event
 
 
 class _Buffer:
@@ -104,6 +112,127 @@ class _Buffer:
 
     def drop(self, seen: Seen) -> None:
         self.rows -= seen.notice.weight
+
+
+class _Latest:
+    """The latest events of all groups; what goes is kept for its group.
+
+    Attributes:
+        events: they, the oldest first. Whoever appends one calls `trim` soon.
+        size: how many stay.
+        mask: `trim` is due when no bit of a sequence is set that is set here: often
+            enough, and more seldom is quicker.
+        older: what has gone.
+    """
+
+    __slots__ = ("_counted", "_rows", "events", "mask", "older", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.mask = _MASK if size > _SLACK * _MASK else 0
+        self.events: deque[Seen] = deque()
+        self.older = _ByGroup(size)
+        self._counted = 0
+        self._rows = 0
+
+    def trim(self) -> None:
+        """The oldest go, as in `_Buffer`, and a few at once."""
+        events, size = self.events, self.size
+        count = len(events)
+        new = islice(reversed(events), count - self._counted)
+        self._rows += sum([each[4][5] for each in new])
+        gone = [events.popleft() for _ in range(count - size)]
+        self._rows -= sum([each[4][5] for each in gone])
+        while self._rows > size * ROWS_PER_EVENT and len(events) > 1:
+            gone.append(events.popleft())
+            self._rows -= gone[-1][4][5]
+        self._counted = len(events)
+        if gone:
+            self.older.take(gone)
+
+
+class _ByGroup:
+    """Events that are not among the latest any more, without the frequent ones.
+
+    All groups together have a number of events, and so many rows. If there are more,
+    the groups with the most give up their oldest: who is busy does not push out who
+    is not.
+
+    Attributes:
+        by_group: by group id.
+        count: how many there are.
+        rows: of how many rows.
+        size: how many there may be.
+    """
+
+    __slots__ = ("by_group", "count", "rows", "size")
+
+    def __init__(self, size: int) -> None:
+        self.by_group: dict[str, deque[Seen]] = {}
+        self.count = 0
+        self.rows = 0
+        self.size = size
+
+    def take(self, gone: Iterable[Seen]) -> None:
+        """These are not among the latest any more."""
+        last = None
+        count = rows = 0
+        for seen in gone:
+            # By index: names of tuples take three times as long.
+            notice = seen[4]
+            group_id = notice[1]
+            if notice[0] not in _FREQUENT and group_id is not None:
+                if group_id != last:
+                    last = group_id
+                    add = self._of(group_id).append
+                add(seen)
+                count += 1
+                rows += notice[5]
+        self.count += count
+        self.rows += rows
+        if count and not self._fits(1):
+            self._shrink()
+
+    def _of(self, group_id: str) -> deque[Seen]:
+        kept = self.by_group.get(group_id)
+        if kept is None:
+            kept = self.by_group[group_id] = deque()
+        return kept
+
+    def _fits(self, share: float) -> bool:
+        most = self.size * share
+        return self.count <= most and self.rows <= most * ROWS_PER_EVENT
+
+    def _shrink(self) -> None:
+        """Makes some room, so that this is seldom done."""
+        size_of = _rows if self.rows > self.size * ROWS_PER_EVENT else len
+        heap = [(-size_of(kept), name) for name, kept in self.by_group.items()]
+        heapify(heap)
+        while not self._fits(_ROOM):
+            name = heap[0][1]
+            kept = self.by_group[name]
+            if len(kept) <= _FEW:
+                break
+            for _ in range(len(kept) // 2):
+                self._forget(kept.popleft())
+            heapreplace(heap, (-size_of(kept), name))
+        # If all have little, those go of which nothing was heard for longest.
+        for name in sorted(self.by_group, key=self._last_heard):
+            if self._fits(_ROOM):
+                return
+            for seen in self.by_group.pop(name):
+                self._forget(seen)
+
+    def _forget(self, seen: Seen) -> None:
+        self.count -= 1
+        self.rows -= seen.notice.weight
+
+    def _last_heard(self, name: str) -> float:
+        return self.by_group[name][-1].time
+
+
+def _rows(kept: Iterable[Seen]) -> int:
+    return sum(seen.notice.weight for seen in kept)
 
 
 class Reader(_Buffer):
@@ -223,10 +352,13 @@ class NodeEvents:
         sequence: the number of its last event; 0 before the first.
     """
 
-    __slots__ = ("_stream", "header", "sequence")
+    __slots__ = ("_append", "_mask", "_stream", "_wall_ns", "header", "sequence")
 
     def __init__(self, stream: Events, node: int) -> None:
         self._stream = stream
+        self._append = stream.remembered.events.append
+        self._mask = stream.remembered.mask
+        self._wall_ns = stream.wall_ns
         self.sequence = 0
         self.header: Mapping[str, Any] = {
             "schema": SCHEMA_VERSION,
@@ -245,18 +377,14 @@ class NodeEvents:
         stream = self._stream
         if stream.listening:
             self.sequence = sequence = self.sequence + 1
-            seen = Seen(self, sequence, now, stream.wall_ns(), notice)
-            # As `_Buffer.add`: a call less, and where it is full one out, one in.
-            recent = stream.remembered
-            events = recent.events
-            if len(events) == recent.size:
-                recent.rows -= events.popleft().notice.weight
-            events.append(seen)
-            recent.rows += notice.weight
-            if recent.rows > recent.most_rows:
-                recent.shrink()
-            for listener in stream.listeners:
-                listener(seen)
+            seen = make(Seen, (self, sequence, now, self._wall_ns(), notice))
+            self._append(seen)
+            for listener, unheard in stream.listeners:
+                # By index: names of tuples take three times as long.
+                if notice[0] not in unheard:
+                    listener(seen)
+            if not sequence & self._mask:
+                stream.remembered.trim()
 
     def lost(self, first: int, last: int, time: float, wall_ns: int) -> dict[str, Any]:
         """The `events_lost` of somebody who misses the events `first` to `last`.
@@ -286,7 +414,7 @@ class Events:
         listening: whether events are made at all. To be set before the start.
         heartbeats: whether heartbeats are events, too. To be set before the start.
         wall_ns: see `wall`.
-        remembered: the latest events, as they were seen.
+        remembered: the latest events, as they were seen, without gaps.
         listeners: see `listen`.
     """
 
@@ -302,10 +430,10 @@ class Events:
         self.listening = True
         self.heartbeats = False
         self.wall_ns = wall
-        self.remembered = _Buffer(remembered)
+        self.remembered = _Latest(remembered)
         self._nodes: dict[int, NodeEvents] = {}
         # Replaced, never changed: a reader may leave while others are told.
-        self.listeners: tuple[Callable[[Seen], object], ...] = ()
+        self.listeners: tuple[tuple[Listener, AbstractSet[str]], ...] = ()
 
     def begin(self, run: str) -> None:
         """A start of the broker: all nodes count from 1 again."""
@@ -342,17 +470,37 @@ class Events:
         self.listen(reader.add)
         return reader
 
-    def listen(self, listener: Callable[[Seen], object]) -> None:
-        """Has each event handed to a function at once, raw: it must be quick."""
-        self.listeners = (*self.listeners, listener)
+    def listen(
+        self, listener: Listener, unheard: AbstractSet[str] = frozenset()
+    ) -> None:
+        """Has each event handed to a function at once, raw: it must be quick.
 
-    def unlisten(self, listener: Callable[[Seen], object]) -> None:
+        Args:
+            listener: the function.
+            unheard: kinds that it is not told about; that may change.
+        """
+        self.listeners = (*self.listeners, (listener, unheard))
+
+    def unlisten(self, listener: Listener) -> None:
         """Undoes `listen`; fine if it has been undone."""
-        self.listeners = tuple(each for each in self.listeners if each != listener)
+        self.listeners = tuple(each for each in self.listeners if each[0] != listener)
 
     def recent(self, group: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """What is remembered, the oldest first: of one group, or everything."""
-        return [seen.event for seen in self._remembered(group)]
+        """What is remembered, the oldest first.
+
+        Args:
+            group: a group's id: what is remembered of it, which goes back further.
+                What comes with every request (heartbeats, commits that were taken)
+                is missing where it is old, so that the numbers have gaps. None: the
+                latest events of all groups, without gaps.
+        """
+        latest = self.remembered.events
+        if group is None:
+            return [seen.event for seen in latest]
+        older = self.remembered.older.by_group.get(group)
+        found = [] if older is None else [seen.event for seen in older]
+        found += [seen.event for seen in latest if seen.notice.group_id == group]
+        return found
 
     def lost(self, node: int, first: int, last: int) -> dict[str, Any]:
         """The `events_lost` of somebody who wants more than is remembered.
@@ -367,8 +515,3 @@ class Events:
                 return seen.source.lost(first, last, seen.time, seen.wall_ns)
         now_ns = self.wall_ns()
         return self.of(node).lost(first, last, now_ns / 1e9, now_ns)
-
-    def _remembered(self, group: str | None) -> Iterator[Seen]:
-        for seen in self.remembered.events:
-            if group is None or seen.notice.group_id == group:
-                yield seen

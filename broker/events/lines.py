@@ -32,6 +32,21 @@ DETAILS: Final = frozenset(
 )
 """Kinds that come once per member, request, shard, or node."""
 
+unheard: set[str] = set()
+"""Kinds that no line is written of, as far as that is clear from the level."""
+
+
+def _set_unheard() -> None:
+    unheard.clear()
+    # One line for all groups says so, in Kafka's words: the driver's.
+    unheard.add("offsets_expired")
+    if not telemetry.is_on("debug"):
+        unheard.update(DETAILS)
+
+
+telemetry.watch(_set_unheard)
+
+
 UNSAID: Final = frozenset(
     {"kind", "labels", "run", "schema", "sequence", "time_ns", "wall_ns"}
 )
@@ -59,13 +74,8 @@ def _completed(seen: Seen) -> dict[str, Any]:
 
 def write_line(seen: Seen) -> None:
     """Writes the line of an event, if the level that is set asks for it."""
-    if not telemetry.is_on("info"):
-        return
     kind = seen.notice.kind
-    if kind == "offsets_expired":
-        return  # one line for all groups says so, in Kafka's words: the driver's
-    level = "debug" if kind in DETAILS else "info"
-    if level == "debug" and not telemetry.is_on("debug"):
+    if kind in unheard or not telemetry.is_on("info"):
         return
     event = _completed(seen) if kind == "join_completed" else seen.event
     fields = {
@@ -73,4 +83,4 @@ def write_line(seen: Seen) -> None:
         for name, value in event.items()
         if value is not None and name not in UNSAID
     }
-    (log.debug if level == "debug" else log.info)(kind, **fields)
+    (log.debug if kind in DETAILS else log.info)(kind, **fields)

@@ -156,13 +156,25 @@ def _member_expired(fields: Fields, time: float) -> Fields:
     return {"silent_ns": ns(time) - ns(fields["heard"])}
 
 
-def _joined(fields: Fields, _: float) -> Fields:
-    """Raw: ``protocol_type``, and ``protocols``: the name of each and its metadata."""
-    made = {**fields, "protocols": [name for name, _ in fields["protocols"]]}
+def _joined(fields: Fields, time: float) -> Fields:
+    """Raw: as `_replaced`; the cause says whether it is the first join."""
+    made = _replaced(fields, time)
+    return {**made, "is_first": made["cause"] == "new"}
+
+
+def _replaced(fields: Fields, _: float) -> Fields:
+    """Raw: ``timeouts_ms``, of its session and of rebalances; ``protocol_type``.
+
+    And ``protocols``: the name of each and its metadata.
+    """
+    made = dict(fields)
+    made["session_timeout_ms"], made["rebalance_timeout_ms"] = made.pop("timeouts_ms")
+    protocols = fields["protocols"]
+    made["protocols"] = [name for name, _ in protocols]
     made["topics"] = None
-    if made.pop("protocol_type") == PROTOCOL_TYPE and fields["protocols"]:
+    if made.pop("protocol_type") == PROTOCOL_TYPE and protocols:
         try:
-            subscription = decode_subscription(fields["protocols"][0][1])
+            subscription = decode_subscription(protocols[0][1])
         except WireError:
             return made
         made["topics"] = [*subscription.topics]
@@ -184,7 +196,7 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "join_completed": _join_completed,
     "member_expired": _member_expired,
     "member_joined": _joined,
-    "member_replaced": _joined,
+    "member_replaced": _replaced,
     "member_synced": _member_synced,
     "offsets_committed": _committed,
     "offsets_deleted": _deleted,

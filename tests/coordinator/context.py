@@ -455,7 +455,8 @@ class Context:
 
     def notice(self, kind: str) -> Notice:
         """The latest notice of a kind."""
-        return next(n for n in reversed(self.notices) if n.kind == kind)
+        found: Notice = next(n for n in reversed(self.notices) if n.kind == kind)
+        return found
 
     def events(self, since: int = 0) -> list[dict[str, Any]]:
         """All notices as events read, from the one with this number on."""

@@ -1,0 +1,224 @@
+"""A fixed amount of load on one group, over the wire: the same requests every time.
+
+What the load generator of the benchmark does in a given time, this does a given
+number of times: so the same broker has the same work in every run, however fast the
+machine is just then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.apis.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.codegen import skip_tags
+from kohort.protocol.consumer import Subscription, encode
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.registry import BY_NAME
+
+VERSIONS = {
+    "JoinGroup": 7,
+    "SyncGroup": 5,
+    "Heartbeat": 4,
+    "OffsetCommit": 8,
+    "CreateTopics": 4,
+}
+"""The load generator's."""
+
+PARTITIONS = 10
+"""Of a commit."""
+DEPTH = 8
+"""Heartbeats or commits under way on a connection."""
+BUSY = 64
+"""Members that send those."""
+
+ANSWER_S = 300.0
+"""No answer takes so long, fifty times slower than usual either."""
+_TOPIC = "loadgen"
+_CLIENT_ID = b"bench"
+
+
+class _Connection:
+    """A member's."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, ANSWER_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._in = self._socket.makefile("rb")
+
+    def send(self, frames: bytes) -> None:
+        self._socket.sendall(frames)
+
+    def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", self._in.read(4))
+        return self._in.read(size)
+
+    def close(self) -> None:
+        self._in.close()
+        self._socket.close()
+
+
+def _frame(name: str, message: object) -> bytes:
+    api, version = BY_NAME[name], VERSIONS[name]
+    head = struct.pack(">hhih", api.key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
+    tags = b"\0" if api.is_flexible(version) else b""
+    body = head + tags + api.request(version).encode(message)
+    return struct.pack(">i", len(body)) + body
+
+
+def _message(name: str, frame: bytes) -> Any:
+    api, version = BY_NAME[name], VERSIONS[name]
+    start = skip_tags(frame, 4) if api.response_header_version(version) >= 1 else 4
+    message, _ = api.response(version).decode(frame, start, len(frame))
+    return message
+
+
+class GroupLoad:
+    """The members of a group, one connection each; they are in it once it is made.
+
+    Args:
+        address: the broker's; its initial rebalance delay has to be 0.
+        members: how many.
+    """
+
+    def __init__(self, address: tuple[str, int], members: int) -> None:
+        self._connections = [_Connection(address) for _ in range(members)]
+        self._ids = [""] * members
+        self._numbers = itertools.count()
+        self._generation = 0
+        self._offset = 0
+        topic = CreateTopicsRequest([CreatableTopic(_TOPIC, PARTITIONS, 1)])
+        self._connections[0].send(_frame("CreateTopics", topic))
+        self._connections[0].receive()
+        self._form()
+
+    def close(self) -> None:
+        """They are gone without a word."""
+        for connection in self._connections:
+            connection.close()
+
+    def _join(self, who: Iterable[int], user_data: bytes) -> None:
+        offer = encode(Subscription([_TOPIC], user_data))
+        protocols = [JoinGroupRequestProtocol("range", offer)]
+        for i in who:
+            client = "g", 300_000, 300_000, self._ids[i], None, "consumer", protocols
+            frame = _frame("JoinGroup", JoinGroupRequest(*client))
+            self._connections[i].send(frame)
+
+    def _joined(self, i: int) -> Any:
+        return _message("JoinGroup", self._connections[i].receive())
+
+    def _form(self) -> None:
+        everybody = range(len(self._ids))
+        for i in everybody:
+            self._join([i], b"")
+            given = self._joined(i)
+            assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            self._ids[i] = given.member_id
+        # The first one is a generation by itself; then it changes its mind.
+        self._join([0], b"")
+        assert self._joined(0).error_code == ErrorCode.NONE
+        self._join(everybody, b"again")
+        self._divide()
+
+    def _divide(self) -> None:
+        """All have joined: they are told so, and sync; half of them too early."""
+        replies = [self._joined(i) for i in range(len(self._ids))]
+        assert {reply.error_code for reply in replies} == {ErrorCode.NONE}
+        (self._generation,) = {reply.generation_id for reply in replies}
+        leader = self._ids.index(replies[0].leader)
+        assigned = [SyncGroupRequestAssignment(each, bytes(32)) for each in self._ids]
+        followers = [i for i in range(len(self._ids)) if i != leader]
+        half = len(followers) // 2
+        for i in (*followers[:half], leader, *followers[half:]):
+            made = assigned if i == leader else []
+            place = "g", self._generation, self._ids[i], None, "consumer", "range", made
+            frame = _frame("SyncGroup", SyncGroupRequest(*place))
+            self._connections[i].send(frame)
+        for connection in self._connections:
+            answer = _message("SyncGroup", connection.receive())
+            assert answer.error_code == ErrorCode.NONE
+
+    def churn(self, times: int) -> int:
+        """Everybody rejoins with something new to say, and syncs; so many times.
+
+        Returns:
+            How many members did so, a member counted each time.
+        """
+        for _ in range(times):
+            number = next(self._numbers)
+            self._join(range(len(self._ids)), struct.pack("<H", number))
+            self._divide()
+        return times * len(self._ids)
+
+    def heartbeat(self, times: int) -> int:
+        """Everybody is alive, several times at once; so many times.
+
+        Returns:
+            How many heartbeats that was.
+        """
+        frames = [
+            DEPTH
+            * _frame("Heartbeat", HeartbeatRequest("g", self._generation, member_id))
+            for member_id in self._ids[:BUSY]
+        ]
+        for _ in range(times):
+            self._pipelined("Heartbeat", frames)
+        return times * DEPTH * len(frames)
+
+    def commit(self, times: int) -> int:
+        """Everybody commits some partitions, several times at once; so many times.
+
+        Returns:
+            How many commits that was.
+        """
+        for _ in range(times):
+            frames = []
+            for member_id in self._ids[:BUSY]:
+                self._offset += 1
+                rows = [
+                    OffsetCommitRequestPartition(p, self._offset)
+                    for p in range(PARTITIONS)
+                ]
+                topics = [OffsetCommitRequestTopic(_TOPIC, partitions=rows)]
+                commit = OffsetCommitRequest(
+                    "g", self._generation, member_id, topics=topics
+                )
+                frames.append(DEPTH * _frame("OffsetCommit", commit))
+            self._pipelined("OffsetCommit", frames)
+        return times * DEPTH * min(BUSY, len(self._ids))
+
+    def _pipelined(self, name: str, frames: list[bytes]) -> None:
+        busy = self._connections[: len(frames)]
+        for connection, frame in zip(busy, frames, strict=True):
+            connection.send(frame)
+        clean: set[bytes] = set()
+        for connection in busy:
+            for _ in range(DEPTH):
+                answer = connection.receive()
+                if answer not in clean:
+                    message = _message(name, answer)
+                    rows = (
+                        [p for t in message.topics for p in t.partitions]
+                        if name == "OffsetCommit"
+                        else [message]
+                    )
+                    assert {row.error_code for row in rows} == {ErrorCode.NONE}
+                    clean.add(answer)
