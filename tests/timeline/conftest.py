@@ -19,7 +19,7 @@ from tests.timeline.shown import LOAD_MS, Shown  # noqa: E402 - see above
 from kohort.control.timeline.page import Packed, file_page  # noqa: E402 - see above
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, Page
     from tests.timeline.streams import Event
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -54,6 +54,13 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(scope="module")
+def usual(browser: Browser) -> Page:
+    """A page without settings, for one test after the other: a new one costs more."""
+    settings: dict[str, Any] = {"viewport": WIDE}
+    return browser.new_context(**settings).new_page()
+
+
 @pytest.fixture
 def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
     """The contexts of the pages of a test, closed in the end."""
@@ -64,18 +71,25 @@ def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
 
 
 @pytest.fixture
-def visit(browser: Browser, contexts: list[BrowserContext]) -> Iterator[Show]:
+def visit(
+    browser: Browser, usual: Page, contexts: list[BrowserContext]
+) -> Iterator[Show]:
     """Opens an address; no page may complain, or ask anybody else for anything."""
     pages: list[Shown] = []
 
     def visited(url: str, **settings: Any) -> Shown:
-        context = browser.new_context(**{"viewport": WIDE, **settings})
-        contexts.append(context)
-        shown = Shown(context.new_page(), url)
+        page = usual
+        if settings or pages:
+            context = browser.new_context(**{"viewport": WIDE, **settings})
+            contexts.append(context)
+            page = context.new_page()
+        shown = Shown(page, url)
         pages.append(shown)
         return shown
 
     yield visited
+    for shown in pages:
+        shown.leave()
     for shown in pages:
         assert shown.complaints == []
         assert shown.foreign == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,10 +78,21 @@ class Shown:
         self.complaints: list[str] = []
         self.foreign: list[str] = []
         origin = url.partition("#")[0].partition("/timeline")[0]
-        page.on("console", lambda each: self._note(each.type, each.text))
-        page.on("pageerror", lambda each: self._note("error", str(each)))
-        page.on("request", lambda each: self._ask(each.url, origin))
+        self._listeners: list[tuple[Any, Callable[[Any], None]]] = [
+            ("console", lambda each: self._note(each.type, each.text)),
+            ("pageerror", lambda each: self._note("error", str(each))),
+            ("request", lambda each: self._ask(each.url, origin)),
+        ]
+        for name, listener in self._listeners:
+            page.on(name, listener)
         page.goto(url)
+
+    def leave(self) -> None:
+        """Goes away, as if nobody had been there: another test may take the page."""
+        for name, listener in self._listeners:
+            self.page.remove_listener(name, listener)
+        self.page.mouse.move(0, 0)
+        self.page.goto("about:blank")
 
     def _note(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"}:
