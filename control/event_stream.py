@@ -199,7 +199,7 @@ class _Asked:
             self._feed.open(wanted.last, wanted.history) as place,
             self.streams.opened(place, request),
             # The asker may be gone at any moment.
-            contextlib.suppress(ConnectionResetError),
+            contextlib.suppress(ConnectionError),
         ):
             yield place
 

@@ -455,6 +455,24 @@ async def test_pages_of_other_origins() -> None:
                 assert answer.status == status
 
 
+async def test_a_reader_that_does_not_read_and_is_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """While a write waits for it: its place is free again, and nobody is told."""
+    async with watching() as client:
+        happen(client.broker.events.of(1), *("g" * 1_000,) * REMEMBERED)
+        stuck = [await ask_by_hand(client, "/events") for _ in range(MOST_STREAMS)]
+        # Turns enough for all of them to be stuck; the last one says that it is.
+        assert (await client.refusal("/events"))[0] == 503
+        for _, writer in stuck:
+            writer.transport.abort()
+        status = 0
+        while status != 200:
+            async with client.session.get("/events?follow=false&group=x") as answer:
+                status = answer.status
+    assert "request_failed" not in capsys.readouterr().err
+
+
 async def test_wrong_questions() -> None:
     """Parameters that there are not are refused, with those that there are."""
     async with watching() as client:
