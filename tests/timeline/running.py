@@ -8,6 +8,8 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from kohort.broker.coordinator.effects import Notice
+from kohort.broker.events.bus import REMEMBERED
 from kohort.broker.server import Broker
 from kohort.client import Admin, Consumer, NewTopic
 from kohort.control.http import Control
@@ -90,6 +92,19 @@ class Running:
             await consumer.close()
 
         self.do(left())
+
+    def others_do_much(self) -> None:
+        """More happens to another group than the stream remembers of the latest."""
+
+        async def much() -> None:
+            node = self._broker.events.of(1)
+            busy = Notice("heartbeat", "busy", 1, None, {"error": "NONE"})
+            for _ in range(REMEMBERED + 2000):
+                node.publish(busy, self._broker.cluster.clock.now())
+            latest = self._broker.events.recent()
+            assert {event["group"] for event in latest} == {"busy"}
+
+        self.do(much())
 
     def restart(self) -> None:
         """The broker stops, and another one, which knows nothing, takes its place."""

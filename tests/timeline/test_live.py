@@ -56,6 +56,19 @@ def test_what_happens_is_seen(broker: Running, visit: Visit) -> None:
 
 
 @pytest.mark.interop
+def test_a_page_that_is_opened_late(broker: Running, visit: Visit) -> None:
+    """A group that is quiet is not forgotten, however much others do."""
+    broker.join("ana")
+    broker.others_do_much()
+    shown = visit(broker.url)
+    until(shown, STATE, ["ana", "stable"])
+    rows = "\n".join(shown.rows)
+    assert "Group billing: Stable, generation 1, 1 member, 1 rebalance" in rows
+    assert "stable, leader, owns orders 0-5" in rows
+    assert shown.evaluate("() => kohort.model.gaps.length") == 0
+
+
+@pytest.mark.interop
 def test_kohort_why_explains_what_is_live(broker: Running, visit: Visit) -> None:
     """The explanation has the broker's own words, as `kohort why` prints them."""
     broker.join("ana")
@@ -130,7 +143,10 @@ def test_a_group_moves_to_another_node(visit: Visit) -> None:
             "node 2",
         }
         assert "2 members, 2 rebalances" in after
-        shown.mark("read the group from its log: Stable, 2 members").wait_for()
+        marks = shown.evaluate(
+            "() => kohort.model.groups.get('billing').marks.map(titleOf)"
+        )
+        assert "read the group from its log: Stable, 2 members" in marks[-1]
 
 
 @pytest.mark.interop
