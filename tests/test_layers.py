@@ -185,6 +185,17 @@ def test_the_members_side_of_the_group_is_pure() -> None:
             assert package(name) == "protocol", name
 
 
+def test_explanations_are_pure() -> None:
+    """What is said of events depends on them alone: the simulation asks for it, too."""
+    pure = {"kohort.control.why.history"}
+    pure |= reachable("kohort.control.why.history").keys()
+    assert "kohort.control.why.rules.members" in pure
+    for name in pure:
+        foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
+        assert name.startswith("kohort.control.why."), name
+        assert not foreign & IMPURE, name
+
+
 def test_construct_stays_in_one_file() -> None:
     """The readable form of the wire is not imported to serve: it takes long."""
     users = {
