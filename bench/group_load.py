@@ -130,18 +130,18 @@ class GroupLoad:
         for i in everybody:
             self._join([i], b"")
             given = self._joined(i)
-            assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED  # noqa: S101 - the bench
             self._ids[i] = given.member_id
         # The first one is a generation by itself; then it changes its mind.
         self._join([0], b"")
-        assert self._joined(0).error_code == ErrorCode.NONE
+        assert self._joined(0).error_code == ErrorCode.NONE  # noqa: S101 - the bench
         self._join(everybody, b"again")
         self._divide()
 
     def _divide(self) -> None:
         """All have joined: they are told so, and sync; half of them too early."""
         replies = [self._joined(i) for i in range(len(self._ids))]
-        assert {reply.error_code for reply in replies} == {ErrorCode.NONE}
+        assert {reply.error_code for reply in replies} == {ErrorCode.NONE}  # noqa: S101 - the bench
         (self._generation,) = {reply.generation_id for reply in replies}
         leader = self._ids.index(replies[0].leader)
         assigned = [SyncGroupRequestAssignment(each, bytes(32)) for each in self._ids]
@@ -154,7 +154,7 @@ class GroupLoad:
             self._connections[i].send(frame)
         for connection in self._connections:
             answer = _message("SyncGroup", connection.receive())
-            assert answer.error_code == ErrorCode.NONE
+            assert answer.error_code == ErrorCode.NONE  # noqa: S101 - the bench
 
     def churn(self, times: int) -> int:
         """Everybody rejoins with something new to say, and syncs; so many times.
@@ -220,5 +220,5 @@ class GroupLoad:
                         if name == "OffsetCommit"
                         else [message]
                     )
-                    assert {row.error_code for row in rows} == {ErrorCode.NONE}
+                    assert {row.error_code for row in rows} == {ErrorCode.NONE}  # noqa: S101 - the bench
                     clean.add(answer)

@@ -25,6 +25,7 @@ class Known:
         self.protocol: str | None = None
         self.pending: set[str] = set()
         self.owned: dict[str, Parts] = {}
+        self.offsets: dict[tuple[str, int], int] = {}
         # The members of the latest generation.
         self.last: list[str] = []
 
@@ -129,8 +130,22 @@ class Fold:
         if owned:
             known.owned[event["member_id"]] = owned
 
+    def _offsets_committed(self, known: Known, event: Event) -> None:
+        for row in event["offsets"]:
+            known.offsets[row["topic"], row["partition"]] = row["offset"]
+
+    def _offsets_expired(self, known: Known, event: Event) -> None:
+        for key in parts(event["expired"]):
+            del known.offsets[key]
+
+    def _offsets_deleted(self, known: Known, event: Event) -> None:
+        for key in parts(event["deleted"]):
+            del known.offsets[key]
+
     def _group_loaded(self, known: Known, event: Event) -> None:
+        offsets = known.offsets
         known.__init__()  # type: ignore[misc]  # it is told anew
+        known.offsets = offsets  # the log has them as they were told
         known.generation = event["generation"]
         known.state = event["state"]
         known.members = [*event["members"]]

@@ -73,6 +73,7 @@ def _facts(known: Known) -> dict[str, Any]:
         "leader": known.leader,
         "protocol": known.protocol,
         "pending": known.pending,
+        "offsets": known.offsets,
     }
 
 
@@ -84,6 +85,7 @@ def _had(group: Group) -> dict[str, Any]:
         "leader": group.leader,
         "protocol": group.protocol_name,
         "pending": group.pending_members.keys(),
+        "offsets": {key: entry[0] for key, entry in group.offsets.items()},
     }
 
 

@@ -134,6 +134,66 @@ def test_what_is_remembered_is_bounded() -> None:
     assert events.recent("z") == []
 
 
+def commit(node: NodeEvents, group: str, times: int) -> None:
+    """A group's member commits an offset, so many times."""
+    for _ in range(times):
+        fields = {"offsets": ("t", 0, 1, -1, "")}
+        node.publish(Notice("offsets_committed", group, 3, None, fields, 2), NOW)
+
+
+def test_commits_push_out_no_history() -> None:
+    """What else happened to a group stays, however many commits follow it."""
+    events = stream(remembered=10)
+    node = events.of(1)
+    happen(node, "a", "b", "a")
+    commit(node, "a", 50)
+    happen(node, "a")
+    assert [e["sequence"] for e in events.recent("b")] == [2]
+    told_of_a = [(e["kind"], e["sequence"]) for e in events.recent("a")]
+    assert told_of_a[:3] == [
+        ("pending_member_expired", 1),
+        ("pending_member_expired", 3),
+        ("offsets_committed", 45),
+    ]
+    assert told_of_a[-1] == ("pending_member_expired", 54)
+    # Who wants everything gets the latest, without gaps.
+    numbers = [e["sequence"] for e in events.recent()]
+    assert numbers == [*range(45, 55)]
+    with events.subscribe(past=True) as reader:
+        assert [e["sequence"] for e in reader.take()] == numbers
+
+
+def test_a_busy_group_pushes_out_no_quiet_one() -> None:
+    """The one with the most gives up its own oldest events."""
+    events = stream(remembered=500)
+    node = events.of(1)
+    happen(node, "quiet", "quiet")
+    for _ in range(20):
+        happen(node, *["busy"] * 100)
+    assert [e["sequence"] for e in events.recent("quiet")] == [1, 2]
+    busy = [e["sequence"] for e in events.recent("busy")]
+    assert busy == [*range(busy[0], 2003)]
+    assert 500 < len(busy) <= 1000
+
+
+def test_old_events_are_bounded() -> None:
+    """By their number and by their rows; of many groups the latest are kept."""
+    events = stream(remembered=100)
+    node = events.of(1)
+    for number in range(1000):
+        node.publish(
+            Notice("pending_member_expired", f"g{number}", 3, None, {}, 1), NOW + number
+        )
+    kept = [number for number in range(1000) if events.recent(f"g{number}")]
+    assert kept == [*range(kept[0], 1000)]
+    assert 100 + 100 * 3 // 4 <= len(kept) <= 200
+    for _ in range(300):
+        happen(node, "large", weight=ROWS_PER_EVENT * 10)
+    large = events.recent("large")
+    assert 10 <= len(large) <= 20 + 50
+    assert large[-1]["sequence"] == 1300
+
+
 def test_nothing_is_made_where_nobody_listens() -> None:
     """Numbers do not go on, either."""
     events = stream()
