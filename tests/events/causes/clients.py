@@ -27,7 +27,7 @@ from kohort.client.consumer import Consumer
 
 T = TypeVar("T")
 
-HEARTBEAT_MS = 100
+HEARTBEAT_MS = 50
 """How soon members hear of a rebalance."""
 LASTING_MS = 60_000
 """Timeouts of what nobody waits for."""

@@ -81,7 +81,6 @@ LIBRARIES: Mapping[str, MakeClient] = {
     "kafka-python": kafka_python,
     "kafka-python, held": slow_leader,
     "librdkafka, killed": partial(ProcessClient, libraries.CONFLUENT),
-    "aiokafka, killed": partial(ProcessClient, libraries.AIOKAFKA),
     "kafka-clients": partial(ProcessClient, libraries.JAVA),
     "franz-go": partial(ProcessClient, libraries.FRANZ_GO),
 }
@@ -135,9 +134,7 @@ TABLE = [
     Row("librdkafka", scripts.comes_second, [JOINED]),
     Row("kafka-python", scripts.comes_second, [JOINED]),
     Row("kohort", scripts.comes_static, [STATIC]),
-    Row("aiokafka", scripts.comes_static, [STATIC]),
     Row("librdkafka", scripts.comes_static, [STATIC]),
-    Row("kafka-python", scripts.comes_static, [STATIC]),
     Row(
         "kohort",
         scripts.come_together,
@@ -145,7 +142,6 @@ TABLE = [
         DELAY,
     ),
     Row("kohort", scripts.comes_before_another, [JOINED]),
-    Row("librdkafka", scripts.comes_before_another, [JOINED]),
     # -- somebody leaves
     Row("kohort", scripts.closes, [_left(CLOSED)]),
     Row("aiokafka", scripts.closes, [LEFT]),
@@ -153,26 +149,19 @@ TABLE = [
     Row("kafka-python", scripts.closes, [LEFT]),
     Row("librdkafka", scripts.closes_last, [LAST]),
     Row("kohort", scripts.unsubscribes, [_left("the consumer has unsubscribed")]),
-    Row("aiokafka", scripts.unsubscribes, [LEFT]),
     Row("librdkafka", scripts.unsubscribes, [LEFT]),
     Row(
         "kohort",
         scripts.does_not_poll,
         [_left("no poll within max.poll.interval.ms (1500 ms)")],
     ),
-    Row("aiokafka", scripts.does_not_poll, [LEFT]),
     Row("librdkafka", scripts.does_not_poll, [LEFT]),
-    Row("kafka-python", scripts.does_not_poll, [LEFT]),
     # -- somebody is not heard of
     Row("kohort", scripts.dies, [DEAD]),
-    Row("aiokafka", scripts.stays_away, [AWAY]),
     Row("librdkafka", scripts.stays_away, [AWAY]),
-    Row("kafka-python", scripts.stays_away, [AWAY]),
     Row("librdkafka, killed", scripts.dies, [DEAD]),
-    Row("aiokafka, killed", scripts.dies, [DEAD]),
     # -- an admin takes somebody out
     Row("librdkafka", scripts.is_removed, [REMOVED]),
-    Row("kafka-python", scripts.is_removed, [REMOVED]),
     Row(
         "aiokafka",
         scripts.are_removed,
@@ -206,13 +195,10 @@ TABLE = [
     Row("kohort", scripts.gives_up_leading, [CLEO, LED_AGAIN]),
     Row("librdkafka", scripts.gives_up_leading, [CLEO, LED_AGAIN]),
     Row("kohort", scripts.gives_up_following, [CLEO, CAME_AGAIN]),
-    Row("librdkafka", scripts.gives_up_following, [CLEO, CAME_AGAIN]),
     Row("kafka-python", scripts.gives_up_following, [CLEO, CAME_AGAIN]),
     # -- a static member comes back
     Row("kohort", scripts.restarts),
-    Row("aiokafka", scripts.restarts),
     Row("librdkafka", scripts.restarts),
-    Row("kafka-python", scripts.restarts),
     Row("kohort", scripts.restarts_changed, [REPLACED]),
     Row("librdkafka", scripts.restarts_changed, [REPLACED]),
     Row("kohort", scripts.restarts_between, [REPLACED]),
