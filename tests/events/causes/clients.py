@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 HEARTBEAT_MS = 50
 """How soon members hear of a rebalance."""
-LASTING_MS = 60_000
+LASTING_MS = 20_000
 """Timeouts of what nobody waits for."""
 BRIEF_MS = 1_500
 """Those of what is waited for. Until then it is to last, on a busy machine, too."""
