@@ -14,7 +14,6 @@ from tests.events.causes.clients import (
     AiokafkaClient,
     Client,
     KohortClient,
-    LibrdkafkaClient,
     slow_leader,
 )
 from tests.events.causes.scene import GROUP, MakeClient, Scene
@@ -59,7 +58,7 @@ async def come_together(scene: Scene, library: MakeClient) -> Script:
     """Ben comes, and the others within the initial delay."""
     ben = await scene.start("ben", library, topics=())
     ana = await scene.start("ana", AiokafkaClient, topics=())
-    cleo = await scene.start("cleo", LibrdkafkaClient, topics=())
+    cleo = await scene.start("cleo", KohortClient, topics=())
     yield
     scene.live |= {"ana", "ben", "cleo"}
     await ben.subscribe("t")
