@@ -13,7 +13,7 @@ import click
 from kohort.broker.cli import fail
 
 if TYPE_CHECKING:
-    from kohort.control.timeline.events_file import Line
+    from kohort.control.events_file import Line
     from kohort.control.timeline.page import Packed
 
 
@@ -45,7 +45,7 @@ def timeline(events: str, output: str, groups: tuple[str, ...]) -> None:
     EVENTS has an event in each line, as JSON; - reads stdin. The page is one file,
     and loads nothing: a browser shows it without a broker and without a network.
     """
-    from kohort.control.timeline.events_file import (  # noqa: PLC0415 - loads late
+    from kohort.control.events_file import (  # noqa: PLC0415 - loads late
         STDIO,
         NoEventError,
         opened,
@@ -82,7 +82,7 @@ def _pack(
     file: IO[bytes], name: str, groups: Collection[str]
 ) -> tuple[Packed, dict[str, list[str]], int]:
     """The events for the page, what `kohort why` says of them, and how many."""
-    from kohort.control.timeline import events_file  # noqa: PLC0415 - loads late
+    from kohort.control import events_file  # noqa: PLC0415 - loads late
 
     def cut_off(number: int) -> None:
         click.echo(f"{name}, line {number}: is cut off, left out", err=True)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kohort.broker.cli import fail
+from kohort.control.cli import DEFAULT_HTTP
 
 if TYPE_CHECKING:
-    from kohort.control.timeline.events_file import Line
+    from kohort.control.events_file import Line
     from kohort.control.why.history import History
 
 Event = Mapping[str, Any]
 
-DEFAULT_HTTP = "127.0.0.1:9080"
 STDIN = "-"
 
 
@@ -131,7 +131,7 @@ def _of_broker(http: str, group: str | None) -> list[History]:
 
 
 def _of_file(path: str, group: str | None) -> list[History]:
-    from kohort.control.timeline import events_file  # noqa: PLC0415 - loads late
+    from kohort.control import events_file  # noqa: PLC0415 - loads late
 
     name = "stdin" if path == STDIN else path
 
@@ -154,7 +154,7 @@ def _of_file(path: str, group: str | None) -> list[History]:
 
 def _in_order(lines: Callable[[], Iterator[Line]], group: str | None) -> list[History]:
     """What is in a file; read as it is, or, if need be, in memory."""
-    from kohort.control.timeline import events_file  # noqa: PLC0415 - loads late
+    from kohort.control import events_file  # noqa: PLC0415 - loads late
 
     try:
         return _found((x.event for x in events_file.in_order(lines())), group)

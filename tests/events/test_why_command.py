@@ -196,6 +196,37 @@ def test_a_line_that_is_no_event(file: Path, line: str) -> None:
     assert f"kohort: {file}, line 1: " in result.output
 
 
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        ("member_joined", "generation", "1"),
+        ("member_joined", "member_id", 5),
+        ("member_joined", "protocols", "range"),
+        ("member_joined", "is_first", 1),
+        ("rebalance_started", "members", 5),
+        ("rebalance_started", "members", ["a", None]),
+        ("rebalance_started", "time_ns", 2**70),
+        ("rebalance_started", "labels", {"a": 1}),
+        ("join_completed", "waits", [{"member_id": "a"}]),
+        ("join_completed", "protocol", ["range"]),
+    ],
+)
+def test_a_field_of_another_type(
+    file: Path, stream: Stream, kind: str, field: str, value: object
+) -> None:
+    """The line's number is told, and the field; one that is missing is fine."""
+    events = [dict(each) for each in stream.events]
+    line, event = next(row for row in enumerate(events, 1) if row[1]["kind"] == kind)
+    event[field] = value
+    file.write_text("".join(json.dumps(each) + "\n" for each in events))
+    result = run("g", "--events", file)
+    assert result.exit_code == 1
+    assert f"line {line}: has a {field} that is no " in result.output
+    del event[field]
+    file.write_text("".join(json.dumps(each) + "\n" for each in events))
+    assert "that is no " not in run("g", "--events", file).output
+
+
 def test_two_sources(file: Path) -> None:
     """Events are in a file, or with a broker; a broker in the environment is no say."""
     result = run("g", "--events", file, "--http", "9080")

@@ -14,13 +14,21 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from kohort.broker.events import SCHEMA_VERSION
+from kohort.broker.events.schema import (
+    BY_NAME,
+    COMMON,
+    ROWS,
+    SCHEMA_VERSION,
+    Field,
+    Type,
+)
 
 STDIO: Final = "-"
 LONG_BYTES: Final = 32 << 20
@@ -177,6 +185,53 @@ def _why_no_event(event: Any) -> str | None:
     for name, kind in _NEEDED.items():
         if type(event.get(name)) is not kind:
             return f"has no {name}"
-    if not isinstance(event.get("group"), str | None):
-        return "has a group that is no text"
+    for field, is_one in _checks(event["kind"]):
+        value = event.get(field.name)
+        if value is not None and not is_one(value):
+            return f"has a {field.name} that is no {field.type}"
     return None
+
+
+# -- types of fields
+
+
+Check = Callable[[Any], bool]
+"""Whether a value is of a type."""
+
+
+@cache
+def _checks(kind: str) -> Sequence[tuple[Field, Check]]:
+    """The fields that events of a kind have; of an unknown one, those of all."""
+    own = BY_NAME[kind].fields if kind in BY_NAME else ()
+    return [(field, _check(field.type)) for field in (*COMMON, *own)]
+
+
+def _check(type_: Type) -> Check:
+    """What tells if a value is of a type of the schema."""
+    if type_.startswith("["):
+        return partial(_is_list, _check(type_[1:-1]))
+    if type_ in ROWS:
+        row = [(field.name, _check(field.type)) for field in ROWS[type_]]
+        return partial(_is_row, row)
+    return _CHECKS[type_]
+
+
+def _is_list(is_one: Check, value: Any) -> bool:
+    return type(value) is list and all(map(is_one, value))
+
+
+def _is_row(fields: Sequence[tuple[str, Check]], value: Any) -> bool:
+    return type(value) is dict and all(
+        is_one(value.get(name)) for name, is_one in fields
+    )
+
+
+_CHECKS: Final[dict[Type, Check]] = {
+    "string": lambda value: type(value) is str,
+    "boolean": lambda value: type(value) is bool,
+    "int": lambda value: type(value) is int and -(2**31) <= value < 2**31,
+    "long": lambda value: type(value) is int and -(2**63) <= value < 2**63,
+    "map": lambda value: (
+        type(value) is dict and all(type(each) is str for each in value.values())
+    ),
+}
