@@ -28,7 +28,7 @@ class Names:
         shared = _shared(members, lives)
         for base, member_ids in alike.items():
             if base in shared and len(member_ids) > 1:
-                self._names |= _with_suffixes(base, member_ids)
+                self._names |= _with_suffixes(base, [members[m] for m in member_ids])
             else:
                 self._names |= dict.fromkeys(member_ids, base)
 
@@ -71,13 +71,16 @@ def _shared(members: Mapping[str, Member], lives: Sequence[Life]) -> set[str]:
     return shared
 
 
-def _with_suffixes(base: str, member_ids: Sequence[str]) -> dict[str, str]:
-    tails = {
-        m: m.removeprefix(base).lstrip("-") if m.startswith(base) else m
-        for m in member_ids
-    }
+def _with_suffixes(base: str, members: Sequence[Member]) -> dict[str, str]:
+    tails = {each.member_id: _tail(each) for each in members}
     longest = max(map(len, tails.values()))
     length = SHORTEST
     while length < longest and len({t[:length] for t in tails.values()}) < len(tails):
         length += 1
     return {m: f"{base}-{tail[:length]}" if tail else base for m, tail in tails.items()}
+
+
+def _tail(member: Member) -> str:
+    """What makes an id different from others of the same name: most often a UUID."""
+    name = member.instance_id or member.client_id
+    return member.member_id.removeprefix(name).lstrip("-")[:LONGEST]

@@ -243,7 +243,7 @@ def _sync(rebalance: Rebalance, names: Names) -> list[str]:
     leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
     took = duration(rebalance.sync_ns)
     if rebalance.outcome is Outcome.COMPLETED:
-        return [f"{leader} divided in {took} ({rebalance.protocol})"]
+        return [f"{leader} divided in {took} ({cut(rebalance.protocol or '')})"]
     if rebalance.outcome is Outcome.EMPTIED:
         return ["nobody is in the group any more"]
     if rebalance.outcome is Outcome.INTERRUPTED:

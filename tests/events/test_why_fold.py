@@ -97,6 +97,16 @@ def trio(context: Context) -> list[Member]:
     return members
 
 
+def test_names_of_any_length(context: Context) -> None:
+    """Clients may send 32,767 characters: names are cut, and still different."""
+    members = [consumer(context, "a" * 30_000) for _ in range(3)]
+    context.form(members, sync=False)
+    names = told(context).names
+    called = {names.of(each.member_id) for each in members}
+    assert len(called) == 3
+    assert {len(each) for each in called} <= {*range(80, 100)}
+
+
 def test_an_expired_session(context: Context, trio: list[Member]) -> None:
     """Whose session it was, whom the others waited for, what moved and came back."""
     ana, ben, cleo = trio

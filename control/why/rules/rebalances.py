@@ -209,7 +209,7 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
         return
     if kept < KEPT_SHARE * (kept + moved):
         return
-    protocols = ", ".join(sorted({r.protocol or "" for r in rebalances}))
+    protocols = cut(", ".join(sorted({r.protocol or "" for r in rebalances})))
     yield Finding(
         "eager-for-nothing",
         f"In {len(found)} eager rebalances {kept} of {kept + moved} partitions came "

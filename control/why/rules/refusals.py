@@ -127,7 +127,7 @@ def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
     if not found:
         return
     used = sorted({r.protocol for r in facts.rebalances if r.protocol})
-    group = f"; the group uses {', '.join(used)}" if used else ""
+    group = f"; the group uses {cut(', '.join(used))}" if used else ""
     yield Finding(
         "inconsistent-protocols",
         f"Members were refused because the group shares no assignor with them: "
@@ -143,7 +143,7 @@ def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
 def _offered(refusal: Refusal, names: Names) -> str:
     member = refusal.member
     name = cut(member.instance_id or member.client_id) or names.of(refusal.member_id)
-    offers = f" with {', '.join(member.protocols)}" if member.protocols else ""
+    offers = f" with {cut(', '.join(member.protocols))}" if member.protocols else ""
     return f"{name} was refused{offers}: {refusal.error}"
 
 
