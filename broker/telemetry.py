@@ -121,6 +121,29 @@ class _Stderr:
     debug = info = warning = error = critical = exception = msg = _write
 
 
+class _SpeltOut:
+    """A text that is shown as Python's source has it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return repr(self._text)
+
+
+def _harmless(_: Any, __: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Spells out what does something to a terminal: clients choose ids and reasons.
+
+    structlog itself does so only where there is a space or a quote in the text.
+    """
+    return {
+        name: _SpeltOut(value)
+        if isinstance(value, str) and not value.isprintable()
+        else value
+        for name, value in fields.items()
+    }
+
+
 def _bind(name: str) -> Any:
     import structlog  # noqa: PLC0415 - see the module's docstring
 
@@ -132,11 +155,12 @@ def _bind(name: str) -> Any:
     if _Settings.format == "pretty" or (_Settings.format == "auto" and terminal):
         # Plain tracebacks: rich ones cost 100 ms, and print the values of locals.
         traceback = structlog.dev.plain_traceback
-        processors.append(
+        processors += [
+            _harmless,
             structlog.dev.ConsoleRenderer(
                 colors=terminal, exception_formatter=traceback
-            )
-        )
+            ),
+        ]
     else:
         processors += [
             structlog.processors.format_exc_info,

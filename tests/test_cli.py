@@ -347,11 +347,13 @@ def test_logs_are_pretty_where_wanted(
 ) -> None:
     """A line for people; what clients sent cannot break out of it."""
     telemetry.configure("pretty")
-    telemetry.get_logger("groups").warning("joined", client_id="a\nb\x1b[31m")
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(
-        r"warning +\] joined +\[groups\] client_id='a\\nb\\x1b\[31m'", line
-    )
+    log = telemetry.get_logger("groups")
+    for client_id in ("a\nb\x1b[31m", "a\x1b[31m", "a\x9b31m", "a\u202eb", "a b\x1b"):
+        log.warning("joined", client_id=client_id)
+        (line,) = capsys.readouterr().err.splitlines()
+        shown = re.escape(repr(client_id))
+        assert re.search(rf"warning +\] joined +\[groups\] client_id={shown}", line)
+        assert line.isprintable()
 
 
 def test_levels(plain_telemetry: None, capsys: pytest.CaptureFixture[str]) -> None:
