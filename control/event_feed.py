@@ -13,7 +13,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Collection, Mapping
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final, Self
 
 from kohort.broker.events.bus import NodeEvents, Seen
@@ -268,7 +268,9 @@ class Place:
         oldest = self._feed.count - len(remembered)
         self._position = max(self._position, oldest)
         first = self._position - oldest
-        taken = [*islice(remembered, first, first + most)]
+        # By index: whoever keeps up wants the last few of thousands.
+        until = min(first + most, len(remembered))
+        taken = [remembered[index] for index in range(first, until)]
         self._position += len(taken)
         return taken
 

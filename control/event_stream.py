@@ -43,7 +43,7 @@ KEEP_ALIVE_S: Final = 15.0
 """After so long without an event a stream says that it is there: half of what proxies
 wait for, at the least."""
 MOST_STREAMS: Final = 100
-"""Streams at once: each may hold a buffer of events."""
+"""Streams at once: each is a connection, and some work with every event."""
 GRACE_S: Final = 0.2
 """How long a stream that ends waits for its reader to take the rest."""
 MOST_SENT: Final = 128 * 1024
@@ -288,7 +288,8 @@ def _check_asker(request: web.Request) -> None:
     headers = request.headers
     origin = headers.get("Origin")
     is_foreign = origin is not None and urlsplit(origin).netloc != request.host
-    if headers.get("Sec-Fetch-Mode") != "navigate":
+    # A link may lead here; a frame may not, as a page can have any number of those.
+    if headers.get("Sec-Fetch-Dest") != "document":
         site = headers.get("Sec-Fetch-Site", "none")
         is_foreign = is_foreign or site not in {"none", "same-origin"}
     if is_foreign:

@@ -424,6 +424,11 @@ FOREIGN: list[dict[str, str]] = [
     {"Origin": "http://localhost:3000"},
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
     {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},
+    {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "iframe",
+    },
 ]
 
 
@@ -442,8 +447,8 @@ async def test_pages_of_other_origins() -> None:
         for headers in (
             {"Origin": client.control.url},
             {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"},
-            {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
-            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+            {"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"},
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"},
         ):
             async with get("/events?follow=false", headers=headers) as answer:
                 assert answer.status == 200
