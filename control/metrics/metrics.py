@@ -213,16 +213,16 @@ def _memory_bytes() -> int | None:
 
 
 def _counts(counts: GroupCounts) -> Snapshot:
-    """What has happened to a group."""
+    """What has happened to a group; a copy, as threads write it while it goes on."""
     return {
-        "rebalances": counts.rebalances,
+        "rebalances": dict(counts.rebalances),
         "rebalance_seconds": _histogram(counts.rebalance_seconds),
         "stand_still_seconds": _histogram(counts.stand_still_seconds),
-        "departures": counts.departures,
-        "refusals": counts.refusals,
+        "departures": dict(counts.departures),
+        "refusals": dict(counts.refusals),
         "commits": counts.commits,
         "offsets": counts.offsets,
-        "commit_refusals": counts.commit_refusals,
+        "commit_refusals": dict(counts.commit_refusals),
         "last_cause": counts.last_cause,
         "last_time_ns": round(counts.last_time * 1e9) or None,
     }
