@@ -13,6 +13,7 @@ from typing import Final
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
+from kohort.broker.coordinator import offsets
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     Append,
@@ -449,6 +450,18 @@ class Shards:
         else:
             event.token.answer(_refused(event, shard.error(node_id)))  # type: ignore[attr-defined]
 
+    def commit_refused(self, node_id: int, event: CommitOffsets, error: int) -> None:
+        """Tells listeners of offsets that no coordinator is asked to store."""
+        if not self._events.listening:
+            return
+        group = None
+        if self._shards:
+            shard = self.of(event.group_id)
+            if shard.driver is not None and shard.node_id == node_id:
+                group = shard.driver.coordinator.groups.get(event.group_id)
+        notice = offsets.notice(group, event, event.offsets, error)
+        self._events.of(node_id).publish(notice, self._clock.now())
+
     def of_node(self, node_id: int) -> list[Shard]:
         """The shards that a node leads."""
         return [shard for shard in self._shards if shard.node_id == node_id]
@@ -471,6 +484,10 @@ class NodeGroups:
     def submit(self, event: GroupEvent) -> None:
         """Hands an event to the coordinator of its group, or has it refused."""
         self._shards.submit(self._node_id, event)
+
+    def commit_refused(self, event: CommitOffsets, error: int) -> None:
+        """Offsets were refused before they came to a coordinator."""
+        self._shards.commit_refused(self._node_id, event, error)
 
     def drivers(self) -> list[GroupDriver] | None:
         """Those of all coordinators here; None while one of them is loading."""

@@ -60,7 +60,7 @@ def commit(
     if error or not event.offsets:
         reply = Reply(event.token, _REFUSED[error])
         if error and listening:
-            return [_notice(group, event, event.offsets, error), reply]
+            return [notice(group, event, event.offsets, error), reply]
         return [reply]
     effects: list[Effect] = []
     is_new = group is None
@@ -83,7 +83,7 @@ def commit(
         if is_new or result.codes is not None:
             _notice_commit(effects, (group, is_new), event, result.codes)
         else:
-            effects.append(_notice(group, event, event.offsets))
+            effects.append(notice(group, event, event.offsets))
     effects.append(Reply(event.token, result))
     return effects
 
@@ -137,12 +137,13 @@ def _store(
     return records, CommitResult(ErrorCode.NONE, codes)
 
 
-def _notice(
+def notice(
     group: Group | None,
     event: CommitOffsets,
     offsets: Sequence[tuple[str, int, int, int, str | None]],
     error: int = 0,
 ) -> Notice:
+    """That offsets were committed, or refused by an error."""
     generation = member = None
     if group is not None:
         generation = group.generation_id
@@ -179,12 +180,12 @@ def _notice_commit(
         if is_new:
             fields = {"state": EMPTY.value, "previous_state": DEAD.value}
             effects.append(Notice("group_state", group.group_id, 0, None, fields))
-        effects.append(_notice(group, event, stored))
+        effects.append(notice(group, event, stored))
     if refused:
         # A group that would have been new is not there.
         known = None if is_new and not stored else group
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        effects.append(_notice(known, event, refused, too_large))
+        effects.append(notice(known, event, refused, too_large))
 
 
 # -- fetch

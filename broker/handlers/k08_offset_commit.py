@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import CommitOffsets
@@ -16,6 +16,8 @@ from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kohort.protocol.errors import ErrorCode
+
+_Offset = tuple[str, int, int, int, str | None]
 
 _rows: dict[tuple[int, int], OffsetCommitResponsePartition] = {}
 """Rows of responses by (partition, error code): built once."""
@@ -38,7 +40,7 @@ def handle(request: Request) -> None:
     message: OffsetCommitRequest = request.message
     by_id = request.version >= 10
     topics = request.node.cluster.topics
-    offsets: list[tuple[str, int, int, int, str | None]] = []
+    offsets: list[_Offset] = []
     wanted_topics: list[OffsetCommitRequestTopic] = []
     errors: list[list[int]] = []
     is_known = True
@@ -75,25 +77,50 @@ def handle(request: Request) -> None:
                 is_known = False
         wanted_topics.append(wanted)
         errors.append(codes)
+    if not is_known:
+        _tell_unknown(request, wanted_topics, errors)
     if not offsets:
         request.reply(_response(wanted_topics, errors, is_known))
         return
     request.message = wanted_topics, errors, is_known
-    request.node.groups.submit(
-        CommitOffsets(
-            request,
-            message.group_id,
-            message.generation_id_or_member_epoch,
-            message.member_id,
-            message.group_instance_id,
-            request.version < 9,
-            offsets,
-            message.retention_time_ms,
-        )
-    )
+    request.node.groups.submit(_commit(request, message, offsets))
 
 
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _commit(
+    request: Request, message: OffsetCommitRequest, offsets: Sequence[_Offset]
+) -> CommitOffsets:
+    return CommitOffsets(
+        request,
+        message.group_id,
+        message.generation_id_or_member_epoch,
+        message.member_id,
+        message.group_instance_id,
+        request.version < 9,
+        offsets,
+        message.retention_time_ms,
+    )
+
+
+def _tell_unknown(
+    request: Request, wanted: list[OffsetCommitRequestTopic], errors: list[list[int]]
+) -> None:
+    """Tells listeners what no coordinator hears of, by its error."""
+    message: OffsetCommitRequest = request.message
+    by_id = request.node.cluster.topics.by_id
+    refused: dict[int, list[_Offset]] = {}
+    for topic, codes in zip(wanted, errors, strict=True):
+        known = by_id.get(topic.topic_id)
+        # A topic of which there is an id only is called by that, in hexadecimals.
+        name = topic.name or (topic.topic_id.hex() if known is None else known.name)
+        for p, code in zip(topic.partitions, codes, strict=True):
+            if code:
+                row = name, p.partition_index, p.committed_offset, -1, None
+                refused.setdefault(code, []).append(row)
+    for code, rows in refused.items():
+        request.node.groups.commit_refused(_commit(request, message, rows), code)
 
 
 def respond(request: Request, result: CommitResult) -> None:

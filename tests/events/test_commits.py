@@ -1,0 +1,69 @@
+"""Commits that are refused before a coordinator hears of them."""
+
+from __future__ import annotations
+
+from tests.broker.test_cluster import offsets, stable
+from tests.broker.wire_client import connected
+from tests.events.checks import check
+
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kohort.protocol.errors import ErrorCode
+
+FAST = {"group.initial.rebalance.delay.ms": 0}
+
+
+async def test_an_unknown_topic() -> None:
+    """It is told as any refused commit is, with who it was, as far as that is known."""
+    async with Broker(FAST) as broker, connected(broker) as wire:
+        member_id = await stable(wire)
+        for group in ("g", "nobody's"):
+            topics = offsets(1, topic="unknown").topics
+            request = OffsetCommitRequest(group, 1, member_id, topics=topics)
+            await wire.call("OffsetCommit", 8, request)
+        mine, others = (
+            event
+            for event in broker.events.recent()
+            if event["kind"] == "commit_refused"
+        )
+        check(mine)
+        check(others)
+        assert mine["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert [row["topic"] for row in mine["offsets"]] == ["unknown"]
+        assert (mine["group"], mine["generation"]) == ("g", 1)
+        assert (mine["member_id"], mine["client_id"]) == (member_id, "wire-client")
+        assert (others["group"], others["generation"]) == ("nobody's", None)
+
+
+async def test_a_part_of_a_commit() -> None:
+    """What is known is committed, what is not is refused; by ids, too."""
+    async with Broker(FAST) as broker, connected(broker) as wire:
+        topic = broker.cluster.create_topic("t", 1, 1)
+        partitions = [OffsetCommitRequestPartition(each, 7) for each in (0, 5)]
+        unknown = bytes(range(16))
+        topics = [
+            OffsetCommitRequestTopic("", topic.id, partitions),
+            OffsetCommitRequestTopic("", unknown, partitions[:1]),
+        ]
+        request = OffsetCommitRequest("g", topics=topics)
+        answer = await wire.call("OffsetCommit", 10, request)
+        codes = [p.error_code for each in answer.topics for p in each.partitions]
+        assert codes == [
+            0,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ]
+        told = {
+            (event["kind"], event.get("error"), row["topic"], row["partition"])
+            for event in broker.events.recent("g")
+            for row in event.get("offsets", ())
+        }
+        assert told == {
+            ("commit_refused", "UNKNOWN_TOPIC_OR_PARTITION", "t", 5),
+            ("commit_refused", "UNKNOWN_TOPIC_ID", unknown.hex(), 0),
+            ("offsets_committed", None, "t", 0),
+        }
