@@ -22,6 +22,7 @@ class Names:
 
     def __init__(self, members: Mapping[str, Member], lives: Sequence[Life]) -> None:
         self._names: dict[str, str] = {}
+        self._processes = {each.member_id: each.process for each in members.values()}
         alike: dict[str, list[str]] = {}
         for member in members.values():
             alike.setdefault(_base(member), []).append(member.member_id)
@@ -35,6 +36,17 @@ class Names:
     def of(self, member_id: str) -> str:
         """A member's name; a stranger's is its id."""
         return self._names.get(member_id) or cut(member_id) or "a newcomer"
+
+    def is_same(self, one: str | None, other: str) -> bool:
+        """Whether two ids are one process's, which has come again under another."""
+        process = self._processes.get(other)
+        return (
+            one is not None
+            and process is not None
+            and self._processes.get(one) == process
+            # Two that look the same, and were there at the same time, have two names.
+            and self.of(one) == self.of(other)
+        )
 
     def list(self, member_ids: Iterable[str], most: int = 3) -> str:
         """As in "ana, ben and cleo", or "ana, ben, cleo and 7 others"."""

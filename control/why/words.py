@@ -51,7 +51,7 @@ def explain(rebalance: Rebalance, names: Names) -> str:
         *_waits(rebalance, names),
         *_others(rebalance, names),
         *_end(rebalance, names),
-        *_moves(rebalance),
+        *_moves(rebalance, names),
         *_stand_stills(rebalance, names),
     ]
     if not rebalance.is_whole:
@@ -275,7 +275,7 @@ def _still_missing(rebalance: Rebalance, names: Names) -> str:
 # -- what it cost
 
 
-def _moves(rebalance: Rebalance) -> list[str]:
+def _moves(rebalance: Rebalance, names: Names) -> list[str]:
     moves = rebalance.moves
     if moves is None or not moves.total:
         return []
@@ -285,7 +285,7 @@ def _moves(rebalance: Rebalance) -> list[str]:
     least = "" if moves.is_whole else "at least "
     if moves.moved:
         told.append(
-            f"{len(moves.moved)} of {total} moved{_back(moves)}"
+            f"{len(moves.moved)} of {total} moved{_back(moves, names)}"
             f"{_idle(moves, rebalance)}"
         )
     elif not moves.first and moves.is_whole:
@@ -301,7 +301,8 @@ def _moves(rebalance: Rebalance) -> list[str]:
         told.append(f"{least}{moves.kept_count} stayed, and were worked on")
     elif moves.kept_count:
         verb = "came" if rebalance.is_eager else "stayed with, or came"
-        told.append(f"{least}{moves.kept_count} {verb} back to their owner")
+        whose = "its" if moves.kept_count == 1 else "their"
+        told.append(f"{least}{moves.kept_count} {verb} back to {whose} owner")
     return told
 
 
@@ -312,9 +313,13 @@ def _idle(moves: Moves, rebalance: Rebalance) -> str:
     return f", and stood still for {duration(moves.longest_idle_ns)} at most"
 
 
-def _back(moves: Moves) -> str:
-    count = sum(move.returned for move in moves.moved)
-    return f", {count} of them back to where they had been before" if count else ""
+def _back(moves: Moves, names: Names) -> str:
+    back = sum(move.returned for move in moves.moved)
+    same = sum(names.is_same(move.source, move.target) for move in moves.moved)
+    told = f", {back} of them back to where they had been before" if back else ""
+    if same:
+        told += f", {same} of them from a client's old member id to its new one"
+    return told
 
 
 def _stand_stills(rebalance: Rebalance, names: Names) -> list[str]:

@@ -163,6 +163,24 @@ def test_a_crash_loop(lives: int) -> None:
     else:
         title = found["crash-loop"].title
         assert title.startswith("dora came and went 3 times, and that was 6 rebalances")
+        assert "Find out why it dies" in found["crash-loop"].advice
+
+
+def test_somebody_who_leaves_again_and_again() -> None:
+    """No crash is claimed; who did not poll in time may have said no reason."""
+    stream = quiet("ana", "ben")
+    for _ in range(3):
+        stream.comes("dora")
+        stream.rebalance("member_joined", "dora")
+        stream.wait(50)
+        stream.leaves("dora")
+        stream.rebalance("member_left", "dora")
+        stream.wait(10)
+    found = findings(stream)["crash-loop"]
+    assert not found.is_sure
+    assert found.title.startswith("Perhaps no crash: dora came and went 3 times")
+    assert "max.poll.interval.ms" in found.advice
+    assert "dies" not in found.advice
 
 
 # -- max.poll.interval.ms
@@ -415,7 +433,12 @@ def test_a_group_that_is_never_quiet() -> None:
         stream.rebalance("leader_rejoined", "ana", joins={"ben": 20})
         stream.wait(5)
     found = findings(stream)["never-quiet"]
-    assert found.evidence[0].text == "6 rebalances: leader_rejoined"
+    assert found.title.endswith("in 7 rebalances; nobody stood still")
+    first, second = found.evidence
+    assert first.text == "leader_rejoined: 6 rebalances from here on"
+    assert second.text == "member_joined: 1 rebalance"
+    assert (second.generation, first.generation) == (1, 2)
+    assert second.time_ns < first.time_ns
 
 
 # -- refusals

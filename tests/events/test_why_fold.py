@@ -482,3 +482,43 @@ def test_the_second_half_is_told_as_such(context: Context, reason: str | None) -
     first, second = found.rebalances[-2:]
     assert (first.is_second_half, second.is_second_half) == (False, True)
     assert "ana had given up partitions, and rejoined" in found.explain(second)
+
+
+def test_partitions_that_stay_with_a_client_under_a_new_id(
+    context: Context, trio: list[Member]
+) -> None:
+    """A quick restart: it is back in the rebalance that its leaving began."""
+    ana, ben, cleo = trio
+    ben.leave()
+    again = consumer(context, "ben")
+    again.enter()
+    ana.join()
+    cleo.join()
+    divide((ana, range(4)), (again, range(4, 8)), (cleo, range(8, 12)))
+    found = told(context)
+    last = found.rebalances[-1]
+    assert last.moves is not None
+    assert [m.returned for m in last.moves.moved] == [False] * 4
+    words = found.explain(last)
+    assert "4 of 12 partitions moved, 4 of them from a client's old" in words
+
+
+def test_partitions_that_go_to_another_process_of_the_same_name(
+    context: Context,
+) -> None:
+    """Two were there at the same time: what one had is with the other, not back."""
+    one, other = consumer(context, "app"), consumer(context, "app")
+    one.enter()
+    other.enter()
+    context.sleep(3_000)
+    one.join()
+    other.join()
+    divide((one, range(2)), (other, range(2, 4)))
+    one.leave()
+    other.join()
+    divide((other, range(4)))
+    found = told(context)
+    last = found.rebalances[-1]
+    assert last.moves is not None
+    assert [move.source for move in last.moves.moved] == [one.member_id] * 2
+    assert "2 of 4 partitions moved; 2 came back" in found.explain(last)

@@ -313,6 +313,22 @@ def _is_crash(life: Life) -> bool:
     return was_short and is_own_doing and not reasons.is_poll_interval(life.reason)
 
 
+_DIES = (
+    "A process that dies soon after it has joined makes the whole group rebalance up "
+    "to twice each time. Find out why it dies. Until then: let it wait longer before "
+    "it starts again, and make it static (group.instance.id, KIP-345), so that the "
+    "others are left alone."
+)
+_LEAVES = (
+    "It left each time, which makes the whole group rebalance up to twice. If the "
+    "process goes on meanwhile, its application most probably did not poll within "
+    "max.poll.interval.ms (librdkafka, aiokafka and kafka-python leave then without a "
+    "reason; their logs have it): take fewer records at a time, or raise it. If the "
+    "process ends, find out what ends it; until then let it wait longer before it "
+    "starts again."
+)
+
+
 def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     if len(lives) < CRASH_LOOP:
         return
@@ -325,10 +341,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
         "crash-loop",
         f"{perhaps}{names.of(lives[0].member_id)} came and went {len(lives)} times, "
         f"and that was {many(len(caused), 'rebalance')}; {stood_still(caused)}",
-        "A process that dies soon after it has joined makes the whole group rebalance "
-        "twice each time. Find out why it dies. Until then: let it wait longer before "
-        "it starts again, and make it static (group.instance.id, KIP-345), so that "
-        "the others are left alone.",
+        _DIES if is_sure else _LEAVES,
         tuple(
             _gone(
                 life,

@@ -362,17 +362,24 @@ def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
         return
     if busy_ns < BUSY_SHARE * whole_ns:
         return
-    causes: dict[str, int] = {}
+    causes: dict[str, list[Rebalance]] = {}
     for each in facts.rebalances:
-        causes[each.cause or "unknown"] = causes.get(each.cause or "unknown", 0) + 1
+        causes.setdefault(each.cause or "unknown", []).append(each)
     yield Finding(
         "never-quiet",
         f"The group rebalanced for {duration(busy_ns)} of {duration(whole_ns)}, in "
-        f"{many(len(facts.rebalances), 'rebalance')}",
-        "Nothing is consumed by eager members meanwhile. The other findings say why; "
-        "without any, look at the most frequent cause first.",
+        f"{many(len(facts.rebalances), 'rebalance')}; {stood_still(facts.rebalances)}",
+        "An eager member stands still from when it has joined again to the end of a "
+        "rebalance, and until then nobody works on what a member that is gone had. The "
+        "other findings say why; without any, look at the most frequent cause first.",
         tuple(
-            Evidence(facts.since_ns, f"{many(count, 'rebalance')}: {name}")
-            for name, count in sorted(causes.items(), key=lambda row: -row[1])
+            Evidence(
+                found[0].started_ns,
+                f"{name}: {many(len(found), 'rebalance')}"
+                f"{' from here on' if len(found) > 1 else ''}",
+                found[0].sequence,
+                found[0].generation,
+            )
+            for name, found in sorted(causes.items(), key=lambda row: -len(row[1]))
         ),
     )
