@@ -1,9 +1,11 @@
 """One group of a broker in this process: what happened to it, and why.
 
-async with Broker({"group.max.size": 3}) as broker:
-    billing = Group(broker, "billing")
-    ...
-    print(billing.history().text())
+    async with Broker({"group.max.size": 3}) as broker:
+        billing = Group(broker, "billing")
+        ...
+        print(billing.history().text())
+
+`kohort.control.why.history` does the same with events from anywhere.
 """
 
 from __future__ import annotations

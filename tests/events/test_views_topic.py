@@ -128,6 +128,8 @@ async def test_deleted_and_created_again() -> None:
             broker.cluster.auto_create(EVENTS_TOPIC)
             await stable(client, f"c{number}")
             await in_the_topic(broker, f"c{number}", "assignment_made")
+            found = [event["sequence"] for _, event in records(broker)]
+            assert found == [*range(1, len(found) + 1)]
             broker.cluster.delete_topic(EVENTS_TOPIC)
 
 

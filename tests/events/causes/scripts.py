@@ -169,9 +169,8 @@ async def _remove(scene: Scene, *names: str) -> None:
 async def subscribes_anew(scene: Scene, library: MakeClient) -> Script:
     """Ben, a follower, subscribes to another topic, too."""
     await scene.make_topic("u")
-    ana = await scene.comes("ana", KohortClient, topics=("t", "u"))
+    await scene.comes("ana", KohortClient, topics=("t", "u"))
     ben = await scene.comes("ben", library)
-    assert ana is not ben
     yield
     await ben.subscribe("t", "u")
 
@@ -254,8 +253,7 @@ async def restarts_between(scene: Scene, library: MakeClient) -> Script:
     ana = await scene.comes("ana", slow_leader)
     await scene.comes("ben", library, is_static=True)
     ana.hold()
-    cleo = await scene.start("cleo", KohortClient)
-    assert cleo is not ana
+    await scene.start("cleo", KohortClient)
     await scene.until_state("CompletingRebalance")
     await scene.misses("ben").close()
     yield
