@@ -438,7 +438,7 @@ def test_a_group_that_is_never_quiet() -> None:
     assert first.text == "leader_rejoined: 6 rebalances from here on"
     assert second.text == "member_joined: 1 rebalance"
     assert (second.generation, first.generation) == (1, 2)
-    assert second.time_ns < first.time_ns
+    assert second.at_ns < first.at_ns
 
 
 # -- refusals
