@@ -44,6 +44,7 @@ class Course:
         self.now = 0
         self.last_ns = 0
         self._protocol: str | None = None
+        self._stopped: set[int] = set()
         # Since when a member has been without work, or was, the last time; whether
         # it still is.
         self._spells: dict[str, tuple[int, bool]] = {}
@@ -368,8 +369,22 @@ class Course:
         # Right behind it comes what each of them has, if it has anything.
         self.ownership.owned.update((member_id, set()) for member_id in members)
 
+    def node_is(self, node: int, is_running: bool) -> None:
+        """A node was started, or stopped; its groups are other nodes' then."""
+        if is_running:
+            self._stopped.discard(node)
+        else:
+            self._stopped.add(node)
+
+    def close(self) -> None:
+        """The events end here: what a node did that was stopped does not go on."""
+        self.seal()
+        if self.last is not None and self.last.node in self._stopped:
+            self.last.end(self.now, Outcome.CUT)
+
     def began_anew(self) -> None:
         """The broker was started again."""
+        self._stopped.clear()
         self._lose_sight()
         if self.last is not None:
             self.last.end(self.now, Outcome.CUT)

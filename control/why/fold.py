@@ -55,7 +55,7 @@ def fold_all(events: Iterable[Event], until_ns: int | None = None) -> dict[str, 
     return {group: each.facts(until_ns) for group, each in folding.items()}
 
 
-_OF_ALL = frozenset({"events_lost", "node_started"})
+_OF_ALL = frozenset({"events_lost", "node_started", "node_stopped"})
 """Events of no group that matter to every group."""
 
 _OF_NOBODY = frozenset(
@@ -116,12 +116,13 @@ class _Folding:
             self._lost(event)
             return
         is_ours = event.get("group") == self.group
-        if not is_ours and event["kind"] != "node_started":
+        if not is_ours and event["kind"] not in _OF_ALL:
             return
         if self.run is not None and event["run"] != self.run:
             self.course.began_anew()
         self.run = event["run"]
         if not is_ours:
+            self.course.node_is(event["node"], event["kind"] == "node_started")
             return
         self._note_time(event)
         self.course.notice_missing(event)
@@ -146,7 +147,7 @@ class _Folding:
 
     def facts(self, until_ns: int | None = None) -> Facts:
         """What is known by now."""
-        self.course.seal()
+        self.course.close()
         now = self.course.now if until_ns is None else max(self.course.now, until_ns)
         members, present = self.people.members, self.people.present
         owned, is_known = self.course.ownership.owned, self.course.ownership.is_known

@@ -31,8 +31,8 @@ class Outcome(StrEnum):
     MOVED = "moved"
     """Another coordinator loaded the group before it was over."""
     CUT = "cut"
-    """The broker was started anew before it was over; its end is the last that was
-    seen of it."""
+    """The broker was stopped before it was over; its end is the last that was seen
+    of it."""
     UNSEEN = "unseen"
     """It ended among events that are missing; its end is the last before those."""
     UNDER_WAY = "under_way"

@@ -257,7 +257,7 @@ def _sync(rebalance: Rebalance, names: Names) -> list[str]:
     return [
         {
             Outcome.MOVED: "another coordinator took the group over before it ended",
-            Outcome.CUT: "the broker was started again before it ended",
+            Outcome.CUT: "the broker was stopped before it ended",
             Outcome.UNSEEN: "how it ended is not known",
         }[rebalance.outcome]
     ]

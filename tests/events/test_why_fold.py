@@ -430,6 +430,31 @@ def test_a_broker_that_is_started_again() -> None:
     assert [life.how is None for life in found.facts.lives] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("kinds", "outcome"),
+    [
+        ([], Outcome.UNDER_WAY),
+        (["node_stopped"], Outcome.CUT),
+        (["node_stopped", "node_started"], Outcome.UNDER_WAY),
+    ],
+)
+def test_a_broker_that_is_stopped(kinds: list[str], outcome: Outcome) -> None:
+    """What was under way then is not any more, though nobody started it again."""
+    stream = Stream()
+    stream.comes("ana")
+    stream.rebalance("member_joined", "ana")
+    stream.rejoins("ana", "leader")
+    stream.starts("leader_rejoined", "ana")
+    for kind in kinds:
+        stream.wait(1)
+        stream.say(kind, group=None, generation=None)
+    found = history(stream.events, "g")
+    assert [r.outcome for r in found.rebalances] == [Outcome.COMPLETED, outcome]
+    assert found.rebalances[1].duration_ns == 0
+    assert ("still under way" in found.text()) == (outcome is Outcome.UNDER_WAY)
+    assert ("the broker was stopped" in found.text()) == (outcome is Outcome.CUT)
+
+
 def test_names_tell_members_apart() -> None:
     """Two of one client id at the same time show where their ids differ."""
     stream = Stream()
