@@ -1,28 +1,18 @@
-"""A broker whose disk is full: it says so, damages nothing, and can go on later.
-
-The disk is as full as a process may make its files: RLIMIT_FSIZE.
-"""
+"""A broker whose disk is full: it says so, damages nothing, and can go on later."""
 
 from __future__ import annotations
 
-import asyncio
-import resource
-import sys
 from pathlib import Path
 
 from tests.broker.test_cluster import heartbeat, offsets, stable
 from tests.broker.test_records_over_the_wire import batch, produce
 from tests.broker.test_restart import broker_on, committed, values
 from tests.broker.wire_client import WireClient, connected_to
+from tests.small_disk import on_a_small_disk
 
 from kohort.protocol.errors import ErrorCode
 
 LIMIT = 64 * 1024
-
-
-def make_the_disk_small() -> None:
-    """From now on no file gets longer."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
 
 
 async def append(client: WireClient, value: bytes) -> int:
@@ -36,20 +26,11 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "data"
     async with broker_on(path) as broker:
         broker.cluster.create_topic("t", 1)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "kohort", "serve", "--port=0"),
-        *(f"--data-dir={path}", "--log-format=json"),
-        "--set=group.initial.rebalance.delay.ms=0",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        preexec_fn=make_the_disk_small,
-    )
-    assert process.stdout is not None
-    line = (await process.stdout.readline()).decode()
-    assert "accepts" in line, (await process.communicate())[1].decode()
-    port = int(line.split("127.0.0.1:")[1].split(" ")[0])
     written, last = 0, -1
-    async with connected_to("127.0.0.1", port) as client:
+    async with (
+        on_a_small_disk(LIMIT, f"--data-dir={path}") as small,
+        connected_to("127.0.0.1", small.port) as client,
+    ):
         member_id = await stable(client)
         while (error := await append(client, b"x" * 10_000)) == ErrorCode.NONE:
             written += 1
@@ -68,10 +49,9 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         # The coordinator is back at what the log says; other groups never noticed.
         assert await committed(client, "g2") == {"t": last}
         assert await heartbeat(client, member_id) == ErrorCode.NONE
-    process.kill()
-    _, errors = await process.communicate()
-    assert errors.decode().count("coordinator_reloads") == 1
-    assert b"Traceback" not in errors
+        errors = await small.kill()
+    assert errors.count("coordinator_reloads") == 1
+    assert "Traceback" not in errors
     async with broker_on(path) as broker, connected_to("127.0.0.1", broker.port) as c:
         assert await values(c) == [b"x" * 10_000] * written + [b"short"]
         assert await committed(c, "g2") == {"t": last}

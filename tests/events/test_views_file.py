@@ -6,17 +6,15 @@ import asyncio
 import itertools
 import json
 import os
-import resource
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker.test_cluster import heartbeat, offsets, stable
 from tests.broker.wire_client import WireClient, connected, connected_to
-from tests.commands import refused, serving
+from tests.commands import PATIENCE_S, refused, serving
 from tests.events.test_stream import happen, stream, told
+from tests.small_disk import on_a_small_disk
 
 from kohort.broker.events.bus import ROWS_PER_EVENT, Events
 from kohort.broker.events.views.jsonl import EventsFile
@@ -262,40 +260,22 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     limit = 20_000
     path.write_text("\n" * (limit - 5_000))
 
-    def make_the_disk_small() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "kohort", "serve", "--port=0", "--events", path),
-        "--set=group.initial.rebalance.delay.ms=0",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        preexec_fn=make_the_disk_small,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    line = (await process.stdout.readline()).decode()
-    port = int(line.split("127.0.0.1:")[1].split(" ")[0])
-    async with connected_to("127.0.0.1", port) as client:
+    async with (
+        on_a_small_disk(limit, "--events", str(path)) as broker,
+        connected_to("127.0.0.1", broker.port) as client,
+        asyncio.timeout(PATIENCE_S),
+    ):
         for number in range(20):
             await stable(client, f"g{number}")
-        while b"events_not_written" not in (logged := await process.stderr.readline()):
-            assert logged
+        await broker.until_logged("events_not_written")
         size = path.stat().st_size
         assert size <= limit
         with path.open("rb") as file:
             file.seek(size - 1)
             assert file.read() == b"\n"
-        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
-        while b"events_written_again" not in (
-            logged := await process.stderr.readline()
-        ):
-            assert logged
-            assert b"events_not_written" not in logged
-    process.send_signal(signal.SIGTERM)
-    await process.communicate()
-    assert process.returncode == 0
+        broker.give_room()
+        await broker.until_logged("events_written_again", without="events_not_written")
+        await broker.end()
     found = [json.loads(row) for row in path.read_text().splitlines() if row]
     # Everything had room in the buffer meanwhile.
     assert [e["sequence"] for e in found] == [*range(1, len(found) + 1)]

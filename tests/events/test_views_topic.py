@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import resource
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from tests.broker.test_records_over_the_wire import batch, produce
 from tests.broker.wire_client import WireClient, connected, connected_to
 from tests.commands import PATIENCE_S
 from tests.events.test_stream import happen
+from tests.small_disk import on_a_small_disk
 
 from kohort.broker.events.bus import Events
 from kohort.broker.events.views import topic as topic_view
@@ -444,47 +443,26 @@ def of_node(broker: Broker, node: int) -> str:
     return next(name for name in names if broker.coordinator_of(name) == node)
 
 
-UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-
-
-def make_the_disk_small() -> None:
-    """From now on no file gets longer, until the limit is lifted."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, resource.RLIM_INFINITY))
-
-
 async def test_a_full_disk(tmp_path: Path) -> None:
     """One line in the log; when there is room it goes on, with nothing there twice."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "kohort", "serve", "--port=0"),
-        *(f"--data-dir={tmp_path}", "--set=events.topic.enable=true"),
-        *("--set=group.initial.rebalance.delay.ms=0", "--log-format=json"),
-        "--log-level=warning",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        preexec_fn=make_the_disk_small,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    line = (await process.stdout.readline()).decode()
-    port = int(line.split("127.0.0.1:")[1].split(" ")[0])
-    async with connected_to("127.0.0.1", port) as client, asyncio.timeout(PATIENCE_S):
-        refused = asyncio.create_task(_until_logged(process.stderr, EVENTS_TOPIC))
+    options = (f"--data-dir={tmp_path}", "--set=events.topic.enable=true")
+    async with (
+        on_a_small_disk(64 * 1024, *options, "--log-level=warning") as small,
+        connected_to("127.0.0.1", small.port) as client,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        refused = asyncio.create_task(small.until_logged(EVENTS_TOPIC))
         groups = 0
         while not refused.done():
             await stable(client, f"g{groups}")
             groups += 1
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, UNLIMITED)
-        await _until_logged(process.stderr, "log_writable_again")
-    process.terminate()
-    await process.communicate()
+        await refused
+        small.give_room()
+        await small.until_logged("log_writable_again")
+        await small.end()
     async with Broker(FAST, data_dir=tmp_path) as broker:
         run = broker.events.run
         found = [event for _, event in records(broker) if event["run"] != run]
     sequences = [event["sequence"] for event in found]
     assert sequences == [*range(1, len(sequences) + 1)]
     assert len({event["group"] for event in found} - {None}) == groups
-
-
-async def _until_logged(errors: asyncio.StreamReader, text: str) -> None:
-    while text not in (line := (await errors.readline()).decode()):
-        assert line, "it has ended"

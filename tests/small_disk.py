@@ -1,0 +1,77 @@
+"""A broker whose disk is full: as full as a process may make its files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+
+from tests.commands import KOHORT, environment
+
+
+class SmallDisk:
+    """``kohort serve``, which can make no file longer than a limit.
+
+    Attributes:
+        process: it; both outputs are pipes.
+        port: where it listens.
+        errors: what it logs.
+    """
+
+    def __init__(self, process: Process, port: int) -> None:
+        assert process.stderr is not None
+        self.process = process
+        self.port = port
+        self.errors = process.stderr
+
+    async def until_logged(self, text: str, *, without: str | None = None) -> None:
+        """Waits until a line with a text is logged, and none with another one."""
+        while text not in (line := (await self.errors.readline()).decode()):
+            assert line, "it has ended"
+            assert without is None or without not in line
+
+    def give_room(self) -> None:
+        """There is no limit any more."""
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, unlimited)
+
+    async def end(self) -> str:
+        """Has it stop: the rest of what it has logged."""
+        self.process.terminate()
+        _, errors = await self.process.communicate()
+        assert self.process.returncode == 0
+        return errors.decode()
+
+    async def kill(self) -> str:
+        """Kills it: the rest of what it has logged."""
+        self.process.kill()
+        _, errors = await self.process.communicate()
+        return errors.decode()
+
+
+@contextlib.asynccontextmanager
+async def on_a_small_disk(limit: int, *options: str) -> AsyncIterator[SmallDisk]:
+    """Serves, with so many bytes for each file; afterwards it is gone."""
+
+    def make_the_disk_small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    process = await asyncio.create_subprocess_exec(
+        *(*KOHORT, "serve", "--port=0", "--log-format=json", *options),
+        "--set=group.initial.rebalance.delay.ms=0",
+        env=environment(),
+        stdout=PIPE,
+        stderr=PIPE,
+        preexec_fn=make_the_disk_small,
+    )
+    try:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        assert "accepts" in line, (await process.communicate())[1].decode()
+        yield SmallDisk(process, int(line.split("127.0.0.1:")[1].split(" ")[0]))
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
