@@ -13,7 +13,6 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Collection, Mapping
-from itertools import chain
 from typing import Any, Final, Self
 
 from kohort.broker.events.bus import NodeEvents, Seen
@@ -47,7 +46,7 @@ class Feed:
 
     def __init__(self, broker: Broker) -> None:
         self.count = 0
-        self.remembered = broker.events.remembered.events
+        self.remembered = broker.events.remembered.latest
         self._broker = broker
         self._places: set[Place] = set()
         self._waiting: list[asyncio.Future[None]] = []
@@ -72,9 +71,7 @@ class Feed:
 
     def older(self, groups: Collection[str]) -> list[Seen]:
         """What is remembered of groups besides the latest events, in order."""
-        by_group = self._broker.events.remembered.older.by_group
-        found = [by_group[group] for group in groups or by_group if group in by_group]
-        return sorted(chain(*found), key=_place)
+        return self._broker.events.older(groups)
 
     def beginning(self) -> dict[NodeEvents, int]:
         """The number of the first event that is remembered of each part."""
@@ -178,11 +175,6 @@ class Feed:
         self.count += 1
         if self._waiting:
             self.wake()
-
-
-def _place(seen: Seen) -> tuple[float, int, int]:
-    """Where an event comes among those of all nodes."""
-    return seen.time, seen.source.header["node"], seen.sequence
 
 
 class Place:

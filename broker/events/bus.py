@@ -15,11 +15,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from heapq import heapify, heapreplace
-from itertools import islice
+from heapq import heapify, heapreplace, merge
 from typing import Any, Final, NamedTuple, Self
 
 from kohort.broker.clock import wall_ns
@@ -37,12 +43,12 @@ its size. One commit can have 100,000 offsets: counting events alone bounds noth
 _FREQUENT: Final = frozenset({"heartbeat", "offsets_committed"})
 """Kinds of which the latest are remembered, and no more: they come per request."""
 
-_MASK: Final = 15
-_SLACK: Final = 16
-"""A buffer is trimmed once in 16 events, where these are less than a 16th of it."""
+_FREE: Final = 16
+"""Rows of an event that are not counted: what is remembered has room for so many of
+each event, so that most need no accounts."""
 
 _ROOM: Final = 7 / 8
-"""Of what is kept of old events, so much is left when some have to go."""
+"""Of what is kept of groups, so much is left when some has to go."""
 
 _FEW: Final = 50
 """Events of a group's that are worth keeping together: a rebalance of 20 members."""
@@ -114,125 +120,116 @@ class _Buffer:
         self.rows -= seen.notice.weight
 
 
-class _Latest:
-    """The latest events of all groups; what goes is kept for its group.
+class _Remembered:
+    """The latest events, and of each group what it did besides its daily work.
+
+    An event is in both, if it is no frequent one. What goes is not looked at: that
+    would cost more than to remember it, as it has left the processor's caches.
 
     Attributes:
-        events: they, the oldest first. Whoever appends one calls `trim` soon.
-        size: how many stay.
-        mask: `trim` is due when no bit of a sequence is set that is set here: often
-            enough, and more seldom is quicker.
-        older: what has gone.
+        latest: of all groups, without gaps, the oldest first.
+        by_group: by group id, without the frequent kinds. All groups together have as
+            many as there are latest ones, and a few more until the next `tidy`. If
+            there are more, the groups with the most give up their oldest: who is busy
+            does not push out who is not.
+        mask: `tidy` is due when no bit of a sequence is set that is set here.
     """
 
-    __slots__ = ("_counted", "_rows", "events", "mask", "older", "size")
+    __slots__ = (
+        "_heavy",
+        "_heavy_of_groups",
+        "_size",
+        "by_group",
+        "latest",
+        "mask",
+    )
 
     def __init__(self, size: int) -> None:
-        self.size = size
-        self.mask = _MASK if size > _SLACK * _MASK else 0
-        self.events: deque[Seen] = deque()
-        self.older = _ByGroup(size)
-        self._counted = 0
-        self._rows = 0
-
-    def trim(self) -> None:
-        """The oldest go, as in `_Buffer`, and a few at once."""
-        events, size = self.events, self.size
-        count = len(events)
-        new = islice(reversed(events), count - self._counted)
-        self._rows += sum([each[4][5] for each in new])
-        gone = [events.popleft() for _ in range(count - size)]
-        self._rows -= sum([each[4][5] for each in gone])
-        while self._rows > size * ROWS_PER_EVENT and len(events) > 1:
-            gone.append(events.popleft())
-            self._rows -= gone[-1][4][5]
-        self._counted = len(events)
-        if gone:
-            self.older.take(gone)
-
-
-class _ByGroup:
-    """Events that are not among the latest any more, without the frequent ones.
-
-    All groups together have a number of events, and so many rows. If there are more,
-    the groups with the most give up their oldest: who is busy does not push out who
-    is not.
-
-    Attributes:
-        by_group: by group id.
-        count: how many there are.
-        rows: of how many rows.
-        size: how many there may be.
-    """
-
-    __slots__ = ("by_group", "count", "rows", "size")
-
-    def __init__(self, size: int) -> None:
+        self.latest: deque[Seen] = deque(maxlen=size)
         self.by_group: dict[str, deque[Seen]] = {}
-        self.count = 0
-        self.rows = 0
-        self.size = size
+        self.mask = 255 if size >= REMEMBERED else 0
+        self._size = size
+        self._heavy = _Heavy(size * ROWS_PER_EVENT)
+        self._heavy_of_groups = _Heavy(size * ROWS_PER_EVENT)
 
-    def take(self, gone: Iterable[Seen]) -> None:
-        """These are not among the latest any more."""
-        last = None
-        count = rows = 0
-        for seen in gone:
-            # By index: names of tuples take three times as long.
-            notice = seen[4]
-            group_id = notice[1]
-            if notice[0] not in _FREQUENT and group_id is not None:
-                if group_id != last:
-                    last = group_id
-                    add = self._of(group_id).append
-                add(seen)
-                count += 1
-                rows += notice[5]
-        self.count += count
-        self.rows += rows
-        if count and not self._fits(1):
-            self._shrink()
-
-    def _of(self, group_id: str) -> deque[Seen]:
+    def of(self, group_id: str) -> deque[Seen]:
+        """Where a group's events go that are no frequent ones."""
         kept = self.by_group.get(group_id)
         if kept is None:
             kept = self.by_group[group_id] = deque()
         return kept
 
-    def _fits(self, share: float) -> bool:
-        most = self.size * share
-        return self.count <= most and self.rows <= most * ROWS_PER_EVENT
-
-    def _shrink(self) -> None:
-        """Makes some room, so that this is seldom done."""
-        size_of = _rows if self.rows > self.size * ROWS_PER_EVENT else len
-        heap = [(-size_of(kept), name) for name, kept in self.by_group.items()]
+    def tidy(self) -> None:
+        """Makes some room where groups have too much, so that this is seldom done."""
+        by_group = self.by_group
+        count = sum(map(len, by_group.values()))
+        if count <= self._size:
+            return
+        most = self._size * _ROOM
+        heap = [(-len(kept), name) for name, kept in by_group.items()]
         heapify(heap)
-        while not self._fits(_ROOM):
+        while count > most and -heap[0][0] > _FEW:
             name = heap[0][1]
-            kept = self.by_group[name]
-            if len(kept) <= _FEW:
-                break
+            kept = by_group[name]
             for _ in range(len(kept) // 2):
-                self._forget(kept.popleft())
-            heapreplace(heap, (-size_of(kept), name))
+                kept.popleft()
+                count -= 1
+            heapreplace(heap, (-len(kept), name))
         # If all have little, those go of which nothing was heard for longest.
-        for name in sorted(self.by_group, key=self._last_heard):
-            if self._fits(_ROOM):
+        for name in sorted(by_group, key=self._last_heard):
+            if count <= most:
                 return
-            for seen in self.by_group.pop(name):
-                self._forget(seen)
-
-    def _forget(self, seen: Seen) -> None:
-        self.count -= 1
-        self.rows -= seen.notice.weight
+            count -= len(by_group.pop(name))
 
     def _last_heard(self, name: str) -> float:
-        return self.by_group[name][-1].time
+        kept = self.by_group[name]
+        return kept[-1].time if kept else 0.0
+
+    def weigh(self, seen: Seen) -> None:
+        """An event of many rows was remembered: the oldest such ones may have to go."""
+        for gone in self._heavy.add(seen):
+            _forget(self.latest, gone)
+        kept = self.by_group.get(seen.notice.group_id or "")
+        if kept and kept[-1] is seen:
+            for gone in self._heavy_of_groups.add(seen):
+                _forget(self.by_group.get(gone.notice.group_id or ""), gone)
 
 
-def _rows(kept: Iterable[Seen]) -> int:
-    return sum(seen.notice.weight for seen in kept)
+class _Heavy:
+    """Events of many rows, up to a number of rows.
+
+    Args:
+        most: how many; the latest event stays, however large it is.
+    """
+
+    __slots__ = ("_events", "_most", "_rows")
+
+    def __init__(self, most: int) -> None:
+        self._events: deque[Seen] = deque()
+        self._rows = 0
+        self._most = most
+
+    def add(self, seen: Seen) -> Iterator[Seen]:
+        """Takes one, and gives those that have to go."""
+        self._events.append(seen)
+        self._rows += seen.notice.weight
+        while self._rows > self._most and len(self._events) > 1:
+            gone = self._events.popleft()
+            self._rows -= gone.notice.weight
+            yield gone
+
+
+def _forget(events: deque[Seen] | None, gone: Seen) -> None:
+    """An event goes, if it has not gone yet, and those before it."""
+    first = next((seen for seen in events or () if seen.source is gone.source), None)
+    if events and first is not None and first.sequence <= gone.sequence:
+        while events.popleft() is not gone:
+            pass
+
+
+def _when(seen: Seen) -> tuple[float, int, int]:
+    """Where an event comes among those of all nodes."""
+    return seen.time, seen.source.header["node"], seen.sequence
 
 
 class Reader(_Buffer):
@@ -352,11 +349,20 @@ class NodeEvents:
         sequence: the number of its last event; 0 before the first.
     """
 
-    __slots__ = ("_append", "_mask", "_stream", "_wall_ns", "header", "sequence")
+    __slots__ = (
+        "_append",
+        "_by_group",
+        "_mask",
+        "_stream",
+        "_wall_ns",
+        "header",
+        "sequence",
+    )
 
     def __init__(self, stream: Events, node: int) -> None:
         self._stream = stream
-        self._append = stream.remembered.events.append
+        self._append = stream.remembered.latest.append
+        self._by_group = stream.remembered.by_group
         self._mask = stream.remembered.mask
         self._wall_ns = stream.wall_ns
         self.sequence = 0
@@ -379,12 +385,19 @@ class NodeEvents:
             self.sequence = sequence = self.sequence + 1
             seen = make(Seen, (self, sequence, now, self._wall_ns(), notice))
             self._append(seen)
+            kind, group_id, _, _, _, weight = notice
+            if kind not in _FREQUENT and group_id is not None:
+                try:
+                    self._by_group[group_id].append(seen)
+                except KeyError:
+                    stream.remembered.of(group_id).append(seen)
             for listener, unheard in stream.listeners:
-                # By index: names of tuples take three times as long.
-                if notice[0] not in unheard:
+                if kind not in unheard:
                     listener(seen)
+            if weight > _FREE:
+                stream.remembered.weigh(seen)
             if not sequence & self._mask:
-                stream.remembered.trim()
+                stream.remembered.tidy()
 
     def lost(self, first: int, last: int, time: float, wall_ns: int) -> dict[str, Any]:
         """The `events_lost` of somebody who misses the events `first` to `last`.
@@ -414,7 +427,7 @@ class Events:
         listening: whether events are made at all. To be set before the start.
         heartbeats: whether heartbeats are events, too. To be set before the start.
         wall_ns: see `wall`.
-        remembered: the latest events, as they were seen, without gaps.
+        remembered: the latest events, and older ones of groups, as they were seen.
         listeners: see `listen`.
     """
 
@@ -430,7 +443,7 @@ class Events:
         self.listening = True
         self.heartbeats = False
         self.wall_ns = wall
-        self.remembered = _Latest(remembered)
+        self.remembered = _Remembered(remembered)
         self._nodes: dict[int, NodeEvents] = {}
         # Replaced, never changed: a reader may leave while others are told.
         self.listeners: tuple[tuple[Listener, AbstractSet[str]], ...] = ()
@@ -465,7 +478,7 @@ class Events:
         """
         reader = Reader(size, lambda gone: self.unlisten(gone.add))
         if past:
-            for seen in self.remembered.events:
+            for seen in self.remembered.latest:
                 reader.add(seen)
         self.listen(reader.add)
         return reader
@@ -494,13 +507,24 @@ class Events:
                 is missing where it is old, so that the numbers have gaps. None: the
                 latest events of all groups, without gaps.
         """
-        latest = self.remembered.events
+        latest: Iterable[Seen] = self.remembered.latest
         if group is None:
             return [seen.event for seen in latest]
-        older = self.remembered.older.by_group.get(group)
-        found = [] if older is None else [seen.event for seen in older]
-        found += [seen.event for seen in latest if seen.notice.group_id == group]
-        return found
+        latest = [seen for seen in latest if seen.notice.group_id == group]
+        return [seen.event for seen in (*self.older([group]), *latest)]
+
+    def older(self, groups: Collection[str]) -> list[Seen]:
+        """What is remembered of groups (none: of all of them) besides the latest.
+
+        It is as it was seen; of each group in order, and of several by the clock.
+        """
+        by_group = self.remembered.by_group
+        latest = set(map(id, self.remembered.latest))
+        found = (
+            [seen for seen in by_group.get(group, ()) if id(seen) not in latest]
+            for group in groups or by_group
+        )
+        return list(merge(*found, key=_when))
 
     def lost(self, node: int, first: int, last: int) -> dict[str, Any]:
         """The `events_lost` of somebody who wants more than is remembered.
@@ -510,7 +534,7 @@ class Events:
             first: the number of the first one that is missing.
             last: the number of the last one.
         """
-        for seen in self.remembered.events:
+        for seen in self.remembered.latest:
             if seen.source is self._nodes.get(node) and seen.sequence > last:
                 return seen.source.lost(first, last, seen.time, seen.wall_ns)
         now_ns = self.wall_ns()

@@ -84,7 +84,7 @@ class EventsTopic:
                 for group in shard.driver.coordinator.groups.values():
                     if _reads(group):
                         self._note(group.group_id)
-        for seen in self._events.remembered.events:
+        for seen in self._events.remembered.latest:
             self._look(seen)
         self._events.listen(self._look)
         self._reader = self._events.subscribe(size=BUFFER, past=True)
