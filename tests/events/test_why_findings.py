@@ -430,8 +430,8 @@ def test_a_group_that_is_never_quiet() -> None:
     stream.comes("ben")
     stream.rebalance("member_joined", "ana", joins={})
     for _ in range(6):
-        stream.rebalance("leader_rejoined", "ana", joins={"ben": 20})
         stream.wait(5)
+        stream.rebalance("leader_rejoined", "ana", joins={"ben": 20})
     found = findings(stream)["never-quiet"]
     assert found.title.endswith("in 7 rebalances; nobody stood still")
     first, second = found.evidence
