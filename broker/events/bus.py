@@ -192,7 +192,11 @@ class _Remembered:
         kept = self.by_group.get(seen.notice.group_id or "")
         if kept and kept[-1] is seen:
             for gone in self._heavy_of_groups.add(seen):
-                _forget(self.by_group.get(gone.notice.group_id or ""), gone)
+                name = gone.notice.group_id or ""
+                others = self.by_group.get(name)
+                _forget(others, gone)
+                if not others:
+                    self.by_group.pop(name, None)
 
 
 class _Heavy:

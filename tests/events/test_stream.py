@@ -190,6 +190,13 @@ def test_a_busy_group_pushes_out_no_quiet_one() -> None:
     assert len(busy) == 500
 
 
+def test_groups_of_large_events_are_forgotten_with_them() -> None:
+    """Whoever names a new group in each large request does not fill the memory."""
+    events = stream(remembered=10)
+    happen(events.of(1), *"abcdefghij", weight=10 * ROWS_PER_EVENT)
+    assert [*events.remembered.by_group] == ["j"]
+
+
 def test_old_events_are_bounded() -> None:
     """By their number and by their rows; of many groups the latest are kept."""
     events = stream(remembered=100)
