@@ -16,6 +16,7 @@ from kohort.broker.coordinator.effects import (
     Result,
     SyncResult,
     Who,
+    make,
 )
 from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.group import Group
@@ -134,13 +135,16 @@ class Turn:
     ) -> None:
         """Tells listeners that a member's assignment has become another one."""
         self.notices.append(
-            Notice(
-                "partitions_changed",
-                group.group_id,
-                group.generation_id,
-                member.identity,
-                {"cause": cause, "before": before, "after": after},
-                1 + (len(before) + len(after)) // _BYTES_PER_ROW,
+            make(
+                Notice,
+                (
+                    "partitions_changed",
+                    group.group_id,
+                    group.generation_id,
+                    member.identity,
+                    {"cause": cause, "before": before, "after": after},
+                    1 + (len(before) + len(after)) // _BYTES_PER_ROW,
+                ),
             )
         )
 
