@@ -212,6 +212,8 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         text = error.text
         if text == web.HTTPNotFound().text:  # the router's, which names no path
             text = f"there is no {request.path}"
+            if request.path == "/":
+                text += "; /timeline is for people, /v1/cluster for programs"
         return _error(error, text)
     except web.HTTPRequestEntityTooLarge as error:
         return _error(error, f"the body is longer than {MAX_BODY_BYTES} bytes")

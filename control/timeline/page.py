@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import functools
-import gzip
 import hashlib
 import html
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -39,6 +39,9 @@ SCRIPTS = (
     "main.js",
 )
 """In this order: each knows those before it."""
+
+GZIP_BITS = zlib.MAX_WBITS + 16
+"""Of zlib: its largest window, in gzip's format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,8 @@ class Packed:
 
     def __init__(self) -> None:
         self._bytes = io.BytesIO()
-        # No name, no time: the same events make the same page.
-        self._gzip = gzip.GzipFile("", "wb", 6, self._bytes, mtime=0)
+        # gzip's format, without a name or a time: the same events make the same page.
+        self._gzip = zlib.compressobj(6, wbits=GZIP_BITS)
 
     @classmethod
     def of(cls, lines: Iterable[bytes]) -> Self:
@@ -83,11 +86,11 @@ class Packed:
 
     def add(self, line: bytes) -> None:
         """One more event, as JSON; those of a run and node in order."""
-        self._gzip.write(line + b"\n")
+        self._bytes.write(self._gzip.compress(line + b"\n"))
 
     def text(self) -> str:
         """All of them, for HTML; nothing can be added any more."""
-        self._gzip.close()
+        self._bytes.write(self._gzip.flush())
         return base64.b64encode(self._bytes.getbuffer()).decode()
 
 

@@ -199,6 +199,7 @@ async def test_what_is_not_there_is_404() -> None:
             "there is no /v1/nodes/one/stop"
         )
         assert await client.get("/v2") == (404, {"error": "there is no /v2"})
+        assert "/timeline" in (await client.get("/"))[1]["error"]
 
 
 async def test_what_cannot_be_done_is_409() -> None:

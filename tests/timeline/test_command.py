@@ -207,6 +207,19 @@ def test_what_is_no_event_is_refused(file: Path, line: str, says: str) -> None:
     assert not page.exists()
 
 
+def test_what_is_refused_is_one_line(file: Path) -> None:
+    """However the interpreter tidies up behind it (3.13's gzip said so aloud)."""
+    page = file.with_suffix(".html")
+    done = subprocess.run(
+        [sys.executable, "-m", "kohort", "timeline", file, "-g", "none", "-o", page],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "kohort: events.jsonl: there are no events of these groups\n"
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """One line says so."""
     done = run(tmp_path / "none", "-o", tmp_path / "page.html", code=1)
