@@ -86,7 +86,8 @@ cli.add_command(broker_cli.ping)
 @click.option(
     "--http",
     metavar="[HOST:]PORT",
-    help="Opens an HTTP port, on loopback if it says no host; 0 takes a free one.",
+    help="Opens an HTTP port, for why, top, cluster, /timeline, /events and /metrics; "
+    "on loopback if it says no host; 0 takes a free one.",
 )
 @_token_option
 def serve(http: str | None, http_token: str | None, **options: Any) -> None:
