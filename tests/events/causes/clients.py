@@ -214,6 +214,10 @@ class AiokafkaClient(_OnTheLoop):
 
     _ASSIGNORS = {"range": AiokafkaRange, "roundrobin": AiokafkaRoundRobin}  # noqa: RUF012
 
+    def __init__(self, wanted: Membership) -> None:
+        super().__init__(wanted)
+        self._news = asyncio.Event()
+
     async def start(self) -> None:
         """As above."""
         wanted = self.wanted
@@ -243,16 +247,23 @@ class AiokafkaClient(_OnTheLoop):
         while self.is_polling:
             if self.consumer.subscription():
                 await self.consumer.getmany(timeout_ms=20)
-            else:
-                await asyncio.sleep(0.02)  # it raises if it has nothing to poll for
+            else:  # it raises if it has nothing to poll for
+                self._news.clear()
+                await self._news.wait()
+
+    async def _stop(self) -> None:
+        self._news.set()
+        await super()._stop()
 
     async def subscribe(self, *topics: str) -> None:
         """As above."""
         self.consumer.subscribe(topics)
+        self._news.set()
 
     async def subscribe_to(self, pattern: str) -> None:
         """As above."""
         self.consumer.subscribe(pattern=pattern)
+        self._news.set()
 
     async def unsubscribe(self) -> None:
         """As above."""
