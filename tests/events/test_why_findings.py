@@ -227,6 +227,22 @@ def test_a_member_that_left_and_still_worked() -> None:
     assert late.text == "ana committed: UNKNOWN_MEMBER_ID, 20.0 s after it left"
 
 
+def test_who_did_not_poll_is_in_no_crash_loop() -> None:
+    """One finding for the same departures, also where it is a guess."""
+    stream = quiet("ana", "ben")
+    for _ in range(3):
+        stream.comes("dora")
+        stream.rebalance("member_joined", "dora")
+        stream.wait(50)
+        stream.leaves("dora")
+        stream.say("commit_refused", "dora", error="UNKNOWN_MEMBER_ID", offsets=[])
+        stream.rebalance("member_left", "dora")
+        stream.wait(10)
+    found = findings(stream)
+    assert "crash-loop" not in found
+    assert len(found["max-poll-interval"].evidence) == 3
+
+
 # -- starts
 
 

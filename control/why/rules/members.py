@@ -56,13 +56,7 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
     commit after it has left was at work all the time, and is such a one perhaps
     (aiokafka does so without its member id).
     """
-    late = {
-        r.member_id: r
-        for r in reversed(facts.refusals)
-        if r.cause == "commit" and r.error == "UNKNOWN_MEMBER_ID"
-    }
-    for refusal, left in commits_after_leaving(facts):
-        late.setdefault(left.member_id, refusal)
+    late = _committed_after_leaving(facts)
     told, guessed = [], []
     for life in facts.lives:
         if life.how is not Gone.LEFT or life.until_ns is None:
@@ -70,11 +64,10 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
         name = names.of(life.member_id)
         if reasons.is_poll_interval(life.reason):
             told.append(_gone(life, f"{name} left{said(life.reason)}"))
-        elif not life.reason and life.member_id in late:
-            after = late[life.member_id].at_ns - life.until_ns
-            if after >= 0:
-                text = f"{name} left, no reason given, and committed {duration(after)}"
-                guessed.append(_gone(life, f"{text} later, which was refused"))
+        elif life.member_id in late:
+            after = duration(late[life.member_id])
+            text = f"{name} left, no reason given, and committed {after}"
+            guessed.append(_gone(life, f"{text} later, which was refused"))
     for evidence, is_sure in ((told, True), (guessed, False)):
         if evidence:
             verb = "were" if is_sure else "were perhaps"
@@ -90,6 +83,25 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
                 tuple(evidence),
                 is_sure,
             )
+
+
+def _committed_after_leaving(facts: Facts) -> dict[str, int]:
+    """Members that left without a reason, and how long after, in ns, they committed."""
+    late = {
+        r.member_id: r.at_ns
+        for r in reversed(facts.refusals)
+        if r.cause == "commit" and r.error == "UNKNOWN_MEMBER_ID"
+    }
+    for refusal, left in commits_after_leaving(facts):
+        late.setdefault(left.member_id, refusal.at_ns)
+    return {
+        life.member_id: late[life.member_id] - life.until_ns
+        for life in facts.lives
+        if life.how is Gone.LEFT
+        and life.until_ns is not None
+        and not life.reason
+        and late.get(life.member_id, -1) >= life.until_ns
+    }
 
 
 def _gone(life: Life, text: str) -> Evidence:
@@ -288,7 +300,8 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
-    """A process that comes and goes again and again."""
+    """A process that comes and goes again and again, and not as it did not poll."""
+    slow = _committed_after_leaving(facts)
     short: dict[tuple[str, str], list[Life]] = {}
     for life in facts.lives:
         process = facts.members[life.member_id].process
@@ -297,7 +310,7 @@ def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
         before = short.setdefault(process, [])
         if before and life.since_ns < (before[-1].until_ns or 0):
             continue  # another process that looks the same
-        if life.until_ns is not None and _is_crash(life):
+        if life.member_id not in slow and _is_crash(life):
             before.append(life)
             continue
         yield from _looped(facts, short.pop(process, []), names)
