@@ -16,8 +16,11 @@ settings.register_profile("kohort", deadline=None, max_examples=15)
 settings.register_profile("ci", deadline=None, max_examples=75, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
 
-# Before it is imported: its asserts are to say as much as those of a test.
-pytest.register_assert_rewrite("tests.coordinator.context")
+# Before they are imported, by tests of several folders: their asserts are to say as
+# much as those of a test.
+pytest.register_assert_rewrite(
+    "tests.coordinator.context", "tests.interop.plays", "tests.interop.scene"
+)
 
 from tests.coordinator.context import Context  # noqa: E402 - see above
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -60,35 +60,73 @@ def top(http: str, interval: float, *, once: bool, as_json: bool) -> None:
         remote = Remote(http)
     except ValueError as error:
         fail(f"--http {error}", 2)
+    pauses = Pauses(interval)
     try:
-        # Whoever is told to end gives the terminal back as it was.
-        signal.signal(signal.SIGTERM, _end)
-        with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt), pauses:
             if as_json:
-                for snapshot in _snapshots(remote, interval, once=once):
+                for snapshot in _snapshots(remote, pauses, once=once):
                     click.echo(json.dumps(snapshot))
                     sys.stdout.flush()
             else:
-                _show(remote, interval, once=once or not sys.stdout.isatty())
+                _show(remote, pauses, once=once or not sys.stdout.isatty())
     except RemoteError as error:
         fail(str(error), 1)
 
 
-def _end(number: int, _: object) -> None:
-    sys.exit(128 + number)
+class Pauses:
+    """Pauses between two looks, until SIGINT or SIGTERM.
+
+    Whoever is told to end gives the terminal back as it was: signals raise an
+    exception. One that strikes while a connection's finalizer runs is lost, as all
+    exceptions are there; the next pause raises it again.
+
+    Args:
+        seconds: of each.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._number = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._end)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _end(self, number: int, _: object) -> None:
+        self._number = number
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + number)
+
+    def pause(self) -> None:
+        """Returns when it is over.
+
+        Raises:
+            KeyboardInterrupt: it is to end by SIGINT.
+            SystemExit: it is to end by SIGTERM.
+        """
+        if self._number:
+            self._end(self._number, None)
+        time.sleep(self._seconds)
 
 
 def _snapshots(
-    remote: Remote, interval: float, *, once: bool
+    remote: Remote, pauses: Pauses, *, once: bool
 ) -> Iterator[dict[str, Any]]:
     while True:
         yield remote.get("metrics.json")
         if once:
             return
-        time.sleep(interval)
+        pauses.pause()
 
 
-def _show(remote: Remote, interval: float, *, once: bool) -> None:
+def _show(remote: Remote, pauses: Pauses, *, once: bool) -> None:
     from kohort.control.tables import terminal  # noqa: PLC0415 - rich takes long to load
     from kohort.control.top.rates import frame  # noqa: PLC0415 - as above
     from kohort.control.top.screen import picture  # noqa: PLC0415 - as above
@@ -99,10 +137,10 @@ def _show(remote: Remote, interval: float, *, once: bool) -> None:
         # What is printed once may be scrolled, and is not cut where it is a pipe.
         console.print(picture(first, console.width if sys.stdout.isatty() else None))
         return
-    _watch(remote, interval, console, first)
+    _watch(remote, pauses, console, first)
 
 
-def _watch(remote: Remote, interval: float, console: Console, shown: Frame) -> None:
+def _watch(remote: Remote, pauses: Pauses, console: Console, shown: Frame) -> None:
     """Draws until it is interrupted; a broker that is gone may come back."""
     from rich.live import Live  # noqa: PLC0415 - as above
 
@@ -114,7 +152,7 @@ def _watch(remote: Remote, interval: float, console: Console, shown: Frame) -> N
         picture(shown, *console.size), console=console, screen=True, auto_refresh=False
     ) as live:
         while True:
-            time.sleep(interval)
+            pauses.pause()
             trouble = None
             try:
                 shown = frame(shown.now, remote.get("metrics.json"))

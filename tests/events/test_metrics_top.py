@@ -12,6 +12,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tests.commands import KOHORT, PATIENCE_S, done, environment, refused, servi
 from kohort.broker.server import Broker
 from kohort.control.http import Control
 from kohort.control.metrics.metrics import Metrics
-from kohort.control.top.command import top
+from kohort.control.top.command import Pauses, top
 from kohort.control.top.rates import frame, quantile
 from kohort.control.top.screen import (
     API_COLUMNS,
@@ -341,6 +342,30 @@ async def test_the_command_on_a_terminal(number: signal.Signals, code: int) -> N
             await found.sees(BACK)
             assert await found.process.wait() == code
             assert CURSOR in found.seen
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)],
+)
+def test_a_signal_that_strikes_in_a_finalizer(
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    raised: type[BaseException],
+) -> None:
+    """What it raises is lost there; the next pause does not begin, however long."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
+    class Closed:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    before = signal.getsignal(number)
+    with Pauses(3600) as pauses:
+        Closed()
+        with pytest.raises(raised):
+            pauses.pause()
+    assert signal.getsignal(number) is before
 
 
 async def test_a_broker_that_goes_and_comes_back() -> None:

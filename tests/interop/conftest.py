@@ -12,11 +12,7 @@ import threading
 from typing import IO, TYPE_CHECKING
 
 import pytest
-
-# Before they are imported: their asserts are to say as much as those of a test.
-pytest.register_assert_rewrite("tests.interop.plays", "tests.interop.scene")
-
-from tests.interop.scene import LOG, Scene  # noqa: E402 - see above
+from tests.interop.scene import LOG, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
