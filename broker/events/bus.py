@@ -88,38 +88,6 @@ class Seen(_Seen):
         }
 
 
-class _Buffer:
-    """The latest events, up to a number of them and of their rows."""
-
-    __slots__ = ("events", "most_rows", "rows", "size")
-
-    def __init__(self, size: int) -> None:
-        if size < 1:
-            raise ValueError(f"a buffer for {size} events: there must be room for 1")
-        self.size = size
-        self.events: deque[Seen] = deque()
-        self.rows = 0
-        self.most_rows = size * ROWS_PER_EVENT
-
-    def add(self, seen: Seen) -> None:
-        events = self.events
-        events.append(seen)
-        self.rows += seen.notice.weight
-        if len(events) > self.size or self.rows > self.most_rows:
-            self.shrink()
-
-    def shrink(self) -> None:
-        """Drops the oldest; the latest stays, however large it is."""
-        events = self.events
-        while len(events) > 1 and (
-            len(events) > self.size or self.rows > self.most_rows
-        ):
-            self.drop(events.popleft())
-
-    def drop(self, seen: Seen) -> None:
-        self.rows -= seen.notice.weight
-
-
 class _Remembered:
     """The latest events, and of each group what it did besides its daily work.
 
@@ -236,7 +204,7 @@ def _when(seen: Seen) -> tuple[float, int, int]:
     return seen.time, seen.source.header["node"], seen.sequence
 
 
-class Reader(_Buffer):
+class Reader:
     """Somebody who reads the stream, at its own pace: an async iterator of events.
 
         with broker.events.subscribe() as reader:
@@ -247,13 +215,33 @@ class Reader(_Buffer):
     `close` those that have come are still given, and then the iteration ends.
 
     Attributes:
+        events: those that wait to be read; the latest stays, however large it is.
+        rows: how many rows they have.
+        size: how many of them may wait.
+        most_rows: how many rows may wait.
+        is_closed: whether it was closed.
         lost: how many events it has missed so far.
     """
 
-    __slots__ = ("_gaps", "_leave", "_wake", "is_closed", "lost")
+    __slots__ = (
+        "_gaps",
+        "_leave",
+        "_wake",
+        "events",
+        "is_closed",
+        "lost",
+        "most_rows",
+        "rows",
+        "size",
+    )
 
     def __init__(self, size: int, leave: Callable[[Reader], object]) -> None:
-        super().__init__(size)
+        if size < 1:
+            raise ValueError(f"a buffer for {size} events: there must be room for 1")
+        self.size = size
+        self.events: deque[Seen] = deque()
+        self.rows = 0
+        self.most_rows = size * ROWS_PER_EVENT
         self.lost = 0
         self.is_closed = False
         # By node's part of the stream: the first that was missed and the last.
@@ -312,7 +300,7 @@ class Reader(_Buffer):
         if self._gaps:
             return self._gap()
         seen = self.events.popleft()
-        _Buffer.drop(self, seen)
+        self.rows -= seen.notice.weight
         return seen.event
 
     def close(self) -> None:
@@ -323,13 +311,19 @@ class Reader(_Buffer):
 
     def add(self, seen: Seen) -> None:
         """Takes an event; the stream calls it."""
-        super().add(seen)
+        events = self.events
+        events.append(seen)
+        self.rows += seen.notice.weight
+        while len(events) > 1 and (
+            len(events) > self.size or self.rows > self.most_rows
+        ):
+            self._give_up(events.popleft())
         if self._wake is not None:
             self._notify()
 
-    def drop(self, seen: Seen) -> None:
-        """An event is given up: others have come before it was read."""
-        super().drop(seen)
+    def _give_up(self, seen: Seen) -> None:
+        """An event is lost: others have come before it was read."""
+        self.rows -= seen.notice.weight
         self.lost += 1
         first, _ = self._gaps.get(seen.source, (seen.sequence, seen))
         self._gaps[seen.source] = (first, seen)

@@ -145,18 +145,26 @@ def test_static_members_that_leave() -> None:
     assert evidence.text == 'i-ana left (it said: "the consumer is being closed")'
 
 
-@pytest.mark.parametrize("lives", [2, 3])
-def test_a_crash_loop(lives: int) -> None:
-    """Three short lives in a row are one, and no rolling restart."""
+def comes_and_goes(times: int = 3, *, dies: bool = False, errs: bool = False) -> Stream:
+    """A member is there for 50 s, again and again; `errs`: it commits afterwards."""
     stream = quiet("ana", "ben")
-    for _ in range(lives):
+    for _ in range(times):
         stream.comes("dora")
         stream.rebalance("member_joined", "dora")
         stream.wait(50)
-        stream.expires("dora")
-        stream.rebalance("session_expired", "dora")
+        (stream.expires if dies else stream.leaves)("dora")
+        if errs:
+            refused = {"error": "UNKNOWN_MEMBER_ID", "offsets": []}
+            stream.say("commit_refused", "dora", **refused)
+        stream.rebalance("session_expired" if dies else "member_left", "dora")
         stream.wait(10)
-    found = findings(stream)
+    return stream
+
+
+@pytest.mark.parametrize("lives", [2, 3])
+def test_a_crash_loop(lives: int) -> None:
+    """Three short lives in a row are one, and no rolling restart."""
+    found = findings(comes_and_goes(lives, dies=True))
     assert "rolling-restart" not in found
     if lives == 2:
         assert "crash-loop" not in found
@@ -168,15 +176,7 @@ def test_a_crash_loop(lives: int) -> None:
 
 def test_somebody_who_leaves_again_and_again() -> None:
     """No crash is claimed; who did not poll in time may have said no reason."""
-    stream = quiet("ana", "ben")
-    for _ in range(3):
-        stream.comes("dora")
-        stream.rebalance("member_joined", "dora")
-        stream.wait(50)
-        stream.leaves("dora")
-        stream.rebalance("member_left", "dora")
-        stream.wait(10)
-    found = findings(stream)["crash-loop"]
+    found = findings(comes_and_goes())["crash-loop"]
     assert not found.is_sure
     assert found.title.startswith("Perhaps no crash: dora came and went 3 times")
     assert "max.poll.interval.ms" in found.advice
@@ -229,16 +229,7 @@ def test_a_member_that_left_and_still_worked() -> None:
 
 def test_who_did_not_poll_is_in_no_crash_loop() -> None:
     """One finding for the same departures, also where it is a guess."""
-    stream = quiet("ana", "ben")
-    for _ in range(3):
-        stream.comes("dora")
-        stream.rebalance("member_joined", "dora")
-        stream.wait(50)
-        stream.leaves("dora")
-        stream.say("commit_refused", "dora", error="UNKNOWN_MEMBER_ID", offsets=[])
-        stream.rebalance("member_left", "dora")
-        stream.wait(10)
-    found = findings(stream)
+    found = findings(comes_and_goes(errs=True))
     assert "crash-loop" not in found
     assert len(found["max-poll-interval"].evidence) == 3
 

@@ -86,17 +86,17 @@ class Client(ABC):
     async def close(self) -> None:
         """Ends as an application does that shuts down."""
 
-    @abstractmethod
     async def subscribe(self, *topics: str) -> None:
         """Subscribes to these topics, and to no others."""
+        raise NotImplementedError(f"{type(self).__name__} is not told what to read")
 
-    @abstractmethod
     async def subscribe_to(self, pattern: str) -> None:
         """Subscribes to the topics of such names."""
+        raise NotImplementedError(f"{type(self).__name__} is not told what to read")
 
-    @abstractmethod
     async def unsubscribe(self) -> None:
         """Subscribes to nothing."""
+        raise NotImplementedError(f"{type(self).__name__} is not told what to read")
 
     def stop_polling(self) -> None:
         """The application is busy from now on."""

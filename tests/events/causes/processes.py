@@ -79,15 +79,3 @@ class ProcessClient(Client):
         """As above."""
         await self.crash()
         self._folder.cleanup()
-
-    async def subscribe(self, *topics: str) -> None:
-        """Not told to any worker."""
-        raise NotImplementedError(topics)
-
-    async def subscribe_to(self, pattern: str) -> None:
-        """Not told to any worker."""
-        raise NotImplementedError(pattern)
-
-    async def unsubscribe(self) -> None:
-        """Not told to any worker."""
-        raise NotImplementedError
