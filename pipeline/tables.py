@@ -1,0 +1,747 @@
+"""Every table of silver and gold, every column, and what each number means.
+
+The schemas, the checks of the tests and the page in the documents are made from here.
+What is computed elsewhere, in another language, is computed from these words alone.
+
+Terms:
+
+- *in order*: by (time_ns, node, sequence), within a run.
+- *the run's end*: the greatest time_ns of the run's events.
+- An interval reaches from ``from_ns`` (inclusive) to ``until_ns`` (exclusive). Null:
+  it lasted at the run's end, and counts up to there.
+- Times are ns since the epoch on the broker's clock; ``_s`` are seconds.
+- *owner*: who a member is across restarts: its instance id, else its member id.
+- *name*: what people call it: its instance id, else its client id, else its member id.
+- A member is *eager* unless all assignors that it supports are cooperative:
+  cooperative-sticky, stream, compatible, sessioned (KIP-429).
+- *accepted*: a row of an ``offsets_committed``; *refused*: of a ``commit_refused``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SILVER: Final = "silver"
+GOLD: Final = "gold"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: its name; ends with the unit, where it has one.
+        type: as SQL spells it.
+        says: what it means.
+    """
+
+    name: str
+    type: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table.
+
+    Attributes:
+        name: its name, without the layer.
+        layer: `SILVER` or `GOLD`.
+        says: what a row is.
+        key: the columns that tell rows apart.
+        columns: all of them, in order.
+    """
+
+    name: str
+    layer: str
+    says: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def path(self) -> str:
+        """Where it is in a build: ``silver/rebalances``."""
+        return f"{self.layer}/{self.name}"
+
+    @property
+    def ddl(self) -> str:
+        """Its columns, as SQL spells them."""
+        return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+
+    def schema(self) -> StructType:
+        """Its columns, as Spark has them; all may be null."""
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - takes long
+
+        return StructType.fromDDL(self.ddl)
+
+
+def _columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
+    return tuple(Column(*row) for row in rows)
+
+
+_GROUP: Final = _columns(
+    ("run", "string", "the start of the broker"),
+    ("group", "string", "the group's id"),
+)
+_MEMBER: Final = _columns(
+    ("member_id", "string", "the member's id"),
+    ("owner", "string", "see Terms"),
+    ("name", "string", "see Terms"),
+)
+
+# -- silver
+
+RUNS = Table(
+    "runs",
+    SILVER,
+    "A run: one start of the broker, or one simulated world.",
+    ("run",),
+    _columns(
+        ("run", "string", "unique to it"),
+        ("labels", "map<string,string>", "what the user calls it"),
+        ("scenario", "string", "the label scenario; null: there is none"),
+        ("seed", "string", "the label seed; null: there is none"),
+        ("first_ns", "bigint", "time_ns of its first event"),
+        ("last_ns", "bigint", "the run's end"),
+        ("events", "bigint", "how many it has"),
+        ("nodes", "array<int>", "the nodes that saw some, in order"),
+        ("groups", "bigint", "how many groups have events"),
+    ),
+)
+
+REBALANCES = Table(
+    "rebalances",
+    SILVER,
+    "A rebalance: what began with a rebalance_started. Up to the next rebalance_started"
+    " or group_loaded of the group, in order, its events are the first join_completed"
+    " and the first assignment_made.",
+    ("run", "group", "number"),
+    (
+        *_GROUP,
+        *_columns(
+            ("number", "bigint", "counts those of the group from 1, in order"),
+            ("node", "int", "the node that saw it begin"),
+            ("sequence", "bigint", "of its rebalance_started"),
+            ("started_ns", "bigint", "time_ns of its rebalance_started"),
+            (
+                "ended_ns",
+                "bigint",
+                "when it was over: the assignment_made (completed), the join_completed"
+                " (emptied), or what began next (interrupted, moved); null: open",
+            ),
+            ("duration_ns", "bigint", "ended_ns - started_ns; null: open"),
+            (
+                "outcome",
+                "string",
+                "completed: it has an assignment_made. Else emptied: it has a"
+                " join_completed with the cause nobody_left. Else interrupted: another"
+                " rebalance_started came next. Else moved: a group_loaded came next."
+                " Else open: the events end",
+            ),
+            ("cause", "string", "of rebalance_started"),
+            ("reason", "string", "of rebalance_started: the client's own words"),
+            ("culprit", "string", "member_id of rebalance_started"),
+            (
+                "culprit_name",
+                "string",
+                "instance_id of rebalance_started, else its client_id, else its"
+                " member_id",
+            ),
+            ("culprits", "array<string>", "of rebalance_started: all who caused it"),
+            ("previous_state", "string", "of rebalance_started"),
+            ("expected", "array<string>", "members of rebalance_started"),
+            (
+                "generation",
+                "int",
+                "of join_completed, else of assignment_made; null: it made none",
+            ),
+            ("members", "array<string>", "of join_completed"),
+            ("gained", "array<string>", "of join_completed"),
+            ("lost", "array<string>", "of join_completed"),
+            ("join_ended", "string", "the cause of join_completed"),
+            ("join_ns", "bigint", "duration_ns of join_completed"),
+            ("sync_ns", "bigint", "duration_ns of assignment_made"),
+            (
+                "waited_for",
+                "string",
+                "of the waits of join_completed the member with the longest waited_ns;"
+                " of several the one with the smallest id; null: nobody",
+            ),
+            ("waited_ns", "bigint", "its waited_ns"),
+            ("protocol", "string", "of assignment_made: the assignor"),
+            ("leader", "string", "of assignment_made"),
+            ("assignment_bytes", "bigint", "bytes of assignment_made"),
+            ("metadata_bytes", "bigint", "metadata_bytes of assignment_made"),
+        ),
+    ),
+)
+
+MEMBERSHIPS = Table(
+    "memberships",
+    SILVER,
+    "A member's time in a group. Who was only given an id, and never joined, has none.",
+    ("run", "group", "member_id"),
+    (
+        *_GROUP,
+        *_MEMBER,
+        *_columns(
+            ("instance_id", "string", "group.instance.id (KIP-345)"),
+            ("client_id", "string", "client.id"),
+            ("host", "string", "as Kafka shows it"),
+            (
+                "is_eager",
+                "boolean",
+                "by the protocols of its first member_joined or member_replaced;"
+                " null: none was seen",
+            ),
+            ("session_timeout_ms", "bigint", "of the same event"),
+            ("rebalance_timeout_ms", "bigint", "of the same event"),
+            (
+                "from_ns",
+                "bigint",
+                "time_ns of the first event that has it as a member: member_joined,"
+                " member_replaced (the new id), member_synced, partitions_changed, or"
+                " among the members of rebalance_started, join_completed, group_loaded",
+            ),
+            (
+                "is_start_known",
+                "boolean",
+                "whether it has a member_joined with is_first, or a member_replaced as"
+                " the new id",
+            ),
+            (
+                "until_ns",
+                "bigint",
+                "time_ns of its member_left, member_expired or member_kicked (but those"
+                " with was_pending), or of the member_replaced that replaced it",
+            ),
+            (
+                "how",
+                "string",
+                "how it ended: left or removed (the cause of member_left), expired,"
+                " replaced, or kicked; null: it did not",
+            ),
+            ("reason", "string", "of the event that ended it"),
+            ("silent_ns", "bigint", "of member_expired: since its last sign of life"),
+        ),
+    ),
+)
+
+OWNERSHIP = Table(
+    "ownership",
+    SILVER,
+    "A member has a partition. It begins with a partitions_changed that has the"
+    " partition in partitions_gained, or, with the cause loaded, in owned while the"
+    " member does not have it as far as was seen; it ends with the member's next"
+    " partitions_changed that has it in partitions_lost.",
+    ("run", "group", "topic", "partition", "member_id", "from_ns", "from_sequence"),
+    (
+        *_GROUP,
+        *_columns(
+            ("topic", "string", "the partition's topic"),
+            ("partition", "int", "of it"),
+        ),
+        *_MEMBER,
+        *_columns(
+            ("from_ns", "bigint", "time_ns of the event that it begins with"),
+            ("from_node", "int", "that event's node"),
+            ("from_sequence", "bigint", "that event's sequence"),
+            ("until_ns", "bigint", "time_ns of the event that it ends with"),
+            ("began", "string", "the cause of the event that it begins with"),
+            (
+                "number",
+                "bigint",
+                "of the last rebalance that started before, in order, by the event that"
+                " it begins with; null: none was seen",
+            ),
+            (
+                "previous_owner",
+                "string",
+                "owner of the row of the same partition that began last before this"
+                " one, in order; null: none was seen",
+            ),
+            ("previous_member_id", "string", "its member"),
+            (
+                "moved",
+                "boolean",
+                "began is assigned, and previous_owner is another owner",
+            ),
+            (
+                "idle_ns",
+                "bigint",
+                "from_ns - until_ns of the row before, at least 0 (0 if that had not"
+                " ended by then); null: there was none",
+            ),
+            (
+                "crash_idle_ns",
+                "bigint",
+                "where the member of the row before expired (its membership's how), and"
+                " began is assigned: from_ns - (its membership's until_ns - silent_ns):"
+                " from its last sign of life to the new owner; else null",
+            ),
+        ),
+    ),
+)
+
+STAND_STILLS = Table(
+    "stand_stills",
+    SILVER,
+    "An eager member waits for an assignment and can do nothing meanwhile: from a"
+    " member_joined that is not repeated, if it was assigned partitions before that (the"
+    " owned of its last partitions_changed was not empty), to its member_synced, or"
+    " until it is gone (its membership ends). Joins in between are part of the same. A"
+    " static member that comes back (member_replaced) has what its old id had; it"
+    " stands still from then on if the group is in a join phase, or if the next event"
+    " of the group about a rebalance, at the same time_ns, is a rebalance_started with"
+    " the cause static_member_replaced.",
+    ("run", "group", "member_id", "from_ns"),
+    (
+        *_GROUP,
+        *_MEMBER,
+        *_columns(
+            ("from_ns", "bigint", "since when"),
+            ("until_ns", "bigint", "until when"),
+            ("ended", "string", "synced, gone; null: it did not"),
+            (
+                "number",
+                "bigint",
+                "of the last rebalance whose started_ns is not after from_ns; null:"
+                " none was seen",
+            ),
+        ),
+    ),
+)
+
+COMMITS = Table(
+    "commits",
+    SILVER,
+    "An offset of an OffsetCommit, accepted or refused.",
+    ("run", "node", "sequence", "topic", "partition"),
+    (
+        *_GROUP,
+        *_columns(
+            ("member_id", "string", "who committed; null: no member, such as an admin"),
+            ("name", "string", "instance_id of the event, else client_id, member_id"),
+            ("generation", "int", "of the event"),
+            ("time_ns", "bigint", "of the event"),
+            ("node", "int", "of the event"),
+            ("sequence", "bigint", "of the event"),
+            ("is_first", "boolean", "it is the first offset of its event"),
+            ("topic", "string", "the partition's topic"),
+            ("partition", "int", "of it"),
+            ("offset", "bigint", "the next record to consume"),
+            (
+                "end_offset",
+                "bigint",
+                "the next record to be written, then; null: unknown",
+            ),
+            ("error", "string", "why it was refused; null: accepted"),
+        ),
+    ),
+)
+
+REPROCESSED = Table(
+    "reprocessed",
+    SILVER,
+    "Records of a partition that were processed twice, as far as commits show it: a"
+    " lower bound. Of the accepted rows of (run, group, topic, partition), in order,"
+    " take A and the one before it, B (A has none: nothing). why = refused: between"
+    " them rows were refused to other member ids than A's; with F the largest offset"
+    " of those, records = min(A.offset, F) - B.offset. why = rewound: A has a"
+    " member_id that is not empty, and records = B.offset - A.offset. Only rows with"
+    " records above 0 are there.",
+    ("run", "group", "topic", "partition", "node", "sequence", "why"),
+    (
+        *_GROUP,
+        *_columns(
+            ("topic", "string", "the partition's topic"),
+            ("partition", "int", "of it"),
+            ("time_ns", "bigint", "of A"),
+            ("node", "int", "of A"),
+            ("sequence", "bigint", "of A"),
+            ("member_id", "string", "of A"),
+            ("why", "string", "refused or rewound"),
+            ("records", "bigint", "how many"),
+        ),
+    ),
+)
+
+REFUSALS = Table(
+    "refusals",
+    SILVER,
+    "A JoinGroup was refused (member_refused), or a member was taken out for want of"
+    " room (member_kicked with the cause full or group_over_max_size).",
+    ("run", "node", "sequence"),
+    (
+        *_GROUP,
+        *_columns(
+            ("time_ns", "bigint", "of the event"),
+            ("node", "int", "of the event"),
+            ("sequence", "bigint", "of the event"),
+            ("kind", "string", "member_refused or member_kicked"),
+            ("member_id", "string", "who; null: it had no id"),
+            ("name", "string", "instance_id of the event, else client_id, member_id"),
+            ("host", "string", "of the event"),
+            ("cause", "string", "of the event"),
+            ("error", "string", "of the event"),
+        ),
+    ),
+)
+
+MOVES = Table(
+    "moves",
+    SILVER,
+    "What a completed rebalance did to partitions. The last owner of a partition is the"
+    " owner of its last row of ownership, also while nobody has it. Let P be the"
+    " partitions that had a last owner before the rebalance's rows of ownership (those"
+    " with its number, began = assigned), and whose last owner after them is an owner"
+    " among the members of its generation.",
+    ("run", "group", "number"),
+    (
+        *_GROUP,
+        *_columns(
+            ("number", "bigint", "of the rebalance"),
+            ("started_ns", "bigint", "of the rebalance"),
+            ("generation", "int", "of the rebalance"),
+            ("members", "bigint", "how many its generation has"),
+            (
+                "owned",
+                "bigint",
+                "partitions whose last owner afterwards is one of its members",
+            ),
+            ("moved", "bigint", "of P those whose last owner is another one now"),
+            (
+                "least_moved",
+                "bigint",
+                "the least that had to move for the same shares: |P| - the sum over k of"
+                " min(b_k, a_k); b: of each member of the generation the number of"
+                " partitions in P that it was the last owner of before, sorted"
+                " descending; a: the same afterwards",
+            ),
+            ("first_owned", "bigint", "rows of ownership that had no previous owner"),
+        ),
+    ),
+)
+
+LAGS = Table(
+    "lags",
+    SILVER,
+    "What lag a completed rebalance built up, as commits show it. T, the group's lag"
+    " after an OffsetCommit, is the sum over its partitions of end_offset - offset (at"
+    " least 0) of the last accepted row at or before it, in order; only rows that have"
+    " an end_offset count, and only events with such rows. The rebalance's events are"
+    " those from its rebalance_started to the next one of the group. No row where there"
+    " is no T before it, or none among its events.",
+    ("run", "group", "number"),
+    (
+        *_GROUP,
+        *_columns(
+            ("number", "bigint", "of the rebalance"),
+            ("started_ns", "bigint", "of the rebalance"),
+            ("ended_ns", "bigint", "of the rebalance"),
+            ("lag_before", "bigint", "records: the last T before it"),
+            ("lag_peak", "bigint", "records: the largest T of its events"),
+            ("peak_ns", "bigint", "time_ns of the first event with that"),
+            ("lag_built", "bigint", "lag_peak - lag_before, at least 0"),
+            (
+                "worked_off_ns",
+                "bigint",
+                "where lag_built is above 0: time_ns of the first of its events, not"
+                " before that with the peak, with T <= lag_before; null: none",
+            ),
+            (
+                "catch_up_ns",
+                "bigint",
+                "worked_off_ns - ended_ns, at least 0; null: unknown",
+            ),
+        ),
+    ),
+)
+
+# -- gold
+
+_METRICS: Final = _columns(
+    ("rebalances", "bigint", "that started in it"),
+    ("completed", "bigint", "of them those that ended with an assignment"),
+    ("interrupted", "bigint", "of them those with that outcome"),
+    ("by_cause", "map<string,bigint>", "of them, how many by cause; null: none"),
+    (
+        "duration_p50_s",
+        "double",
+        "of the completed: percentile of duration_ns, interpolated linearly; null:"
+        " there is none",
+    ),
+    ("duration_p95_s", "double", "the same"),
+    ("duration_p99_s", "double", "the same"),
+    ("duration_max_s", "double", "the same"),
+    (
+        "stand_still_s",
+        "double",
+        "member-seconds of stand_stills, the part that is in it",
+    ),
+    ("member_s", "double", "member-seconds of memberships, the part that is in it"),
+    ("capacity_lost", "double", "stand_still_s / member_s; null: nobody was there"),
+    ("members_most", "bigint", "of its completed rebalances: the most members"),
+    ("storms", "bigint", "that began in it"),
+    ("storm_rebalances", "bigint", "rebalances of those storms"),
+    (
+        "refused_full",
+        "bigint",
+        "refusals with the cause full or group_over_max_size (KIP-389)",
+    ),
+    ("refused_full_names", "bigint", "of them: how many different names"),
+    ("partitions_moved", "bigint", "moved of the rebalances that started in it"),
+    ("partitions_moved_least", "bigint", "least_moved of the same"),
+    ("crashes", "bigint", "memberships that ended in it as expired"),
+    (
+        "crash_idle_s",
+        "double",
+        "partition-seconds: crash_idle_ns of ownership that began in it",
+    ),
+    ("crash_idle_max_s", "double", "the longest of those; null: there is none"),
+    ("metadata_bytes", "bigint", "of its completed rebalances"),
+    ("assignment_bytes", "bigint", "of its completed rebalances"),
+    (
+        "bytes_per_rebalance",
+        "double",
+        "both, by the number of completed; null: none",
+    ),
+    ("commits", "bigint", "offsets_committed events"),
+    ("offsets", "bigint", "offsets in them"),
+    ("commit_failures", "bigint", "commit_refused events"),
+    (
+        "commit_failures_by_error",
+        "map<string,bigint>",
+        "of them, how many by error; null: none",
+    ),
+    ("records_reprocessed", "bigint", "records of reprocessed with why = refused"),
+    ("records_rewound", "bigint", "records of reprocessed with why = rewound"),
+    ("lag_built", "bigint", "lag_built of the rebalances that started in it"),
+    ("lag_built_max", "bigint", "the largest of those; null: none is known"),
+    (
+        "catch_up_p50_s",
+        "double",
+        "percentile of catch_up_ns of the same, interpolated; null: none is known",
+    ),
+    ("catch_up_max_s", "double", "the longest of those; null: none is known"),
+)
+
+HOURS = Table(
+    "hours",
+    GOLD,
+    "A group in an hour (UTC). What has a duration but is no rebalance counts with the"
+    " part that is in the hour; all else by when it began. Hours in which nothing of it"
+    " happened, and nobody was there, have no row.",
+    ("run", "group", "hour"),
+    (*_GROUP, *_columns(("hour", "timestamp", "when it begins")), *_METRICS),
+)
+
+GROUPS = Table(
+    "groups",
+    GOLD,
+    "A group in a run; the same numbers for all of it. Every group that has an event"
+    " has a row.",
+    ("run", "group"),
+    (*_GROUP, *_METRICS),
+)
+
+RUN_METRICS = Table(
+    "runs",
+    GOLD,
+    "A run; the same numbers for all its groups together. Every run has a row.",
+    ("run",),
+    (
+        *_columns(
+            ("run", "string", "the start of the broker"),
+            ("labels", "map<string,string>", "what the user calls it"),
+            ("scenario", "string", "the label scenario"),
+            ("seed", "string", "the label seed"),
+            ("first_ns", "bigint", "its first event"),
+            ("last_ns", "bigint", "its last event"),
+            ("events", "bigint", "how many it has"),
+            ("groups", "bigint", "how many groups have events"),
+        ),
+        *_METRICS,
+    ),
+)
+
+CAUSES = Table(
+    "causes",
+    GOLD,
+    "Rebalances of a group, in an hour, for one cause.",
+    ("run", "group", "hour", "cause"),
+    (
+        *_GROUP,
+        *_columns(
+            ("hour", "timestamp", "in which they started"),
+            ("cause", "string", "of the rebalances"),
+            ("rebalances", "bigint", "how many"),
+            ("completed", "bigint", "of them those that ended with an assignment"),
+            ("duration_p50_s", "double", "of the completed, as in hours"),
+            ("duration_p95_s", "double", "the same"),
+            ("duration_p99_s", "double", "the same"),
+            (
+                "stand_still_s",
+                "double",
+                "member-seconds of stand_stills with their numbers, whole",
+            ),
+        ),
+    ),
+)
+
+STORMS = Table(
+    "storms",
+    GOLD,
+    "A storm: k or more rebalances of a group of which any k that follow each other"
+    " start within t seconds (k = 5, t = 60, unless the build is told otherwise). A"
+    " rebalance is in a storm if some k consecutive ones with it start within t (the"
+    " last not later than t after the first); ones that follow each other without a"
+    " rebalance between that is in none, and that share such a stretch or touch it, are"
+    " one storm.",
+    ("run", "group", "from_ns"),
+    (
+        *_GROUP,
+        *_columns(
+            ("from_ns", "bigint", "started_ns of its first rebalance"),
+            ("until_ns", "bigint", "started_ns of its last rebalance"),
+            ("first_number", "bigint", "number of the first"),
+            ("last_number", "bigint", "number of the last"),
+            ("rebalances", "bigint", "how many"),
+            ("by_cause", "map<string,bigint>", "of them, how many by cause"),
+            ("names", "array<string>", "their culprit_names, in order, each once"),
+        ),
+    ),
+)
+
+CULPRITS = Table(
+    "culprits",
+    GOLD,
+    "Who made a group rebalance.",
+    ("run", "group", "cause", "name"),
+    (
+        *_GROUP,
+        *_columns(
+            ("cause", "string", "of the rebalances"),
+            ("name", "string", "culprit_name of the rebalances"),
+            ("rebalances", "bigint", "how many"),
+            ("duration_s", "double", "of all that are over, together"),
+            ("stand_still_s", "double", "member-seconds, as in causes"),
+        ),
+    ),
+)
+
+WAITED_FOR = Table(
+    "waited_for",
+    GOLD,
+    "For whom a group waited: in how many join phases it was the last.",
+    ("run", "group", "name"),
+    (
+        *_GROUP,
+        *_columns(
+            ("name", "string", "of the membership of waited_for of rebalances"),
+            ("rebalances", "bigint", "how many"),
+            ("waited_s", "double", "waited_ns, together"),
+            ("waited_max_s", "double", "the longest"),
+        ),
+    ),
+)
+
+INITIAL_DELAY = Table(
+    "initial_delay",
+    GOLD,
+    "What the initial delay (KIP-134) saved: pairs of runs with the same labels, the"
+    " scenario and the seed among them, but for group.initial.rebalance.delay.ms, which"
+    " is 0 in one of them and above 0 in the other. Groups that are in both.",
+    ("scenario", "seed", "group", "delay_ms", "run_with", "run_without"),
+    _columns(
+        ("scenario", "string", "the label scenario"),
+        ("seed", "string", "the label seed"),
+        ("group", "string", "the group's id"),
+        ("delay_ms", "bigint", "the label group.initial.rebalance.delay.ms"),
+        ("run_with", "string", "the run with the delay"),
+        ("run_without", "string", "the run without"),
+        ("rebalances_with", "bigint", "rebalances of groups"),
+        ("rebalances_without", "bigint", "the same"),
+        ("rebalances_saved", "bigint", "without - with"),
+        ("stand_still_with_s", "double", "stand_still_s of groups"),
+        ("stand_still_without_s", "double", "the same"),
+        ("stand_still_saved_s", "double", "without - with"),
+        (
+            "first_assignment_with_s",
+            "double",
+            "from the first from_ns of a membership of the group to the first ended_ns"
+            " of a completed rebalance; null: there is none",
+        ),
+        ("first_assignment_without_s", "double", "the same"),
+        ("later_s", "double", "with - without: what it cost"),
+    ),
+)
+
+SETTINGS = Table(
+    "settings",
+    GOLD,
+    "A setting that would help a group, and what speaks for it.",
+    ("run", "group", "rule"),
+    (
+        *_GROUP,
+        *_columns(
+            ("rule", "string", "which of the rules in the documents"),
+            ("setting", "string", "the configuration key"),
+            ("where", "string", "broker or client"),
+            ("suggested", "string", "the value"),
+            ("evidence", "string", "in words, with the numbers"),
+            ("cases", "bigint", "how often it was seen"),
+            ("rebalances_saved", "bigint", "at the most, had it been set; null: none"),
+            ("stand_still_saved_s", "double", "member-seconds, the same"),
+            ("confidence", "double", "0 to 1; the rule says from what"),
+        ),
+    ),
+)
+
+QUALITY = Table(
+    "quality",
+    GOLD,
+    "A check of the data of a run, or of all (run is null).",
+    ("check", "run"),
+    _columns(
+        ("check", "string", "its name"),
+        ("run", "string", "of which run; null: of all"),
+        ("found", "bigint", "how many"),
+        ("of", "bigint", "of how many"),
+        ("share", "double", "found / of; 0 of none"),
+        ("threshold", "double", "the share above which it fails"),
+        ("outcome", "string", "passed, marked or failed"),
+        ("says", "string", "in words"),
+    ),
+)
+
+TABLES: Final = (
+    RUNS,
+    REBALANCES,
+    MEMBERSHIPS,
+    OWNERSHIP,
+    STAND_STILLS,
+    COMMITS,
+    REPROCESSED,
+    REFUSALS,
+    MOVES,
+    LAGS,
+    HOURS,
+    GROUPS,
+    RUN_METRICS,
+    CAUSES,
+    STORMS,
+    CULPRITS,
+    WAITED_FOR,
+    INITIAL_DELAY,
+    SETTINGS,
+    QUALITY,
+)
+"""All of them; a table comes after those that it is made from."""
+
+BY_PATH: Final = MappingProxyType({table.path: table for table in TABLES})
