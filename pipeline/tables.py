@@ -74,7 +74,7 @@ class Table:
         return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
 
     def schema(self) -> StructType:
-        """Its columns, as Spark has them; all may be null."""
+        """Its columns, as Spark has them; all may be null. Needs a session."""
         from pyspark.sql.types import StructType  # noqa: PLC0415 - takes long
 
         return StructType.fromDDL(self.ddl)
@@ -131,17 +131,21 @@ REBALANCES = Table(
             (
                 "ended_ns",
                 "bigint",
-                "when it was over: the assignment_made (completed), the join_completed"
-                " (emptied), or what began next (interrupted, moved); null: open",
+                (
+                    "when it was over: the assignment_made (completed), the join_completed"
+                    " (emptied), or what began next (interrupted, moved); null: open"
+                ),
             ),
             ("duration_ns", "bigint", "ended_ns - started_ns; null: open"),
             (
                 "outcome",
                 "string",
-                "completed: it has an assignment_made. Else emptied: it has a"
-                " join_completed with the cause nobody_left. Else interrupted: another"
-                " rebalance_started came next. Else moved: a group_loaded came next."
-                " Else open: the events end",
+                (
+                    "completed: it has an assignment_made. Else emptied: it has a"
+                    " join_completed with the cause nobody_left. Else interrupted: another"
+                    " rebalance_started came next. Else moved: a group_loaded came next."
+                    " Else open: the events end"
+                ),
             ),
             ("cause", "string", "of rebalance_started"),
             ("reason", "string", "of rebalance_started: the client's own words"),
@@ -149,8 +153,10 @@ REBALANCES = Table(
             (
                 "culprit_name",
                 "string",
-                "instance_id of rebalance_started, else its client_id, else its"
-                " member_id",
+                (
+                    "instance_id of rebalance_started, else its client_id, else its"
+                    " member_id"
+                ),
             ),
             ("culprits", "array<string>", "of rebalance_started: all who caused it"),
             ("previous_state", "string", "of rebalance_started"),
@@ -169,8 +175,10 @@ REBALANCES = Table(
             (
                 "waited_for",
                 "string",
-                "of the waits of join_completed the member with the longest waited_ns;"
-                " of several the one with the smallest id; null: nobody",
+                (
+                    "of the waits of join_completed the member with the longest waited_ns;"
+                    " of several the one with the smallest id; null: nobody"
+                ),
             ),
             ("waited_ns", "bigint", "its waited_ns"),
             ("protocol", "string", "of assignment_made: the assignor"),
@@ -196,35 +204,45 @@ MEMBERSHIPS = Table(
             (
                 "is_eager",
                 "boolean",
-                "by the protocols of its first member_joined or member_replaced;"
-                " null: none was seen",
+                (
+                    "by the protocols of its first member_joined or member_replaced;"
+                    " null: none was seen"
+                ),
             ),
             ("session_timeout_ms", "bigint", "of the same event"),
             ("rebalance_timeout_ms", "bigint", "of the same event"),
             (
                 "from_ns",
                 "bigint",
-                "time_ns of the first event that has it as a member: member_joined,"
-                " member_replaced (the new id), member_synced, partitions_changed, or"
-                " among the members of rebalance_started, join_completed, group_loaded",
+                (
+                    "time_ns of the first event that has it as a member: member_joined,"
+                    " member_replaced (the new id), member_synced, partitions_changed, or"
+                    " among the members of rebalance_started, join_completed, group_loaded"
+                ),
             ),
             (
                 "is_start_known",
                 "boolean",
-                "whether it has a member_joined with is_first, or a member_replaced as"
-                " the new id",
+                (
+                    "whether it has a member_joined with is_first, or a member_replaced as"
+                    " the new id"
+                ),
             ),
             (
                 "until_ns",
                 "bigint",
-                "time_ns of its member_left, member_expired or member_kicked (but those"
-                " with was_pending), or of the member_replaced that replaced it",
+                (
+                    "time_ns of its member_left, member_expired or member_kicked (but those"
+                    " with was_pending), or of the member_replaced that replaced it"
+                ),
             ),
             (
                 "how",
                 "string",
-                "how it ended: left or removed (the cause of member_left), expired,"
-                " replaced, or kicked; null: it did not",
+                (
+                    "how it ended: left or removed (the cause of member_left), expired,"
+                    " replaced, or kicked; null: it did not"
+                ),
             ),
             ("reason", "string", "of the event that ended it"),
             ("silent_ns", "bigint", "of member_expired: since its last sign of life"),
@@ -256,14 +274,18 @@ OWNERSHIP = Table(
             (
                 "number",
                 "bigint",
-                "of the last rebalance that started before, in order, by the event that"
-                " it begins with; null: none was seen",
+                (
+                    "of the last rebalance that started before, in order, by the event that"
+                    " it begins with; null: none was seen"
+                ),
             ),
             (
                 "previous_owner",
                 "string",
-                "owner of the row of the same partition that began last before this"
-                " one, in order; null: none was seen",
+                (
+                    "owner of the row of the same partition that began last before this"
+                    " one, in order; null: none was seen"
+                ),
             ),
             ("previous_member_id", "string", "its member"),
             (
@@ -274,15 +296,19 @@ OWNERSHIP = Table(
             (
                 "idle_ns",
                 "bigint",
-                "from_ns - until_ns of the row before, at least 0 (0 if that had not"
-                " ended by then); null: there was none",
+                (
+                    "from_ns - until_ns of the row before, at least 0 (0 if that had not"
+                    " ended by then); null: there was none"
+                ),
             ),
             (
                 "crash_idle_ns",
                 "bigint",
-                "where the member of the row before expired (its membership's how), and"
-                " began is assigned: from_ns - (its membership's until_ns - silent_ns):"
-                " from its last sign of life to the new owner; else null",
+                (
+                    "where the member of the row before expired (its membership's how), and"
+                    " began is assigned: from_ns - (its membership's until_ns - silent_ns):"
+                    " from its last sign of life to the new owner; else null"
+                ),
             ),
         ),
     ),
@@ -292,8 +318,8 @@ STAND_STILLS = Table(
     "stand_stills",
     SILVER,
     "An eager member waits for an assignment and can do nothing meanwhile: from a"
-    " member_joined that is not repeated, if it was assigned partitions before that (the"
-    " owned of its last partitions_changed was not empty), to its member_synced, or"
+    " member_joined that is not repeated, if it was assigned partitions before (the owned"
+    " of its last partitions_changed was not empty), to its member_synced, or"
     " until it is gone (its membership ends). Joins in between are part of the same. A"
     " static member that comes back (member_replaced) has what its old id had; it"
     " stands still from then on if the group is in a join phase, or if the next event"
@@ -310,8 +336,10 @@ STAND_STILLS = Table(
             (
                 "number",
                 "bigint",
-                "of the last rebalance whose started_ns is not after from_ns; null:"
-                " none was seen",
+                (
+                    "of the last rebalance whose started_ns is not after from_ns; null:"
+                    " none was seen"
+                ),
             ),
         ),
     ),
@@ -418,10 +446,12 @@ MOVES = Table(
             (
                 "least_moved",
                 "bigint",
-                "the least that had to move for the same shares: |P| - the sum over k of"
-                " min(b_k, a_k); b: of each member of the generation the number of"
-                " partitions in P that it was the last owner of before, sorted"
-                " descending; a: the same afterwards",
+                (
+                    "the least that had to move for the same shares: |P| - the sum of"
+                    " min(b_k, a_k); b: of each member of the generation the number of"
+                    " partitions in P that it was the last owner of before, sorted"
+                    " descending; a: the same afterwards"
+                ),
             ),
             ("first_owned", "bigint", "rows of ownership that had no previous owner"),
         ),
@@ -451,8 +481,10 @@ LAGS = Table(
             (
                 "worked_off_ns",
                 "bigint",
-                "where lag_built is above 0: time_ns of the first of its events, not"
-                " before that with the peak, with T <= lag_before; null: none",
+                (
+                    "where lag_built is above 0: time_ns of the first of its events, not"
+                    " before that with the peak, with T <= lag_before; null: none"
+                ),
             ),
             (
                 "catch_up_ns",
@@ -473,8 +505,10 @@ _METRICS: Final = _columns(
     (
         "duration_p50_s",
         "double",
-        "of the completed: percentile of duration_ns, interpolated linearly; null:"
-        " there is none",
+        (
+            "of the completed: percentile of duration_ns, interpolated linearly; null:"
+            " there is none"
+        ),
     ),
     ("duration_p95_s", "double", "the same"),
     ("duration_p99_s", "double", "the same"),
@@ -674,8 +708,10 @@ INITIAL_DELAY = Table(
         (
             "first_assignment_with_s",
             "double",
-            "from the first from_ns of a membership of the group to the first ended_ns"
-            " of a completed rebalance; null: there is none",
+            (
+                "from the first from_ns of a membership of the group to the first ended_ns"
+                " of a completed rebalance; null: there is none"
+            ),
         ),
         ("first_assignment_without_s", "double", "the same"),
         ("later_s", "double", "with - without: what it cost"),
