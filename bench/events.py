@@ -118,7 +118,7 @@ class Group:
         """Everybody commits."""
         generation_id = self.coordinator.groups["g"].generation_id
         for member_id in self.ids:
-            offsets = [("orders", p, 5, -1, "") for p in range(PARTITIONS)]
+            offsets = [("orders", p, 5, -1, "", 5) for p in range(PARTITIONS)]
             member = (generation_id, member_id, None)
             self._driver.submit(CommitOffsets(_Nobody(), "g", *member, False, offsets))
 

@@ -85,6 +85,14 @@ class Leave:
     members: Sequence[LeavingMember]
 
 
+OffsetRow = tuple[str, int, int, int, str | None, int | None]
+"""(topic, partition, offset, leader epoch, metadata, the log's end).
+
+The end, the offset that the next record gets, is for listeners only: what is
+committed, and what could be, is the lag. None: not known.
+"""
+
+
 @slotted
 class CommitOffsets:
     """Offsets to be stored (OffsetCommit); of a member where generation_id >= 0."""
@@ -97,8 +105,7 @@ class CommitOffsets:
     unknown_group_is_illegal_generation: bool
     """The error for a generation of an unknown group: ILLEGAL_GENERATION before
     OffsetCommit v9, GROUP_ID_NOT_FOUND from then on."""
-    offsets: Sequence[tuple[str, int, int, int, str | None]]
-    """(topic, partition, offset, leader epoch, metadata)."""
+    offsets: Sequence[OffsetRow]
     retention_ms: int = -1
     """How long to keep them, as OffsetCommit v2 to v4 may say; -1, and only that,
     for the broker's own retention."""

@@ -24,6 +24,7 @@ from kohort.broker.coordinator.events import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
+    OffsetRow,
     TopicsDeleted,
 )
 from kohort.broker.coordinator.group import Group, OffsetEntry
@@ -120,7 +121,7 @@ def _store(
     codes: list[int] | None = None
     expire_ms = -1 if event.retention_ms == -1 else now_ms + event.retention_ms
     for i, offset in enumerate(event.offsets):
-        topic, partition, value, leader_epoch, metadata = offset
+        topic, partition, value, leader_epoch, metadata, _ = offset
         if metadata and len(metadata) > longest:
             codes = codes or [0] * len(event.offsets)
             codes[i] = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -140,7 +141,7 @@ def _store(
 def notice(
     group: Group | None,
     event: CommitOffsets,
-    offsets: Sequence[tuple[str, int, int, int, str | None]],
+    offsets: Sequence[OffsetRow],
     error: int = 0,
 ) -> Notice:
     """That offsets were committed, or refused by an error."""

@@ -93,10 +93,14 @@ def _partitions_changed(fields: Fields, _: float) -> Fields:
 
 
 def _committed(fields: Fields, _: float) -> Fields:
-    """Raw: the ``offsets`` of the request, their five fields one after the other."""
+    """Raw: the ``offsets`` of the request, their six fields one after the other."""
     flat = fields["offsets"]
-    rows = zip(flat[::5], flat[1::5], flat[2::5], strict=True)
-    offsets = [{"topic": t, "partition": p, "offset": o} for t, p, o in rows]
+    offsets = [
+        {"topic": topic, "partition": partition, "offset": offset, "end_offset": end}
+        for topic, partition, offset, end in zip(
+            flat[::6], flat[1::6], flat[2::6], flat[5::6], strict=True
+        )
+    ]
     return {**fields, "offsets": offsets}
 
 

@@ -85,6 +85,12 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
         _always("topic", "string", "a topic"),
         _always("partition", "int", "of it"),
         _always("offset", "long", "the offset of the next record to consume"),
+        Field(
+            "end_offset",
+            "long",
+            "the offset of the next record to be written, then; the difference is the"
+            " lag. Null: not known",
+        ),
     ),
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kohort.broker.coordinator.effects import CommitResult
-from kohort.broker.coordinator.events import CommitOffsets
+from kohort.broker.coordinator.events import CommitOffsets, OffsetRow
+from kohort.broker.log.partition import Partition
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k08_offset_commit import (
@@ -16,8 +17,6 @@ from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kohort.protocol.errors import ErrorCode
-
-_Offset = tuple[str, int, int, int, str | None]
 
 _rows: dict[tuple[int, int], OffsetCommitResponsePartition] = {}
 """Rows of responses by (partition, error code): built once."""
@@ -40,7 +39,7 @@ def handle(request: Request) -> None:
     message: OffsetCommitRequest = request.message
     by_id = request.version >= 10
     topics = request.node.cluster.topics
-    offsets: list[_Offset] = []
+    offsets: list[OffsetRow] = []
     wanted_topics: list[OffsetCommitRequestTopic] = []
     errors: list[list[int]] = []
     is_known = True
@@ -50,18 +49,18 @@ def handle(request: Request) -> None:
             topic, error = topics.by_id.get(wanted.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
         else:
             topic, error = topics.by_name.get(wanted.name), _UNKNOWN
-        name, count = "", 0
+        name, partitions = "", _NOTHING
         if topic is None:
             is_known = False
         elif wanted.partitions:
-            name, count = topic.name, len(topic.partitions)
+            name, partitions = topic.name, topic.partitions
         else:
             # Kafka's answer leaves out known topics of which nothing is asked.
             continue
         codes = []
         for p in wanted.partitions:
             index = p.partition_index
-            if 0 <= index < count:
+            if 0 <= index < len(partitions):
                 codes.append(0)
                 offsets.append(
                     (
@@ -70,6 +69,7 @@ def handle(request: Request) -> None:
                         p.committed_offset,
                         p.committed_leader_epoch,
                         p.committed_metadata,
+                        partitions[index].log_end_offset,
                     )
                 )
             else:
@@ -86,11 +86,12 @@ def handle(request: Request) -> None:
     request.node.groups.submit(_commit(request, message, offsets))
 
 
+_NOTHING: Sequence[Partition] = ()
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _commit(
-    request: Request, message: OffsetCommitRequest, offsets: Sequence[_Offset]
+    request: Request, message: OffsetCommitRequest, offsets: Sequence[OffsetRow]
 ) -> CommitOffsets:
     return CommitOffsets(
         request,
@@ -110,14 +111,14 @@ def _tell_unknown(
     """Tells listeners what no coordinator hears of, by its error."""
     message: OffsetCommitRequest = request.message
     by_id = request.node.cluster.topics.by_id
-    refused: dict[int, list[_Offset]] = {}
+    refused: dict[int, list[OffsetRow]] = {}
     for topic, codes in zip(wanted, errors, strict=True):
         known = by_id.get(topic.topic_id)
         # A topic of which there is an id only is called by that, in hexadecimals.
         name = topic.name or (topic.topic_id.hex() if known is None else known.name)
         for p, code in zip(topic.partitions, codes, strict=True):
             if code:
-                row = name, p.partition_index, p.committed_offset, -1, None
+                row = name, p.partition_index, p.committed_offset, -1, None, None
                 refused.setdefault(code, []).append(row)
     for code, rows in refused.items():
         request.node.groups.commit_refused(_commit(request, message, rows), code)

@@ -399,6 +399,7 @@ class Context:
         instance: str | None = None,
         is_old: bool = False,
         retention_ms: int = -1,
+        end_offset: int | None = None,
     ) -> CommitResult:
         """OffsetCommit, of a simple consumer unless told otherwise."""
         pending: Pending[CommitResult] = Pending("commit")
@@ -409,7 +410,7 @@ class Context:
             member_id,
             instance,
             is_old,
-            offsets,
+            [(*offset, end_offset) for offset in offsets],
             retention_ms,
         )
         return self._ask(event, pending).result

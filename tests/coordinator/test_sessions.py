@@ -209,7 +209,7 @@ def test_heartbeats_cost_no_timer(context: Context) -> None:
     context.sleep(4_000)
     beat = Heartbeat(object(), "g", 1, a.member_id, None)
     commit = CommitOffsets(
-        object(), "g", 1, a.member_id, None, False, [("t", 0, 1, -1, "")]
+        object(), "g", 1, a.member_id, None, False, [("t", 0, 1, -1, "", None)]
     )
     (reply,) = context.coordinator.handle(beat, context.now)
     assert isinstance(reply, Reply)
@@ -233,7 +233,7 @@ def test_answers_without_data_are_shared(context: Context) -> None:
 
     beat = Heartbeat(Pending("beat"), "g", 1, a.member_id, None)
     assert result(beat) is result(beat)
-    offsets = [("t", 0, 1, -1, "")]
+    offsets = [("t", 0, 1, -1, "", None)]
     commit = CommitOffsets(Pending("commit"), "g", 1, a.member_id, None, False, offsets)
     assert result(commit) is result(commit)
 

@@ -498,8 +498,8 @@ def _(c: Context) -> Facts:
 @play("offsets_committed")
 def _(c: Context) -> Facts:
     (a,) = c.stable_group("A")
-    a.commit("t", 7)
-    offsets = [{"topic": "t", "partition": 0, "offset": 7}]
+    a.commit("t", 7, end_offset=9)
+    offsets = [{"topic": "t", "partition": 0, "offset": 7, "end_offset": 9}]
     return {"member_id": a.member_id, "client_id": "A", "offsets": offsets}
 
 
@@ -509,10 +509,11 @@ def _(c: Context) -> Facts:
     c.configure(offset_metadata_max_bytes=3)
     c.commit([("t", 0, 1, -1, "long"), ("t", 1, 2, -1, "")])
     stored = c.event("offsets_committed")
-    assert stored["offsets"] == [{"topic": "t", "partition": 1, "offset": 2}]
+    kept = {"topic": "t", "partition": 1, "offset": 2, "end_offset": None}
+    assert stored["offsets"] == [kept]
     return {
         "error": "OFFSET_METADATA_TOO_LARGE",
-        "offsets": [{"topic": "t", "partition": 0, "offset": 1}],
+        "offsets": [{"topic": "t", "partition": 0, "offset": 1, "end_offset": None}],
         "generation": 0,
     }
 

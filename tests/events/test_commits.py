@@ -1,4 +1,4 @@
-"""Commits that are refused before a coordinator hears of them."""
+"""What is told of commits: where logs ended, and what no coordinator hears of."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tests.broker.wire_client import connected
 from tests.events.checks import check
 
 from kohort.broker.server import Broker
+from kohort.client import Producer
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -67,3 +68,32 @@ async def test_a_part_of_a_commit() -> None:
             ("commit_refused", "UNKNOWN_TOPIC_ID", unknown.hex(), 0),
             ("offsets_committed", None, "t", 0),
         }
+
+
+async def test_the_ends_of_logs() -> None:
+    """An offset is told with where the log ended then: the difference is the lag."""
+    async with (
+        Broker(FAST) as broker,
+        connected(broker) as wire,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        topic = broker.cluster.create_topic("t", 1, 1)
+        rows = [OffsetCommitRequestPartition(0, 1)]
+        topics = [OffsetCommitRequestTopic("", topic.id, rows)]
+        for group, generation in (("g", -1), ("g", -1), ("nobody's", 1)):
+            await wire.call(
+                "OffsetCommit",
+                10,
+                OffsetCommitRequest(group, generation, topics=topics),
+            )
+            await producer.send_and_wait("t", b"one more")
+        told = [
+            (event["kind"], row["offset"], row["end_offset"])
+            for event in broker.events.recent()
+            for row in event.get("offsets", ())
+        ]
+        assert told == [
+            ("offsets_committed", 1, 0),
+            ("offsets_committed", 1, 1),
+            ("commit_refused", 1, 2),
+        ]

@@ -94,7 +94,7 @@ class Scene:
         """Two offsets of each of these groups, by a simple consumer."""
         for group in groups:
             pending: Pending[Any] = Pending("commit")
-            offsets = [("t", p, 1, -1, "") for p in (0, 1)]
+            offsets = [("t", p, 1, -1, "", None) for p in (0, 1)]
             commit = CommitOffsets(pending, group, -1, "", None, False, offsets)
             self.driver.submit(commit)
 

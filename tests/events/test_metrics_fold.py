@@ -32,7 +32,7 @@ class Telling:
     def committed(self, group: str, count: int) -> None:
         """So many offsets are committed."""
         who = ("m", None, "c", "/h")
-        fields = {"offsets": ("t", 0, 1, -1, "") * count}
+        fields = {"offsets": ("t", 0, 1, -1, "", None) * count}
         self._publish(Notice("offsets_committed", group, 1, who, fields, 1 + count))
 
     def _publish(self, notice: Notice) -> None:

@@ -138,7 +138,7 @@ def test_what_is_remembered_is_bounded() -> None:
 def commit(node: NodeEvents, group: str, times: int, weight: int = 2) -> None:
     """A group's member commits an offset, so many times."""
     for _ in range(times):
-        fields = {"offsets": ("t", 0, 1, -1, "")}
+        fields = {"offsets": ("t", 0, 1, -1, "", None)}
         node.publish(Notice("offsets_committed", group, 3, None, fields, weight), NOW)
 
 

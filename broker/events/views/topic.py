@@ -117,8 +117,8 @@ class EventsTopic:
         if not self._newcomers:
             self._told.set()
         if notice.kind in _COMMITS:
-            # Flat: of each offset five fields, and the topic is the first.
-            is_reader = EVENTS_TOPIC in notice.fields["offsets"][::5]
+            # Flat: of each offset six fields, and the topic is the first.
+            is_reader = EVENTS_TOPIC in notice.fields["offsets"][::6]
         elif notice.kind == "group_loaded":
             is_reader = _reads(self._group(notice.group_id))
         else:
