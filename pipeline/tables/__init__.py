@@ -1,0 +1,22 @@
+"""Every table of silver and gold, every column, and what each number means.
+
+The schemas, the checks of the tests and the page in the documents are made from here.
+What is computed elsewhere, in another language, is computed from these words alone.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from kohort.pipeline.tables.gold import GOLD_TABLES
+from kohort.pipeline.tables.silver import SILVER_TABLES
+from kohort.pipeline.tables.table import GOLD, SILVER, Column, Table
+
+__all__ = ["BY_PATH", "GOLD", "SILVER", "TABLES", "Column", "Table"]
+
+TABLES: Final = (*SILVER_TABLES, *GOLD_TABLES)
+"""All of them; a table comes after those that it is made from."""
+
+BY_PATH: Final = MappingProxyType({table.path: table for table in TABLES})
+"""The same by ``silver/rebalances`` and so on."""

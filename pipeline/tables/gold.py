@@ -1,0 +1,285 @@
+"""The tables of gold: what a platform team decides by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.pipeline.tables.table import GOLD, GROUP, Table, columns
+
+_METRICS: Final = columns(
+    ("rebalances", "bigint", "that started in it"),
+    ("completed", "bigint", "of them those that ended with an assignment"),
+    ("interrupted", "bigint", "of them those with that outcome"),
+    ("by_cause", "map<string,bigint>", "of them, how many by cause; null: none"),
+    (
+        "duration_p50_s",
+        "double",
+        (
+            "of the completed: percentile of duration_ns, interpolated linearly;"
+            " null: there is none"
+        ),
+    ),
+    ("duration_p95_s", "double", "the same"),
+    ("duration_p99_s", "double", "the same"),
+    ("duration_max_s", "double", "the same"),
+    (
+        "stand_still_s",
+        "double",
+        "member-seconds of stand_stills, the part that is in it",
+    ),
+    ("member_s", "double", "member-seconds of memberships, the part that is in it"),
+    ("capacity_lost", "double", "stand_still_s / member_s; null: nobody was there"),
+    ("members_most", "bigint", "of its completed rebalances: the most members"),
+    ("storms", "bigint", "that began in it"),
+    ("storm_rebalances", "bigint", "rebalances of those storms"),
+    (
+        "refused_full",
+        "bigint",
+        "refusals with the cause full or group_over_max_size (KIP-389)",
+    ),
+    ("refused_full_names", "bigint", "of them: how many different names"),
+    ("partitions_moved", "bigint", "moved of the rebalances that started in it"),
+    ("partitions_moved_least", "bigint", "least_moved of the same"),
+    ("crashes", "bigint", "memberships that ended in it as expired"),
+    (
+        "crash_idle_s",
+        "double",
+        "partition-seconds: crash_idle_ns of ownership that began in it",
+    ),
+    ("crash_idle_max_s", "double", "the longest of those; null: there is none"),
+    ("metadata_bytes", "bigint", "of its completed rebalances"),
+    ("assignment_bytes", "bigint", "of its completed rebalances"),
+    ("bytes_per_rebalance", "double", "both, by the number of completed; null: none"),
+    ("commits", "bigint", "offsets_committed events"),
+    ("offsets", "bigint", "offsets in them"),
+    ("commit_failures", "bigint", "commit_refused events"),
+    (
+        "commit_failures_by_error",
+        "map<string,bigint>",
+        "of them, how many by error; null: none",
+    ),
+    ("records_reprocessed", "bigint", "records of reprocessed with why = refused"),
+    ("records_rewound", "bigint", "records of reprocessed with why = rewound"),
+    ("lag_built", "bigint", "lag_built of the rebalances that started in it"),
+    ("lag_built_max", "bigint", "the largest of those; null: none is known"),
+    (
+        "catch_up_p50_s",
+        "double",
+        "percentile of catch_up_ns of the same, interpolated; null: none is known",
+    ),
+    ("catch_up_max_s", "double", "the longest of those; null: none is known"),
+)
+
+HOURS = Table(
+    "hours",
+    GOLD,
+    "A group in an hour (UTC). What has a duration but is no rebalance counts with"
+    " the part that is in the hour; all else by when it began. Hours in which nothing"
+    " of it happened, and nobody was there, have no row.",
+    ("run", "group", "hour"),
+    (
+        *GROUP,
+        *columns(
+            ("hour", "timestamp", "when it begins"),
+        ),
+        *_METRICS,
+    ),
+)
+
+GROUPS = Table(
+    "groups",
+    GOLD,
+    "A group in a run; the same numbers for all of it. Every group that has an event"
+    " has a row.",
+    ("run", "group"),
+    (
+        *GROUP,
+        *_METRICS,
+    ),
+)
+
+RUN_METRICS = Table(
+    "runs",
+    GOLD,
+    "A run; the same numbers for all its groups together. Every run has a row.",
+    ("run",),
+    (
+        *columns(
+            ("run", "string", "the start of the broker"),
+            ("labels", "map<string,string>", "what the user calls it"),
+            ("scenario", "string", "the label scenario"),
+            ("seed", "string", "the label seed"),
+            ("first_ns", "bigint", "its first event"),
+            ("last_ns", "bigint", "its last event"),
+            ("events", "bigint", "how many it has"),
+            ("groups", "bigint", "how many groups have events"),
+        ),
+        *_METRICS,
+    ),
+)
+
+CAUSES = Table(
+    "causes",
+    GOLD,
+    "Rebalances of a group, in an hour, for one cause.",
+    ("run", "group", "hour", "cause"),
+    (
+        *GROUP,
+        *columns(
+            ("hour", "timestamp", "in which they started"),
+            ("cause", "string", "of the rebalances"),
+            ("rebalances", "bigint", "how many"),
+            ("completed", "bigint", "of them those that ended with an assignment"),
+            ("duration_p50_s", "double", "of the completed, as in hours"),
+            ("duration_p95_s", "double", "the same"),
+            ("duration_p99_s", "double", "the same"),
+            (
+                "stand_still_s",
+                "double",
+                "member-seconds of stand_stills with their numbers, whole",
+            ),
+        ),
+    ),
+)
+
+STORMS = Table(
+    "storms",
+    GOLD,
+    "A storm: k or more rebalances of a group of which any k that follow each other"
+    " start within t seconds (k = 5, t = 60, unless the build is told otherwise). A"
+    " rebalance is in a storm if some k consecutive ones with it start within t (the"
+    " last not later than t after the first); ones that follow each other without a"
+    " rebalance between that is in none, and that share such a stretch or touch it,"
+    " are one storm.",
+    ("run", "group", "from_ns"),
+    (
+        *GROUP,
+        *columns(
+            ("from_ns", "bigint", "started_ns of its first rebalance"),
+            ("until_ns", "bigint", "started_ns of its last rebalance"),
+            ("first_number", "bigint", "number of the first"),
+            ("last_number", "bigint", "number of the last"),
+            ("rebalances", "bigint", "how many"),
+            ("by_cause", "map<string,bigint>", "of them, how many by cause"),
+            ("names", "array<string>", "their culprit_names, in order, each once"),
+        ),
+    ),
+)
+
+CULPRITS = Table(
+    "culprits",
+    GOLD,
+    "Who made a group rebalance.",
+    ("run", "group", "cause", "name"),
+    (
+        *GROUP,
+        *columns(
+            ("cause", "string", "of the rebalances"),
+            ("name", "string", "culprit_name of the rebalances"),
+            ("rebalances", "bigint", "how many"),
+            ("duration_s", "double", "of all that are over, together"),
+            ("stand_still_s", "double", "member-seconds, as in causes"),
+        ),
+    ),
+)
+
+WAITED_FOR = Table(
+    "waited_for",
+    GOLD,
+    "For whom a group waited: in how many join phases it was the last.",
+    ("run", "group", "name"),
+    (
+        *GROUP,
+        *columns(
+            ("name", "string", "of the membership of waited_for of rebalances"),
+            ("rebalances", "bigint", "how many"),
+            ("waited_s", "double", "waited_ns, together"),
+            ("waited_max_s", "double", "the longest"),
+        ),
+    ),
+)
+
+INITIAL_DELAY = Table(
+    "initial_delay",
+    GOLD,
+    "What the initial delay (KIP-134) saved: pairs of runs with the same labels, the"
+    " scenario and the seed among them, but for group.initial.rebalance.delay.ms,"
+    " which is 0 in one of them and above 0 in the other. Groups that are in both.",
+    ("scenario", "seed", "group", "delay_ms", "run_with", "run_without"),
+    columns(
+        ("scenario", "string", "the label scenario"),
+        ("seed", "string", "the label seed"),
+        ("group", "string", "the group's id"),
+        ("delay_ms", "bigint", "the label group.initial.rebalance.delay.ms"),
+        ("run_with", "string", "the run with the delay"),
+        ("run_without", "string", "the run without"),
+        ("rebalances_with", "bigint", "rebalances of groups"),
+        ("rebalances_without", "bigint", "the same"),
+        ("rebalances_saved", "bigint", "without - with"),
+        ("stand_still_with_s", "double", "stand_still_s of groups"),
+        ("stand_still_without_s", "double", "the same"),
+        ("stand_still_saved_s", "double", "without - with"),
+        (
+            "first_assignment_with_s",
+            "double",
+            (
+                "from the first from_ns of a membership of the group to the first"
+                " ended_ns of a completed rebalance; null: there is none"
+            ),
+        ),
+        ("first_assignment_without_s", "double", "the same"),
+        ("later_s", "double", "with - without: what it cost"),
+    ),
+)
+
+SETTINGS = Table(
+    "settings",
+    GOLD,
+    "A setting that would help a group, and what speaks for it.",
+    ("run", "group", "rule"),
+    (
+        *GROUP,
+        *columns(
+            ("rule", "string", "which of the rules in the documents"),
+            ("setting", "string", "the configuration key"),
+            ("where", "string", "broker or client"),
+            ("suggested", "string", "the value"),
+            ("evidence", "string", "in words, with the numbers"),
+            ("cases", "bigint", "how often it was seen"),
+            ("rebalances_saved", "bigint", "at the most, had it been set; null: none"),
+            ("stand_still_saved_s", "double", "member-seconds, the same"),
+            ("confidence", "double", "0 to 1; the rule says from what"),
+        ),
+    ),
+)
+
+QUALITY = Table(
+    "quality",
+    GOLD,
+    "A check of the data of a run, or of all (run is null).",
+    ("check", "run"),
+    columns(
+        ("check", "string", "its name"),
+        ("run", "string", "of which run; null: of all"),
+        ("found", "bigint", "how many"),
+        ("of", "bigint", "of how many"),
+        ("share", "double", "found / of; 0 of none"),
+        ("threshold", "double", "the share above which it fails"),
+        ("outcome", "string", "passed, marked or failed"),
+        ("says", "string", "in words"),
+    ),
+)
+
+GOLD_TABLES: Final = (
+    HOURS,
+    GROUPS,
+    RUN_METRICS,
+    CAUSES,
+    STORMS,
+    CULPRITS,
+    WAITED_FOR,
+    INITIAL_DELAY,
+    SETTINGS,
+    QUALITY,
+)
+"""A table comes after those that it is made from."""
