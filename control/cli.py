@@ -43,6 +43,7 @@ LATER = {
     "consume": "kohort.control.commands.consume",
     "demo": "kohort.control.demo.command",
     "groups": "kohort.control.commands.groups",
+    "pipeline": "kohort.pipeline.command",
     "produce": "kohort.control.commands.produce",
     "timeline": "kohort.control.timeline.command",
     "top": "kohort.control.top.command",

@@ -196,6 +196,16 @@ def test_explanations_are_pure() -> None:
         assert not foreign & IMPURE, name
 
 
+def test_the_pipeline_reads_data_alone() -> None:
+    """It could be a distribution of its own, and nobody needs it."""
+    for module, path in MODULES.items():
+        ours = {package(name) for name in imports(path)} - {""}
+        if package(module) == "pipeline":
+            assert ours <= {"pipeline"}, module
+        else:
+            assert "pipeline" not in ours, module
+
+
 def test_construct_stays_in_one_file() -> None:
     """The readable form of the wire is not imported to serve: it takes long."""
     users = {

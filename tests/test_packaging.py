@@ -69,7 +69,7 @@ def test_each_folder_is_linked_into_the_package() -> None:
         if path.parent.name not in NO_PACKAGES
     }
     assert links == folders
-    assert {"protocol", "broker", "client", "control"} <= links
+    assert {"protocol", "broker", "client", "control", "pipeline"} <= links
     for name in links:
         assert (LINKS / name).readlink() == Path("..") / ".." / name
         assert (ROOT / name / "py.typed").is_file()
@@ -85,7 +85,8 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         for path in (ROOT / link.name).rglob("*")
         if path.suffix == ".py"
         or path.name == "py.typed"
-        or path.parent.name == "assets"
+        or path.parent.name in {"assets", "queries"}
+        or path.name == "event_schema.json"
     } | {"kohort/__init__.py", "kohort/__main__.py", "kohort/py.typed"}
     packaged = {name for name in names if ".dist-info/" not in name}
     assert packaged == modules

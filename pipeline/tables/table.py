@@ -73,7 +73,9 @@ class Table:
         """Its columns, as Spark has them; all may be null. Needs a session."""
         from pyspark.sql.types import StructType  # noqa: PLC0415 - takes long
 
-        return StructType.fromDDL(self.ddl)
+        schema = StructType.fromDDL(self.ddl)
+        assert isinstance(schema, StructType)  # noqa: S101 - of several columns
+        return schema
 
 
 def columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
