@@ -361,9 +361,9 @@ MOVES = Table(
                 "least_moved",
                 "bigint",
                 (
-                    "the least that had to move for the same shares: |P| - the sum over"
-                    " k of min(b_k, a_k); b: of each member of the generation the number of"
-                    " partitions in P that it was the last owner of before, sorted"
+                    "the least that had to move for the same shares: |P| - the sum"
+                    " over k of min(b_k, a_k); b: of each member of the generation the"
+                    " number of partitions in P that it was the last owner of before, sorted"
                     " descending; a: the same afterwards"
                 ),
             ),
