@@ -363,8 +363,8 @@ MOVES = Table(
                 (
                     "the least that had to move for the same shares: |P| - the sum"
                     " over k of min(b_k, a_k); b: of each member of the generation the"
-                    " number of partitions in P that it was the last owner of before, sorted"
-                    " descending; a: the same afterwards"
+                    " number of partitions in P that it was the last owner of before,"
+                    " sorted descending; a: the same afterwards"
                 ),
             ),
             ("first_owned", "bigint", "rows of ownership that had no previous owner"),
