@@ -1,0 +1,219 @@
+"""silver/commits, and what they show: records processed twice, and lag.
+
+Commits are most of all events. So they pass through one exchange by partition, and
+what is found there is small, or one row per event.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from kohort.pipeline.makers import Frames, Options
+from kohort.pipeline.silver.order import (
+    GROUP,
+    IN_ORDER,
+    along,
+    before_here,
+    count_if,
+    of_kinds,
+    shaped,
+    up_to_here,
+)
+
+_PARTITION: Final = (*GROUP, "topic", "partition")
+
+
+def commits(frames: Frames, _options: Options) -> DataFrame:
+    """One row per offset of an OffsetCommit: nothing is sorted or exchanged."""
+    found = (
+        of_kinds(frames, "offsets_committed", "commit_refused")
+        .withColumn("name", f.coalesce("instance_id", "client_id", "member_id"))
+        .select("*", f.posexplode("offsets").alias("position", "row"))
+        .drop("partition")
+        .select(
+            "*",
+            (f.col("position") == 0).alias("is_first"),
+            *(f.col("row")[name].alias(name) for name in ("topic", "partition")),
+            *(f.col("row")[name].alias(name) for name in ("offset", "end_offset")),
+        )
+    )
+    return shaped(found, "silver/commits")
+
+
+# -- records processed twice
+
+
+def reprocessed(frames: Frames, _options: Options) -> DataFrame:
+    """One row per accepted commit that shows some, and way of showing it."""
+    offset, is_accepted = f.col("offset"), f.col("error").isNull()
+    own = along(*_PARTITION)
+    accepted = f.when(is_accepted, offset)
+    rows = (
+        frames["silver/commits"]
+        .select(*_PARTITION, *IN_ORDER, "member_id", "offset", "error")
+        .withColumns(
+            {
+                "before": f.last(accepted, ignorenulls=True).over(before_here(own)),
+                "was_refused": ~f.lag(is_accepted).over(own),
+                "turn": count_if(is_accepted).over(up_to_here(own)),
+            }
+        )
+        # Of most partitions nothing is left here.
+        .where(
+            f.col("before").isNotNull()
+            & (~is_accepted | f.col("was_refused") | (f.col("before") > offset))
+        )
+    )
+    records = f.least("a.offset", "refused_offset") - f.col("before")
+    rewound = f.when(f.length("a.member_id") > 0, f.col("before") - f.col("a.offset"))
+    found = (
+        _turns(rows)
+        .select(
+            *(*_PARTITION, "a.*"),
+            f.explode(
+                f.array(
+                    f.struct(f.lit("refused").alias("why"), records.alias("records")),
+                    f.struct(f.lit("rewound").alias("why"), rewound.alias("records")),
+                )
+            ).alias("found"),
+        )
+        .select("*", "found.*")
+        .where(f.col("records") > 0)
+    )
+    return shaped(found, "silver/reprocessed")
+
+
+def _turns(rows: DataFrame) -> DataFrame:
+    """Each accepted row A, with what was refused to others since the one before.
+
+    Columns: the partition's, before: that one's offset, a: of A, refused_offset: the
+    largest offset that was refused to other member ids than A's; null: none was.
+    """
+    is_accepted = f.col("error").isNull()
+    by_member = (
+        rows.withColumn("turn", f.col("turn") - is_accepted.cast("bigint"))
+        .groupBy(*_PARTITION, "turn", "member_id")
+        .agg(
+            f.max("before").alias("before"),
+            f.max(
+                f.when(is_accepted, f.struct(*IN_ORDER, "member_id", "offset"))
+            ).alias("a"),
+            f.max(f.when(~is_accepted, f.col("offset"))).alias("refused"),
+        )
+    )
+    others = f.filter(
+        f.col("all_refused"),
+        lambda row: ~row["member_id"].eqNullSafe(f.col("a.member_id")),
+    )
+    return (
+        by_member.groupBy(*_PARTITION, "turn")
+        .agg(
+            f.max("before").alias("before"),
+            f.max("a").alias("a"),
+            f.collect_list(f.struct("member_id", "refused")).alias("all_refused"),
+        )
+        .where(f.col("a").isNotNull())
+        .withColumn(
+            "refused_offset",
+            f.array_max(f.transform(others, lambda row: row["refused"])),
+        )
+    )
+
+
+# -- lag
+
+
+def lags(frames: Frames, _options: Options) -> DataFrame:
+    """One row per completed rebalance with commits before it and in it."""
+    stretches = _stretches(_totals(frames)).where(f.col("lag_before").isNotNull())
+    latest = f.max(f.struct("lag_peak", "peak_ns", "worked_off_ns")).alias("peak")
+    peaks = stretches.groupBy(*GROUP, "number", "lag_before").agg(latest)
+    built = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
+    found = (
+        frames["silver/rebalances"]
+        .where(f.col("outcome") == "completed")
+        .select(*GROUP, "number", "started_ns", "ended_ns")
+        .join(peaks.select("*", "peak.*"), [*GROUP, "number"])
+        .withColumn("lag_built", built)
+        .withColumn(
+            "worked_off_ns",
+            f.when(f.col("lag_built") > 0, f.col("worked_off_ns")),
+        )
+        .withColumn("catch_up_ns", _catch_up_ns())
+    )
+    return shaped(found, "silver/lags")
+
+
+def _catch_up_ns() -> Column:
+    late = f.col("worked_off_ns") - f.col("ended_ns")
+    return f.when(late.isNotNull(), f.greatest(late, f.lit(0)))
+
+
+def _totals(frames: Frames) -> DataFrame:
+    """By how much the lag of the group changed with each event that tells it."""
+    lag = f.greatest(f.col("end_offset") - f.col("offset"), f.lit(0))
+    before = f.lag("lag", 1, 0).over(along(*_PARTITION))
+    return (
+        frames["silver/commits"]
+        .where(f.col("error").isNull() & f.col("end_offset").isNotNull())
+        .select(*_PARTITION, *IN_ORDER, lag.alias("lag"))
+        .withColumn("change", f.col("lag") - before)
+        .select(*GROUP, *IN_ORDER, "change")
+        .repartition(*GROUP)
+        .groupBy(*GROUP, *IN_ORDER)
+        .agg(f.sum("change").alias("change"))
+        .unionByName(
+            frames["silver/rebalances"].select(
+                *GROUP,
+                f.col("started_ns").alias("time_ns"),
+                "node",
+                "sequence",
+                f.lit(None).cast("bigint").alias("change"),
+            )
+        )
+    )
+
+
+def _stretches(totals: DataFrame) -> DataFrame:
+    """A row per rebalance and height: from each new largest T to the next.
+
+    Columns: lag_before; lag_peak: the height; peak_ns: when it was first reached;
+    worked_off_ns: when T was first back at lag_before, while it was the largest.
+
+    The number grows along the order. So the largest (number, T) so far has the
+    largest T of that rebalance so far, without another sort.
+    """
+    so_far = up_to_here(along(*GROUP))
+    change, total = f.col("change"), f.col("total")
+    height = f.max(f.when(change.isNotNull(), f.struct("number", "total")))
+    began = f.last(f.when(change.isNull(), f.struct("total")), ignorenulls=True)
+    return (
+        totals.withColumns(
+            {
+                "total": f.sum("change").over(so_far),
+                "number": count_if(change.isNull()).over(so_far),
+            }
+        )
+        .withColumns(
+            {"height": height.over(so_far), "began": began.over(so_far)},
+        )
+        .where(change.isNotNull() & f.col("began").isNotNull())
+        .select(
+            *GROUP,
+            "number",
+            "time_ns",
+            "total",
+            f.col("began.total").alias("lag_before"),
+            f.col("height.total").alias("lag_peak"),
+        )
+        .groupBy(*GROUP, "number", "lag_before", "lag_peak")
+        .agg(
+            f.min("time_ns").alias("peak_ns"),
+            f.min(f.when(total <= f.col("lag_before"), f.col("time_ns"))).alias(
+                "worked_off_ns"
+            ),
+        )
+    )

@@ -1,0 +1,171 @@
+"""silver/memberships: who was a member, from when to when."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from kohort.pipeline.makers import Frames, Options
+from kohort.pipeline.silver.order import (
+    GONE,
+    GROUP,
+    IN_ORDER,
+    is_pending,
+    of_kinds,
+    shaped,
+)
+
+COOPERATIVE: Final = ("cooperative-sticky", "stream", "compatible", "sessioned")
+"""Assignors whose members keep what they own while they rebalance (KIP-429)."""
+
+_OFFERS: Final = ("member_joined", "member_replaced")
+_HAVE: Final = (*_OFFERS, "member_synced", "partitions_changed")
+"""Kinds of events that have their member_id as a member."""
+_LIST: Final = ("rebalance_started", "join_completed", "group_loaded")
+"""Kinds of events that list members."""
+
+
+def memberships(frames: Frames, _options: Options) -> DataFrame:
+    """One row per member id.
+
+    A member of which a coordinator that moved still knows, though its end was seen,
+    is there again: the last of its ends counts, and none if it was loaded after that.
+    """
+    partial = (
+        _introduced(frames)
+        .unionByName(_listed(frames), allowMissingColumns=True)
+        .unionByName(_ended(frames), allowMissingColumns=True)
+    )
+    whole = (
+        partial.groupBy(*GROUP, "member_id")
+        .agg(
+            f.min("from_ns").alias("from_ns"),
+            f.max("is_start_known").alias("is_start_known"),
+            _first("instance_id"),
+            _first("client_id"),
+            _first("host"),
+            _first("offer"),
+            f.max("end").alias("end"),
+        )
+        .where(f.col("from_ns").isNotNull())
+    )
+    is_cooperative = f.forall(
+        f.col("offer.protocols"), lambda name: name.isin(*COOPERATIVE)
+    )
+    found = whole.select(
+        *GROUP,
+        "member_id",
+        "instance_id",
+        "client_id",
+        "host",
+        "from_ns",
+        f.coalesce("instance_id", "member_id").alias("owner"),
+        f.coalesce("instance_id", "client_id", "member_id").alias("name"),
+        (~is_cooperative).alias("is_eager"),
+        f.col("offer.session_timeout_ms").alias("session_timeout_ms"),
+        f.col("offer.rebalance_timeout_ms").alias("rebalance_timeout_ms"),
+        f.coalesce("is_start_known", f.lit(False)).alias("is_start_known"),
+        f.col("end.until_ns").alias("until_ns"),
+        f.col("end.how").alias("how"),
+        f.col("end.reason").alias("reason"),
+        f.col("end.silent_ns").alias("silent_ns"),
+    )
+    return shaped(found, "silver/memberships")
+
+
+def _first(name: str) -> Column:
+    """The first value in order that is not null."""
+    row = f.struct(*IN_ORDER, f.col(name).alias("value"))
+    return f.min(f.when(f.col(name).isNotNull(), row))["value"].alias(name)
+
+
+def _introduced(frames: Frames) -> DataFrame:
+    """What events say of the member that they are about.
+
+    A member says the same of itself nearly each time, so that grouping by that leaves
+    few rows, by hashing alone. Within a node the smallest number has the smallest time.
+    """
+    kind = f.col("kind")
+    is_start = (kind == "member_replaced") | (
+        (kind == "member_joined") & f.coalesce("is_first", f.lit(False))
+    )
+    offer = f.struct("protocols", "session_timeout_ms", "rebalance_timeout_ms")
+    return (
+        of_kinds(frames, *_HAVE, *GONE)
+        .where(f.col("member_id").isNotNull() & ~is_pending())
+        .select(
+            *(*GROUP, "member_id", *IN_ORDER),
+            *("instance_id", "client_id", "host"),
+            f.when(kind.isin(*_OFFERS), offer).alias("offer"),
+            f.when(kind.isin(*_HAVE), f.col("time_ns")).alias("from_ns"),
+            is_start.alias("is_start"),
+        )
+        .groupBy(
+            *(*GROUP, "member_id", "node"),
+            *("instance_id", "client_id", "host", "offer"),
+        )
+        .agg(
+            f.min("time_ns").alias("time_ns"),
+            f.min("sequence").alias("sequence"),
+            f.min("from_ns").alias("from_ns"),
+            f.max("is_start").alias("is_start_known"),
+        )
+    )
+
+
+def _listed(frames: Frames) -> DataFrame:
+    """The first time that a list of members has each."""
+    return (
+        of_kinds(frames, *_LIST)
+        .select(*GROUP, "time_ns", f.explode("members").alias("member_id"))
+        .groupBy(*GROUP, "member_id")
+        .agg(f.min("time_ns").alias("from_ns"))
+    )
+
+
+def _ended(frames: Frames) -> DataFrame:
+    """The ends of members, and when they were loaded, which takes an end back."""
+    kind = f.col("kind")
+    gone = of_kinds(frames, *GONE).where(~is_pending())
+    how = (
+        f.when(kind == "member_left", f.coalesce("cause", f.lit("left")))
+        .when(kind == "member_expired", "expired")
+        .otherwise("kicked")
+    )
+    silent = f.when(kind == "member_expired", f.col("silent_ns"))
+    replaced = of_kinds(frames, "member_replaced")
+    loaded = of_kinds(frames, "group_loaded").withColumn("id", f.explode("members"))
+    nothing = f.lit(None)
+    return (
+        gone.select(*GROUP, "member_id", _end("time_ns", how, "reason", silent))
+        .unionByName(
+            replaced.select(
+                *GROUP,
+                f.col("replaced_member_id").alias("member_id"),
+                _end("time_ns", f.lit("replaced"), "reason", nothing),
+            )
+        )
+        .unionByName(
+            loaded.select(
+                *GROUP,
+                f.col("id").alias("member_id"),
+                _end(nothing, nothing, nothing, nothing),
+            )
+        )
+    )
+
+
+def _end(
+    until: Column | str, how: Column, reason: Column | str, silent: Column
+) -> Column:
+    """The greatest of these is the last in order."""
+    values = [f.col(c) if isinstance(c, str) else c for c in (until, how, reason)]
+    return f.struct(
+        *IN_ORDER,
+        values[0].cast("bigint").alias("until_ns"),
+        values[1].cast("string").alias("how"),
+        values[2].cast("string").alias("reason"),
+        silent.cast("bigint").alias("silent_ns"),
+    ).alias("end")

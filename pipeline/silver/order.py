@@ -1,0 +1,64 @@
+"""What the makers of silver share: the order of events, windows along it, and schemas.
+
+All windows run from the start of their rows to the current one: what is to come is
+known by looking back along the reversed order, or by counting.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as f
+
+from kohort.pipeline.makers import EVENTS, Frames
+from kohort.pipeline.tables import BY_PATH
+
+GROUP: Final = ("run", "group")
+"""Whose order it is: that of a group in a run."""
+IN_ORDER: Final = ("time_ns", "node", "sequence")
+"""The columns that events of a run are in order by."""
+GONE: Final = ("member_left", "member_expired", "member_kicked")
+"""Kinds of events that end a member's time, unless it was pending; the fourth,
+member_replaced, names the member in another field."""
+
+
+def of_kinds(frames: Frames, *kinds: str) -> DataFrame:
+    """The events of groups that have one of these kinds."""
+    kind, group = f.col("kind"), f.col("group")
+    return frames[EVENTS].where(kind.isin(*kinds) & group.isNotNull())
+
+
+def is_pending() -> Column:
+    """Whether an event is about an id that was given out, and not about a member."""
+    return f.coalesce(f.col("was_pending"), f.lit(False))
+
+
+def along(*keys: str) -> WindowSpec:
+    """The rows with the same keys, in order."""
+    return Window.partitionBy(*keys).orderBy(*IN_ORDER)
+
+
+def up_to_here(window: WindowSpec) -> WindowSpec:
+    """From the first row to the current one."""
+    return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def before_here(window: WindowSpec) -> WindowSpec:
+    """From the first row to the one before the current one."""
+    return window.rowsBetween(Window.unboundedPreceding, -1)
+
+
+def count_if(condition: Column) -> Column:
+    """How many rows it is true of: an aggregate, bigint."""
+    return f.sum(f.when(condition, 1).otherwise(0).cast("bigint"))
+
+
+def shaped(frame: DataFrame, path: str) -> DataFrame:
+    """The columns of a table, in its order, with its types; others are left out."""
+    return frame.select(
+        *[
+            f.col(column.name).cast(column.type).alias(column.name)
+            for column in BY_PATH[path].columns
+        ]
+    )
