@@ -37,7 +37,11 @@ _METRICS: Final = columns(
         "bigint",
         "refusals with the cause full or group_over_max_size (KIP-389)",
     ),
-    ("refused_full_names", "bigint", "of them: how many different names"),
+    (
+        "refused_full_names",
+        "bigint",
+        "of them: how many different names, null not counted",
+    ),
     ("partitions_moved", "bigint", "moved of the rebalances that started in it"),
     ("partitions_moved_least", "bigint", "least_moved of the same"),
     ("crashes", "bigint", "memberships that ended in it as expired"),
@@ -50,9 +54,9 @@ _METRICS: Final = columns(
     ("metadata_bytes", "bigint", "of its completed rebalances"),
     ("assignment_bytes", "bigint", "of its completed rebalances"),
     ("bytes_per_rebalance", "double", "both, by the number of completed; null: none"),
-    ("commits", "bigint", "offsets_committed events"),
+    ("commits", "bigint", "offsets_committed events, also those without offsets"),
     ("offsets", "bigint", "offsets in them"),
-    ("commit_failures", "bigint", "commit_refused events"),
+    ("commit_failures", "bigint", "commit_refused events, also those without offsets"),
     (
         "commit_failures_by_error",
         "map<string,bigint>",
@@ -73,9 +77,11 @@ _METRICS: Final = columns(
 HOURS = Table(
     "hours",
     GOLD,
-    "A group in an hour (UTC). What has a duration but is no rebalance counts with"
-    " the part that is in the hour; all else by when it began. Hours in which nothing"
-    " of it happened, and nobody was there, have no row.",
+    "A group in an hour (UTC). What has a duration but is no rebalance counts"
+    " with the part that is in the hour; all else by when it began. An hour has"
+    " a row if the group has an event in it, or a part of a membership or"
+    " stand-still longer than 0. Sums and counts are 0 where there is nothing"
+    " to count, unless said otherwise.",
     ("run", "group", "hour"),
     (
         *GROUP,
@@ -136,7 +142,7 @@ CAUSES = Table(
             (
                 "stand_still_s",
                 "double",
-                "member-seconds of stand_stills with their numbers, whole",
+                "member-seconds of stand_stills with their numbers, whole; 0: none",
             ),
         ),
     ),
@@ -145,12 +151,10 @@ CAUSES = Table(
 STORMS = Table(
     "storms",
     GOLD,
-    "A storm: k or more rebalances of a group of which any k that follow each other"
-    " start within t seconds (k = 5, t = 60, unless the build is told otherwise). A"
-    " rebalance is in a storm if some k consecutive ones with it start within t (the"
-    " last not later than t after the first); ones that follow each other without a"
-    " rebalance between that is in none, and that share such a stretch or touch it,"
-    " are one storm.",
+    "A storm: many rebalances of a group in a short time. A stretch is k"
+    " rebalances that follow each other (k = 5) and of which the last starts"
+    " not later than t after the first (t = 60 s); the build may be told"
+    " another k and t. Stretches that have a rebalance in common are one storm.",
     ("run", "group", "from_ns"),
     (
         *GROUP,
@@ -161,7 +165,11 @@ STORMS = Table(
             ("last_number", "bigint", "number of the last"),
             ("rebalances", "bigint", "how many"),
             ("by_cause", "map<string,bigint>", "of them, how many by cause"),
-            ("names", "array<string>", "their culprit_names, in order, each once"),
+            (
+                "names",
+                "array<string>",
+                "their culprit_names, in order, each once, without null",
+            ),
         ),
     ),
 )
@@ -177,7 +185,7 @@ CULPRITS = Table(
             ("cause", "string", "of the rebalances"),
             ("name", "string", "culprit_name of the rebalances"),
             ("rebalances", "bigint", "how many"),
-            ("duration_s", "double", "of all that are over, together"),
+            ("duration_s", "double", "of all that are over, together; 0: none is"),
             ("stand_still_s", "double", "member-seconds, as in causes"),
         ),
     ),
@@ -191,7 +199,14 @@ WAITED_FOR = Table(
     (
         *GROUP,
         *columns(
-            ("name", "string", "of the membership of waited_for of rebalances"),
+            (
+                "name",
+                "string",
+                (
+                    "of the membership of waited_for of rebalances; where there is"
+                    " none, the member id"
+                ),
+            ),
             ("rebalances", "bigint", "how many"),
             ("waited_s", "double", "waited_ns, together"),
             ("waited_max_s", "double", "the longest"),
@@ -202,9 +217,11 @@ WAITED_FOR = Table(
 INITIAL_DELAY = Table(
     "initial_delay",
     GOLD,
-    "What the initial delay (KIP-134) saved: pairs of runs with the same labels, the"
-    " scenario and the seed among them, but for group.initial.rebalance.delay.ms,"
-    " which is 0 in one of them and above 0 in the other. Groups that are in both.",
+    "What the initial delay (KIP-134) saved: pairs of runs with the same"
+    " labels, the scenario and the seed among them, but for"
+    " group.initial.rebalance.delay.ms, which is 0 in one of them and a number"
+    " above 0 in the other. Each with each, where there are several. Groups"
+    " that are in both.",
     ("scenario", "seed", "group", "delay_ms", "run_with", "run_without"),
     columns(
         ("scenario", "string", "the label scenario"),
@@ -228,7 +245,7 @@ INITIAL_DELAY = Table(
             ),
         ),
         ("first_assignment_without_s", "double", "the same"),
-        ("later_s", "double", "with - without: what it cost"),
+        ("later_s", "double", "with - without: what it cost; null: one of them is"),
     ),
 )
 

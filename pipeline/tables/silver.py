@@ -103,15 +103,30 @@ REBALANCES = Table(
 MEMBERSHIPS = Table(
     "memberships",
     SILVER,
-    "A member's time in a group. Who was only given an id, and never joined, has none.",
+    "A member's time in a group. Who was only given an id, and never joined,"
+    " has none; neither has an id of which only the end was seen. The member's"
+    " own events are the member_joined, member_replaced, member_synced,"
+    " partitions_changed, member_left, member_expired and member_kicked that"
+    " have it as member_id, but those with was_pending. Its ends are the last"
+    " three kinds of those, and the member_replaced that has it as"
+    " replaced_member_id. A coordinator that moves may bring back a member"
+    " whose end was not stored: what counts is the last end, in order, and none"
+    " if a group_loaded after it has the member.",
     ("run", "group", "member_id"),
     (
         *GROUP,
         *MEMBER,
         *columns(
-            ("instance_id", "string", "group.instance.id (KIP-345)"),
-            ("client_id", "string", "client.id"),
-            ("host", "string", "as Kafka shows it"),
+            (
+                "instance_id",
+                "string",
+                (
+                    "group.instance.id (KIP-345): of its own events, in order, the"
+                    " first that is not null"
+                ),
+            ),
+            ("client_id", "string", "client.id: the same"),
+            ("host", "string", "as Kafka shows it: the same"),
             (
                 "is_eager",
                 "boolean",
@@ -143,22 +158,25 @@ MEMBERSHIPS = Table(
             (
                 "until_ns",
                 "bigint",
-                (
-                    "time_ns of its member_left, member_expired or member_kicked (but"
-                    " those with was_pending), or of the member_replaced that replaced"
-                    " it"
-                ),
+                ("time_ns of its end; null: there is none"),
             ),
             (
                 "how",
                 "string",
                 (
-                    "how it ended: left or removed (the cause of member_left),"
-                    " expired, replaced, or kicked; null: it did not"
+                    "which end: left or removed (the cause of member_left), expired,"
+                    " replaced, or kicked; null: there is none"
                 ),
             ),
-            ("reason", "string", "of the event that ended it"),
-            ("silent_ns", "bigint", "of member_expired: since its last sign of life"),
+            ("reason", "string", "of its end"),
+            (
+                "silent_ns",
+                "bigint",
+                (
+                    "of its end, if that is a member_expired: since its last sign of"
+                    " life"
+                ),
+            ),
         ),
     ),
 )
@@ -204,7 +222,7 @@ OWNERSHIP = Table(
             (
                 "moved",
                 "boolean",
-                "began is assigned, and previous_owner is another owner",
+                ("began is assigned, and previous_owner is another owner; else false"),
             ),
             (
                 "idle_ns",
@@ -218,10 +236,10 @@ OWNERSHIP = Table(
                 "crash_idle_ns",
                 "bigint",
                 (
-                    "where the member of the row before expired (its membership's"
-                    " how), and began is assigned: from_ns - (its membership's"
-                    " until_ns - silent_ns): from its last sign of life to the new"
-                    " owner; else null"
+                    "where began is assigned, and the row before ended because its"
+                    " member expired (its membership's how, and the same until_ns):"
+                    " from_ns - (until_ns - silent_ns) of that membership: from its"
+                    " last sign of life to the new owner; else null"
                 ),
             ),
         ),
@@ -231,14 +249,17 @@ OWNERSHIP = Table(
 STAND_STILLS = Table(
     "stand_stills",
     SILVER,
-    "An eager member waits for an assignment and can do nothing meanwhile: from a"
-    " member_joined that is not repeated, if it was assigned partitions before (the"
-    " owned of its last partitions_changed was not empty), to its member_synced, or"
-    " until it is gone (its membership ends). Joins in between are part of the same. A"
-    " static member that comes back (member_replaced) has what its old id had; it"
-    " stands still from then on if the group is in a join phase, or if the next event"
-    " of the group about a rebalance, at the same time_ns, is a rebalance_started with"
-    " the cause static_member_replaced.",
+    "An eager member (one whose assignors were never seen counts as such)"
+    " waits for an assignment and can do nothing meanwhile. It waits from the"
+    " first of its member_joined that is not repeated, since it was synced"
+    " last, to its member_synced, or until it is gone: its next end in the"
+    " sense of memberships. It stands still if it was assigned partitions when"
+    " the wait began (the owned of its last partitions_changed was not empty)."
+    " A static member that comes back (member_replaced) has what its old id"
+    " had, and waits from then on if of the group's last rebalance_started,"
+    " join_completed and group_loaded, in order, the last is a"
+    " rebalance_started, or if at the same time_ns a rebalance_started with the"
+    " cause static_member_replaced has it among its culprits.",
     ("run", "group", "member_id", "from_ns"),
     (
         *GROUP,
@@ -290,13 +311,14 @@ COMMITS = Table(
 REPROCESSED = Table(
     "reprocessed",
     SILVER,
-    "Records of a partition that were processed twice, as far as commits show it: a"
-    " lower bound. Of the accepted rows of (run, group, topic, partition), in order,"
-    " take A and the one before it, B (A has none: nothing). why = refused: between"
-    " them rows were refused to other member ids than A's; with F the largest offset"
+    "Records of a partition that were processed twice, as far as commits show"
+    " it: a lower bound. Of the accepted rows of (run, group, topic,"
+    " partition), in order, take A and the one before it, B (A has none:"
+    " nothing). why = refused: between them rows were refused to other member"
+    " ids than A's (none is another one than some); with F the largest offset"
     " of those, records = min(A.offset, F) - B.offset. why = rewound: A has a"
-    " member_id that is not empty, and records = B.offset - A.offset. Only rows with"
-    " records above 0 are there.",
+    " member_id that is not empty, and records = B.offset - A.offset. Only rows"
+    " with records above 0 are there.",
     ("run", "group", "topic", "partition", "node", "sequence", "why"),
     (
         *GROUP,
@@ -338,11 +360,14 @@ REFUSALS = Table(
 MOVES = Table(
     "moves",
     SILVER,
-    "What a completed rebalance did to partitions. The last owner of a partition is"
-    " the owner of its last row of ownership, also while nobody has it. Let P be the"
-    " partitions that had a last owner before the rebalance's rows of ownership (those"
-    " with its number, began = assigned), and whose last owner after them is an owner"
-    " among the members of its generation.",
+    "What a completed rebalance did to partitions. The last owner of a"
+    " partition is the owner of its last row of ownership, also while nobody"
+    " has it. Before and after a rebalance is before the first and after the"
+    " last of its rows of ownership (those with its number, began = assigned),"
+    " in order; where it has none, both are at its end. Let P be the partitions"
+    " that had a last owner before, and whose last owner after is an owner"
+    " among the members of its generation (where its join_completed was not"
+    " seen: nobody).",
     ("run", "group", "number"),
     (
         *GROUP,
