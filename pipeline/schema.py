@@ -1,0 +1,186 @@
+"""The schema of events as Spark has it, and how text becomes rows of it.
+
+``event_schema.json`` is the wide table of every kind and field, as the broker's
+documents have it; a test holds the two together, and
+
+    python -m tests.pipeline.test_schema
+
+writes it anew. Within a schema version fields and kinds are only added: what older
+events lack is null, unknown fields are left out, and events of unknown kinds are let
+through. Where a later version changes what a field means, `UPGRADES` has a step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+FILE: Final = "event_schema.json"
+VERSION: Final = 1
+"""The newest version of the schema that is understood."""
+UPGRADES: Final[Mapping[int, Callable[[DataFrame], DataFrame]]] = MappingProxyType({})
+"""By version: what makes its events those of the next one. A step is handed all
+events, and changes those whose ``schema`` is that version. There is one version yet."""
+
+IDENTITY: Final = ("run", "node", "sequence")
+"""What tells events apart. A number that an ``events_lost`` bears is that of an event
+which is missing there, and may be in another source."""
+REQUIRED: Final = ("schema", "run", "node", "sequence", "kind", "time_ns")
+"""Without one of them an object is no event."""
+
+RAW: Final = "raw"
+"""The column with the text of what is no event."""
+WHY: Final = "why"
+"""The column with one of `REASONS`. (Events have a `reason` of their own.)"""
+
+NULL: Final = "null"
+NOT_JSON: Final = "not JSON"
+CUT_OFF: Final = "cut off"
+NO_OBJECT: Final = "no object"
+WRONG_TYPE: Final = "wrong type"
+NO_EVENT: Final = "no event"
+OTHER_VERSION: Final = "other version"
+REASONS: Final = MappingProxyType(
+    {
+        NULL: "a record without a value: a tombstone",
+        NOT_JSON: "no JSON, or more than one object",
+        CUT_OFF: "begins as an object, and does not end: what a kill leaves",
+        NO_OBJECT: "JSON, and no object",
+        WRONG_TYPE: "a field has another type than it has in events",
+        NO_EVENT: f"one of {', '.join(REQUIRED)} is missing, or null",
+        OTHER_VERSION: f"its schema version is none of 1 to {VERSION}: a newer kohort's",
+    }
+)
+"""Why a record is in quarantine, and no event."""
+
+_CORRUPT: Final = "_corrupt"
+
+
+def events_schema() -> StructType:
+    """The wide table of events: every field of every kind; all may be null."""
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - takes long
+
+    said = json.loads(files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
+    for field in said["fields"]:
+        field["nullable"] = True
+    return StructType.fromJson(said)
+
+
+def parsed(texts: DataFrame, column: str) -> DataFrame:
+    """Events of their texts.
+
+    Args:
+        texts: has a column with one JSON object per row.
+        column: its name.
+
+    Returns:
+        The other columns; those of `events_schema`; `RAW`, the text, and `WHY`, one
+        of `REASONS`: both null where the row is an event. Where it is none, the columns
+        of `events_schema` are null.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    schema = events_schema()
+    typed = schema.add(_CORRUPT, "string")
+    options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+    others = [name for name in texts.columns if name != column]
+    event = texts.select(
+        *others,
+        sql.col(column).alias(RAW),
+        sql.from_json(column, typed, options).alias("_event"),
+    )
+    event = event.withColumn(WHY, _why_no_event(RAW, "_event."))
+    is_event = sql.col(WHY).isNull()
+    return upgraded(
+        event.select(
+            *others,
+            *(
+                sql.when(is_event, sql.col(f"_event.{name}")).alias(name)
+                for name in _names()
+            ),
+            sql.when(~is_event, sql.col(RAW)).alias(RAW),
+            WHY,
+        )
+    )
+
+
+def checked(rows: DataFrame) -> DataFrame:
+    """The same as `parsed`, of rows that have types already, such as Parquet's.
+
+    Args:
+        rows: has the columns of `events_schema`, and perhaps others.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    names = _names()
+    others = [name for name in rows.columns if name not in names]
+    with_reason = rows.withColumn(WHY, _what_is_missing(""))
+    is_event = sql.col(WHY).isNull()
+    return upgraded(
+        with_reason.select(
+            *others,
+            *(sql.when(is_event, sql.col(name)).alias(name) for name in names),
+            sql.when(~is_event, sql.to_json(sql.struct(*names))).alias(RAW),
+            WHY,
+        )
+    )
+
+
+def upgraded(events: DataFrame) -> DataFrame:
+    """Events of older versions of the schema as those of `VERSION`."""
+    for version in sorted(UPGRADES):
+        events = UPGRADES[version](events)
+    return events
+
+
+def _names() -> list[str]:
+    return [field.name for field in events_schema().fields]
+
+
+def _what_is_missing(prefix: str) -> Column:
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    missing = sql.lit(False)
+    for name in REQUIRED:
+        missing = missing | sql.col(f"{prefix}{name}").isNull()
+    version = sql.col(f"{prefix}schema")
+    return sql.when(
+        version.isNotNull() & ~version.between(1, VERSION), sql.lit(OTHER_VERSION)
+    ).when(missing, sql.lit(NO_EVENT))
+
+
+def _why_no_event(raw: str, prefix: str) -> Column:
+    """One of `REASONS`, or null."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    text = sql.trim(sql.col(raw))
+    ends = sql.substring(text, -1, 1) == "}"
+    is_object = sql.substring(text, 1, 1) == "{"
+    no_json = sql.try_parse_json(sql.col(raw)).isNull()
+    # What follows a whole object is not looked at by who parses; in a list it is.
+    alone = sql.try_parse_json(
+        sql.concat(sql.lit("["), sql.col(raw), sql.lit("]"))
+    ).isNotNull()
+    may_be_more = ~ends | sql.col(raw).rlike(r"\}\s*\{")
+    malformed = (
+        sql.when(no_json & is_object & ~ends, sql.lit(CUT_OFF))
+        .when(no_json, sql.lit(NOT_JSON))
+        .when(~is_object, sql.lit(NO_OBJECT))
+        .when(sql.col(f"{prefix}schema") > VERSION, sql.lit(OTHER_VERSION))
+        .otherwise(sql.lit(WRONG_TYPE))
+    )
+    corrupt = sql.col(f"{prefix}{_CORRUPT}").isNotNull()
+    return (
+        sql.when(sql.col(raw).isNull(), sql.lit(NULL))
+        .when(text == "", sql.lit(NOT_JSON))
+        .when(corrupt, malformed)
+        .when(may_be_more & ~alone, sql.lit(NOT_JSON))
+        .otherwise(_what_is_missing(prefix))
+    )

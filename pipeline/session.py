@@ -1,0 +1,288 @@
+"""The one place that starts Spark.
+
+Spark runs in a Java process beside this one, which ends with it. What that process
+says goes to a file that nobody sees, unless it does not start: then the reason is
+looked up there, and told in a sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import socket
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from kohort.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+"""Reads Kafka's topics: the one connector that resolves whole with this PySpark."""
+LOCAL: Final = "local[*]"
+DRIVER_MEMORY: Final = "2g"
+CONNECT_S: Final = 5.0
+"""How long a master may take to accept a connection."""
+LONGEST_REASON: Final = 600
+"""Characters of what Spark said, where no better words are known."""
+
+_LOGGING: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.all.ref = all
+appender.all.type = Console
+appender.all.name = all
+appender.all.target = SYSTEM_ERR
+appender.all.layout.type = PatternLayout
+appender.all.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+_DEFAULTS: Final = MappingProxyType(
+    {
+        "spark.app.name": "kohort",
+        "spark.sql.session.timeZone": "UTC",
+        # A laptop's cores are few, and an empty partition costs a task.
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.streaming.stopTimeout": "60s",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+)
+
+
+class SparkProblem(PipelineError):  # noqa: N818 - nothing of ours is wrong
+    """Spark does not start, or ends; the text says what to do about it."""
+
+
+def session(
+    master: str | None = None,
+    conf: Mapping[str, str] = MappingProxyType({}),
+    *,
+    connector: bool = False,
+    packages: Iterable[str] | None = None,
+    jars: Iterable[str] = (),
+    driver_memory: str | None = None,
+    ui: bool = False,
+) -> SparkSession:
+    """Starts Spark; times are UTC. `stop` ends it, and its Java process.
+
+    Args:
+        master: as Spark spells it: ``local[*]``, ``spark://host:7077``, ``yarn``, ...;
+            None: ``spark.master`` of the conf, else `LOCAL`.
+        conf: Spark's own settings; they go before those that are made here.
+        connector: whether topics are to be read. Starting is faster without.
+        packages: Maven coordinates of the connector, instead of `CONNECTOR`; empty:
+            it comes with the jars.
+        jars: files, or addresses, of jars.
+        driver_memory: of the Java process here, such as ``4g``; with a local master
+            that is where everything happens. `DRIVER_MEMORY` where nothing is said.
+        ui: whether Spark serves its pages.
+
+    Raises:
+        SparkProblem: PySpark, Java or a jar is missing, the master is not reached,
+            or Spark runs in this process already.
+    """
+    context_class, conf_class, session_class = _pyspark()
+    _refuse_a_second(context_class)
+    _find_java()
+    settings = _settings(master, conf, ui=ui)
+    settings.setdefault("spark.driver.memory", driver_memory or DRIVER_MEMORY)
+    if connector:
+        asked = [CONNECTOR] if packages is None else [*packages]
+        _add(settings, "spark.jars.packages", asked)
+    elif packages is not None:
+        _add(settings, "spark.jars.packages", packages)
+    _add(settings, "spark.jars", jars)
+    _reach(settings["spark.master"])
+    spark_conf = conf_class(loadDefaults=False)
+    with tempfile.TemporaryFile() as said, _logging(settings):
+        spark_conf.setAll([*settings.items()])
+        try:
+            gateway = _launch(spark_conf, said)
+            context = context_class(conf=spark_conf, gateway=gateway)
+        except Exception as error:
+            _forget(context_class)
+            raise SparkProblem(_why(error, _text(said), settings)) from error
+    # What PySpark raises it also logs, on the terminal.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    made: SparkSession = session_class(context)
+    return made
+
+
+def stop(spark: SparkSession) -> None:
+    """Ends Spark and its Java process; what is stopped already is left alone."""
+    context = type(spark.sparkContext)
+    gateway = context._gateway  # noqa: SLF001 - PySpark has no other way
+    with contextlib.suppress(Exception):
+        spark.stop()
+    _forget(context)
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.wait()
+
+
+# -- before it starts
+
+
+def _pyspark() -> tuple[Any, Any, Any]:
+    try:
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - takes long
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ImportError as error:
+        raise SparkProblem(
+            f"the pipeline needs PySpark ({error}): pip install 'kohort[pipeline]'"
+        ) from error
+    return SparkContext, SparkConf, SparkSession
+
+
+def _refuse_a_second(context: Any) -> None:
+    if context._active_spark_context is not None:  # noqa: SLF001
+        raise SparkProblem(
+            "Spark runs in this process already, with settings of its own: stop it"
+            " (spark.stop()), or hand that session over instead of making one"
+        )
+    # The Java process of one that was stopped would be taken again, with its jars.
+    if context._gateway is not None:  # noqa: SLF001
+        _forget(context)
+
+
+def _forget(context: Any) -> None:
+    """Lets PySpark start another Java process; this one ends as its input does."""
+    gateway = context._gateway  # noqa: SLF001
+    if gateway is None:
+        return
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    context._gateway = context._jvm = None  # noqa: SLF001
+
+
+def _find_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        if not (Path(home) / "bin" / "java").exists() and os.name != "nt":
+            raise SparkProblem(
+                f"JAVA_HOME is {home}, and there is no bin/java: set it to where Java"
+                " 17 is, or unset it"
+            )
+    elif shutil.which("java") is None:
+        raise SparkProblem(
+            "Spark needs Java 17, and there is none: install it"
+            " (apt install openjdk-17-jre-headless), or set JAVA_HOME to where it is"
+        )
+
+
+def _settings(master: str | None, conf: Mapping[str, str], *, ui: bool) -> dict[str, str]:
+    settings = {**_DEFAULTS, "spark.ui.enabled": str(ui).lower(), **conf}
+    settings["spark.master"] = master or conf.get("spark.master") or LOCAL
+    if settings["spark.master"].startswith("local"):
+        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        settings.setdefault("spark.sql.shuffle.partitions", str(2 * _cores(settings)))
+    return settings
+
+
+def _cores(settings: Mapping[str, str]) -> int:
+    found = re.match(r"local\[(\d+)", settings["spark.master"])
+    if found:
+        return int(found[1])
+    return (os.cpu_count() or 1) if "[" in settings["spark.master"] else 1
+
+
+def _add(settings: dict[str, str], key: str, more: Iterable[str]) -> None:
+    """Appends to a list of a setting, which has commas."""
+    parts = [part for part in settings.get(key, "").split(",") if part]
+    parts += [part for part in more if part not in parts]
+    if parts:
+        settings[key] = ",".join(parts)
+
+
+def _reach(master: str) -> None:
+    """Spark itself would try for a minute, and then end in a riddle."""
+    if not master.startswith("spark://"):
+        return
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), CONNECT_S).close()
+        except (OSError, ValueError) as error:
+            reason = error
+        else:
+            return
+    raise SparkProblem(f"no Spark master answers at {master}: {reason}")
+
+
+# -- starting
+
+
+@contextlib.contextmanager
+def _logging(settings: dict[str, str]) -> Iterator[None]:
+    """Tells Java what to log from its first line on; the file is read at the start."""
+    with tempfile.TemporaryDirectory(prefix="kohort-spark-") as folder:
+        path = Path(folder) / "log4j2.properties"
+        path.write_text(_LOGGING, encoding="utf-8")
+        options = settings.get("spark.driver.extraJavaOptions", "")
+        if "log4j" not in options:
+            quiet = f"-Dlog4j2.configurationFile={path.as_uri()}"
+            settings["spark.driver.extraJavaOptions"] = f"{options} {quiet}".strip()
+        yield
+
+
+def _launch(conf: Any, said: IO[bytes]) -> Any:
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - takes long
+
+    with warnings.catch_warnings():
+        # It forks; other threads of this process have no part in that.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        # Where Java does not start, PySpark leaves its pipe to the garbage.
+        warnings.simplefilter("ignore", ResourceWarning)
+        return launch_gateway(conf, {"stdout": said, "stderr": said})
+
+
+def _text(said: IO[bytes]) -> str:
+    said.seek(0)
+    return said.read().decode(errors="replace")
+
+
+def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
+    """What went wrong, in a sentence, and what to do."""
+    everything = f"{said}\n{error}"
+    if "UnsupportedClassVersionError" in everything or "Unrecognized option" in said:
+        return "this Java is too old for Spark, which needs Java 17: set JAVA_HOME"
+    if re.search(r"unresolved dependency|UNRESOLVED|download failed", everything, re.I):
+        asked = settings.get("spark.jars.packages")
+        return (
+            f"Spark could not fetch its packages ({asked}): it takes them from Maven"
+            " Central, once, into ~/.ivy2.5.2. Without a network give the jars"
+            " themselves (--jars), and no packages"
+        )
+    found = re.search(r"Could not parse Master URL[^\n]*", everything)
+    if found:
+        return f"{found[0]}: it is local[*], spark://host:7077, yarn, k8s://..."
+    missing = re.search(r"(?:File|Jar|jar) (\S+) does not exist", everything)
+    if missing:
+        return f"there is no jar {missing[1]}"
+    if "JAVA_HOME is not set" in said or "No such file or directory" in said:
+        return "Spark needs Java 17, and finds none: install it, or set JAVA_HOME"
+    lines = [
+        line.strip()
+        for line in everything.splitlines()
+        if re.search(r"error|exception|cannot|invalid", line, re.I)
+        and not line.strip().startswith("at ")
+    ]
+    reason = (lines[0] if lines else everything.strip())[:LONGEST_REASON]
+    return f"Spark does not start (master {settings['spark.master']}): {reason}"
