@@ -1,0 +1,15 @@
+"""What ends a command with one line, and not with a traceback."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """Something that the user can do something about; its text says what.
+
+    Attributes:
+        code: the exit code: 1 it did not work, 2 the command is wrong.
+    """
+
+    def __init__(self, text: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.code = code

@@ -1,0 +1,240 @@
+"""A stream that is read, and tables that are made of it meanwhile.
+
+The stream brings events into bronze. A second query tells, once they are there, of
+which runs they are, and the tables of those runs are made anew when it is time.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kohort.pipeline import build as builds
+from kohort.pipeline import shown, stream
+from kohort.pipeline.build import Build, NoEventsError
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.makers import Options
+from kohort.pipeline.progress import Progress
+from kohort.pipeline.quality import Rules
+from kohort.pipeline.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_S: Final = 0.5
+"""How often it looks whether there is something to do."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """How far a stream has come, by what its query tells of each batch.
+
+    Attributes:
+        events: that it has brought in since it began.
+        quarantined: records that were none.
+        late: events that came late.
+        lag: records that the topic had after the last that was read, then.
+        rate: events per second, lately.
+    """
+
+    events: int = 0
+    quarantined: int = 0
+    late: int = 0
+    lag: int = 0
+    rate: float = 0.0
+    seen: int = -1
+
+    def look(self, query: StreamingQuery) -> None:
+        """Takes what a query tells of its batches."""
+        last = query.lastProgress
+        if last is None:
+            return
+        # To ask for all that it remembers takes long.
+        self.take([last] if last["batchId"] <= self.seen + 1 else query.recentProgress)
+
+    def take(self, told: Sequence[Any]) -> None:
+        """Takes progress of batches; those that were taken before count once."""
+        for batch in told:
+            if batch["batchId"] <= self.seen:
+                continue
+            self.lag = _lag(batch["sources"])
+            observed = batch["observedMetrics"].get(stream.METRICS)
+            # A batch without records is told of again and again.
+            if not batch["numInputRows"]:
+                self.rate = 0.0
+                continue
+            self.seen = batch["batchId"]
+            self.rate = batch["processedRowsPerSecond"]
+            if observed is not None:
+                self.events += observed["events"]
+                self.quarantined += observed["quarantined"]
+                self.late += observed["late"]
+
+
+def _lag(sources: Sequence[Any]) -> int:
+    lag = 0
+    for source in sources:
+        ends, done = _offsets(source["latestOffset"]), _offsets(source["endOffset"])
+        for topic, partitions in ends.items():
+            for partition, end in partitions.items():
+                lag += max(0, end - done.get(topic, {}).get(partition, 0))
+    return lag
+
+
+def _offsets(said: Any) -> dict[str, dict[str, int]]:
+    """By topic and partition; Spark has it as JSON in a text, or as the thing itself."""
+    found: Any = json.loads(said) if isinstance(said, str) else said
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass(slots=True)
+class Live:
+    """A stream at work.
+
+    Attributes:
+        lake: takes the events.
+        stopping: set by whoever wants an end.
+        bootstrap: brokers to begin with.
+        topic: the topic.
+        name: the stream's.
+        every: seconds between builds; None: there are none.
+        options: of the tables.
+        rules: of the checks.
+        keep: builds that are left.
+        progress: shows what goes on.
+        say: is told each line that is printed.
+    """
+
+    lake: Lake
+    stopping: threading.Event
+    bootstrap: str
+    topic: str
+    name: str
+    every: float | None
+    options: Options
+    rules: Rules
+    keep: int
+    progress: Progress
+    say: Callable[[str], None] = click.echo
+    counts: Counts = field(default_factory=Counts)
+    touched: set[str] = field(default_factory=set)
+    last: Build | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, *, once: bool = False) -> int:
+        """Reads until it is to stop, or with `once` until it has read all; exit code.
+
+        Raises:
+            PipelineError: the stream has ended by itself.
+        """
+        started = time.monotonic()
+        reading = stream.start(
+            self.lake, self.bootstrap, name=self.name, topic=self.topic, once=once
+        )
+        following: StreamingQuery | None = None
+        self.say(f"reads {self.topic} of {self.bootstrap} into {self.lake.path}")
+        try:
+            if self.every is not None and not once:
+                following = stream.follow(self.lake, self.name, self._follow)
+            self._watch(reading, following)
+            if once and self.every is not None and not self.stopping.is_set():
+                self.build(None)
+        finally:
+            for query in (following, reading):
+                if query is not None:
+                    query.stop()
+        self._summary(time.monotonic() - started)
+        is_bad = self.last is not None and not self.last.is_published
+        return 1 if once and is_bad else 0
+
+    def _follow(self, _: int, runs: Sequence[str]) -> None:
+        with self._lock:
+            self.touched.update(runs)
+
+    def _watch(self, reading: StreamingQuery, following: StreamingQuery | None) -> None:
+        """Builds when it is time, until the stream ends, or is to."""
+        due = time.monotonic()
+        while not self.stopping.is_set():
+            self.stopping.wait(LOOK_S)
+            is_over = not reading.isActive
+            self.counts.look(reading)
+            self._show()
+            self._complain(reading)
+            if following is not None:
+                self._complain(following)
+            if is_over:
+                return
+            with self._lock:
+                runs = sorted(self.touched)
+            if self.every is None or not runs or time.monotonic() < due:
+                continue
+            # What was touched when this process's predecessor ended is not known.
+            self._try_to_build(None if self.last is None else runs)
+            due = time.monotonic() + self.every
+
+    def _complain(self, query: StreamingQuery) -> None:
+        error = query.exception()
+        if error is not None:
+            raise stream.problem(error, self.bootstrap)
+
+    def _try_to_build(self, runs: Sequence[str] | None) -> None:
+        """Builds; that it does not work this time is no reason to stop reading."""
+        with self._lock:
+            touched = set(self.touched)
+            self.touched.clear()
+        try:
+            self.build(runs)
+        except PipelineError as error:
+            with self._lock:
+                self.touched |= touched
+            self.say(f"no build: {error}")
+
+    def build(self, runs: Sequence[str] | None) -> None:
+        """Makes the tables, and says what has come of that."""
+        self.progress.tables(len(TABLES))
+        try:
+            made = builds.build(
+                self.lake,
+                self.options,
+                self.rules,
+                runs,
+                keep=self.keep,
+                progress=self.progress.table,
+            )
+        except NoEventsError:
+            return
+        finally:
+            self.progress.tables(0)
+        self.last = made
+        self.say(shown.last_line(made))
+
+    def _show(self) -> None:
+        counts = self.counts
+        parts = [
+            f"{counts.events:,} events ({counts.rate:,.0f}/s)",
+            f"{counts.quarantined:,} in quarantine",
+            f"lag {counts.lag:,}",
+        ]
+        if self.last is not None:
+            parts.append(f"build {self.last.id} {self.last.outcome}")
+        self.progress.say("  ".join(parts))
+
+    def _summary(self, seconds: float) -> None:
+        counts = self.counts
+        columns = ("events", "per second", "late", "quarantined", "lag", "last build")
+        cells = (
+            counts.events,
+            round(counts.events / max(seconds, 0.001), 1),
+            counts.late,
+            counts.quarantined,
+            counts.lag,
+            None if self.last is None else f"{self.last.id} ({self.last.outcome})",
+        )
+        shown.show(shown.rows(columns, [cells], columns[:5]))

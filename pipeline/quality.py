@@ -1,0 +1,549 @@
+"""Checks of the data: what is missing, double, or cannot be.
+
+Each check has a share above which it fails the build, which is then not published, or
+marks the run. All of them are made in one go, by Spark's own expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from kohort.pipeline.makers import EVENTS, Frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from kohort.pipeline.lake import Lake
+
+PASSED: Final = "passed"
+MARKED: Final = "marked"
+FAILED: Final = "failed"
+_BAD_FIRST: Final = (FAILED, MARKED, PASSED)
+
+QUARANTINE: Final = "bronze/quarantine"
+IDENTITIES: Final = "bronze/identities"
+ALL_RUNS: Final = "silver/runs of all"
+"""The runs, those too that are not computed."""
+
+LATE_S: Final = 60
+"""An event that a stream brings so long after the broker's machine made it is late."""
+_BUCKET_BITS: Final = 16
+"""Sequences are looked at in stretches of 65,536: small enough to be sorted apart."""
+_STEADY: Final = ("Stable", "Empty", "Dead")
+_ONLY_NAMED: Final = 3
+"""So many runs are named where a check has marked some."""
+
+Sources = Mapping[str, "Callable[[], DataFrame]"]
+"""What there is besides the tables, once somebody asks for it."""
+
+KINDS: Final = frozenset(
+    {
+        "assignment_made",
+        "commit_refused",
+        "events_lost",
+        "group_loaded",
+        "group_state",
+        "heartbeat",
+        "join_completed",
+        "leader_chosen",
+        "member_expired",
+        "member_id_given",
+        "member_joined",
+        "member_kicked",
+        "member_left",
+        "member_refused",
+        "member_replaced",
+        "member_synced",
+        "node_started",
+        "node_stopped",
+        "offsets_committed",
+        "offsets_deleted",
+        "offsets_expired",
+        "partitions_changed",
+        "pending_member_expired",
+        "rebalance_started",
+        "shard_loaded",
+        "shard_unloaded",
+        "window_opened",
+    }
+)
+"""The kinds of events that this version knows; of others it takes what it knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One check.
+
+    Attributes:
+        says: what is counted, and of what.
+        threshold: the share above which it does not pass.
+        otherwise: what becomes of it then: `MARKED`, or `FAILED`.
+    """
+
+    says: str
+    threshold: float = 0.0
+    otherwise: str = MARKED
+
+
+CHECKS: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "missing_events": Rule(
+            "sequence numbers of a node, from 1 to its last, that no event has; of all"
+            " those numbers"
+        ),
+        "double_events": Rule(
+            "events that are there a second time; of all events", otherwise=FAILED
+        ),
+        "copies": Rule(
+            "events that came again, by another source or a repeated one, and were left"
+            " out; of all that came",
+            threshold=1.0,
+        ),
+        "late_events": Rule(
+            f"events that a stream brought more than {LATE_S} s after the machine of"
+            " the broker had made them; of all that streams brought",
+            threshold=0.01,
+        ),
+        "time_back": Rule(
+            "events with a time_ns before that of the one before, of the same node; of"
+            " all events"
+        ),
+        "unknown_kinds": Rule(
+            "events of a kind that this version does not know; of all events"
+        ),
+        "announced_losses": Rule(
+            "events that an events_lost announces as lost on the way; of those and all"
+            " that came (missing_events says which came by another way)"
+        ),
+        "quarantined_lines": Rule("lines that are no events; of all that came"),
+        "negative_durations": Rule(
+            "rebalances, intervals and waits that end before they begin; of all",
+            otherwise=FAILED,
+        ),
+        "rebalances_without_end": Rule(
+            "rebalances after which another one starts in a group that is at rest, so"
+            " that an end was to come between; of all rebalances"
+        ),
+        "ends_without_start": Rule(
+            "join_completed without a rebalance_started before it, and assignment_made"
+            " without a join_completed; of all those"
+        ),
+        "two_owners": Rule(
+            "ownerships of a partition that begin while another member of the group"
+            " has it; of all ownerships"
+        ),
+        "members_unintroduced": Rule(
+            "memberships of members that no event has introduced: no first"
+            " member_joined, no member_replaced, no group_loaded; of all memberships"
+        ),
+    }
+)
+"""All checks by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the user may set about the checks.
+
+    Attributes:
+        thresholds: shares of checks, in place of theirs.
+        otherwise: `MARKED` or `FAILED`, in place of theirs.
+    """
+
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    otherwise: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, name: str) -> Rule:
+        """A check's rule, with what the user has said."""
+        rule = CHECKS[name]
+        return Rule(
+            rule.says,
+            self.thresholds.get(name, rule.threshold),
+            self.otherwise.get(name, rule.otherwise),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a check has found, in all runs together.
+
+    Attributes:
+        name: its name.
+        outcome: of the run with the worst.
+        found: how many.
+        of: of how many.
+        share: the largest of a run.
+        threshold: above which it does not pass.
+        bad: in how many runs it did not pass.
+        runs: some of them.
+    """
+
+    name: str
+    outcome: str
+    found: int
+    of: int
+    share: float
+    threshold: float
+    bad: int
+    runs: Sequence[str]
+
+
+def sources(lake: Lake, events: DataFrame, runs: Sequence[str] | None) -> Sources:
+    """What the checks look at besides the tables.
+
+    Args:
+        lake: where it is.
+        events: each once.
+        runs: which are computed; None: all.
+    """
+    from kohort.pipeline import bronze  # noqa: PLC0415 - loads pyspark
+
+    # At once: what comes meanwhile is not among the events, either.
+    identities, quarantine = bronze.identities(lake, runs), bronze.quarantine(lake)
+    return {
+        EVENTS: lambda: events,
+        IDENTITIES: lambda: identities,
+        QUARANTINE: lambda: quarantine,
+    }
+
+
+def worst(checks: Sequence[Check]) -> str:
+    """The worst outcome."""
+    return min((each.outcome for each in checks), key=_BAD_FIRST.index, default=PASSED)
+
+
+def checks(rows: DataFrame) -> Sequence[Check]:
+    """The checks of ``gold/quality``, each over all runs, those that failed first."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    is_bad = sql.col("outcome") != PASSED
+    found = (
+        rows.groupBy("check")
+        .agg(
+            sql.sum("found").alias("found"),
+            sql.sum("of").alias("of"),
+            sql.max("share").alias("share"),
+            sql.max("threshold").alias("threshold"),
+            sql.collect_set("outcome").alias("outcomes"),
+            sql.count_if(is_bad).alias("bad"),
+            sql.sort_array(sql.collect_set(sql.when(is_bad, sql.col("run")))).alias(
+                "runs"
+            ),
+        )
+        .withColumn("runs", sql.slice("runs", 1, _ONLY_NAMED))
+        .collect()
+    )
+    made = [
+        Check(
+            row["check"],
+            min(row["outcomes"], key=_BAD_FIRST.index),
+            row["found"],
+            row["of"],
+            row["share"],
+            row["threshold"],
+            row["bad"],
+            tuple(row["runs"]),
+        )
+        for row in found
+    ]
+    order = [*CHECKS]
+    return sorted(
+        made, key=lambda each: (_BAD_FIRST.index(each.outcome), order.index(each.name))
+    )
+
+
+def judged(frames: Frames, rules: Rules, before: DataFrame | None = None) -> DataFrame:
+    """``gold/quality``: what the checks find, and what becomes of that.
+
+    Args:
+        frames: the tables, `IDENTITIES`, `QUARANTINE` and `ALL_RUNS`.
+        rules: what the user has said.
+        before: rows of runs that are not computed: they are judged anew.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    found = _for_each_run(frames, _of_runs(frames)).unionByName(_quarantined(frames))
+    if before is not None:
+        carried = before.where("run IS NOT NULL").select("check", "run", "found", "of")
+        found = found.unionByName(carried)
+    said = {name: rules.of(name) for name in CHECKS}
+    share = sql.when(sql.col("of") > 0, sql.col("found") / sql.col("of")).otherwise(0.0)
+    otherwise = _by_check({name: rule.otherwise for name, rule in said.items()})
+    passes = sql.col("share") <= sql.col("threshold")
+    return found.select(
+        "check",
+        "run",
+        "found",
+        "of",
+        share.cast("double").alias("share"),
+        _by_check({n: rule.threshold for n, rule in said.items()}).alias("threshold"),
+        _by_check({name: rule.says for name, rule in said.items()}).alias("says"),
+        otherwise.alias("otherwise"),
+    ).select(
+        *("check", "run", "found", "of", "share", "threshold"),
+        sql.when(passes, sql.lit(PASSED))
+        .otherwise(sql.col("otherwise"))
+        .alias("outcome"),
+        "says",
+    )
+
+
+def _by_check(said: Mapping[str, float | str]) -> Column:
+    """What is said of the row's check."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    pairs = [sql.lit(each) for pair in said.items() for each in pair]
+    return sql.element_at(sql.create_map(*pairs), sql.col("check"))
+
+
+# -- what is counted. Each gives (run, check, found, of)
+
+
+def _of_runs(frames: Frames) -> DataFrame:
+    """What all checks of runs have found; none of them need have a row of a run."""
+    parts = [
+        _identities(frames),
+        _time_back(frames),
+        _each_event(frames),
+        _negative(frames),
+        _without_end(frames),
+        _without_start(frames),
+        _two_owners(frames),
+        _unintroduced(frames),
+    ]
+    return reduce(lambda one, other: one.unionByName(other), parts)
+
+
+def _for_each_run(frames: Frames, found: DataFrame) -> DataFrame:
+    """A row of each run for each check: of none nothing was found."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    names = [name for name in CHECKS if name != "quarantined_lines"]
+    each = sql.explode(sql.array(*map(sql.lit, names))).alias("check")
+    nothing = frames["silver/runs"].select(
+        "run", each, sql.lit(0).alias("found"), sql.lit(0).alias("of")
+    )
+    return (
+        nothing.unionByName(found)
+        .groupBy("check", "run")
+        .agg(
+            sql.sum("found").cast("bigint").alias("found"),
+            sql.sum("of").cast("bigint").alias("of"),
+        )
+    )
+
+
+def _counted(rows: DataFrame, *counts: tuple[str, Column, Column]) -> DataFrame:
+    """Several checks by one aggregation: (check, what is found, of what)."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    cells = [
+        sql.struct(
+            sql.lit(name).alias("check"),
+            sql.coalesce(found, sql.lit(0)).cast("bigint").alias("found"),
+            sql.coalesce(of, sql.lit(0)).cast("bigint").alias("of"),
+        ).alias(name)
+        for name, found, of in counts
+    ]
+    sums = rows.groupBy("run").agg(*cells)
+    names = [sql.col(name) for name, _, _ in counts]
+    return sums.select("run", sql.inline(sql.array(*names)))
+
+
+def _identities(frames: Frames) -> DataFrame:
+    """What the numbers of events tell: missing, double, copied, announced ones."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    sums = (
+        frames[IDENTITIES]
+        .groupBy("run")
+        .agg(*(sql.sum(name).alias(name) for name in _NUMBERS))
+    )
+    there = frames["silver/runs"].select("run", sql.col("events").alias("there"))
+    double = sql.greatest(sql.col("there") - sql.col("events"), sql.lit(0))
+    came, announced = sql.col("rows"), sql.col("announced")
+    return _counted(
+        sums.join(there, "run"),
+        ("missing_events", sql.sum("missing"), sql.sum("last")),
+        ("double_events", sql.sum(double), sql.sum("there")),
+        ("copies", sql.sum(came - sql.col("events")), sql.sum(came)),
+        ("announced_losses", sql.sum(announced), sql.sum(announced + came)),
+    )
+
+
+_NUMBERS: Final = ("events", "rows", "last", "missing", "announced")
+
+
+def _time_back(frames: Frames) -> DataFrame:
+    """Time that goes back: within stretches of sequences, and from one to the next."""
+    from pyspark.sql import Window  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    bucket = sql.shiftright("sequence", _BUCKET_BITS)
+    rows = frames[EVENTS].select(
+        *("run", "node", "sequence", "time_ns"),
+        bucket.alias("bucket"),
+        # One number to sort by is several times cheaper than a run's name.
+        sql.xxhash64("run", "node", bucket).alias("stretch"),
+    )
+    within = Window.partitionBy("stretch").orderBy("sequence")
+    stretches = (
+        rows.withColumn("before", sql.lag("time_ns").over(within))
+        .groupBy("stretch")
+        .agg(
+            *(sql.first(name).alias(name) for name in ("run", "node", "bucket")),
+            sql.count("*").alias("events"),
+            sql.count_if(sql.col("time_ns") < sql.col("before")).alias("back"),
+            sql.min_by("time_ns", "sequence").alias("first_ns"),
+            sql.max_by("time_ns", "sequence").alias("last_ns"),
+        )
+    )
+    between = Window.partitionBy("run", "node").orderBy("bucket")
+    goes_back = sql.col("first_ns") < sql.lag("last_ns").over(between)
+    back = sql.col("back") + sql.when(goes_back, 1).otherwise(0)
+    return _counted(
+        stretches.select("run", "events", back.alias("back")),
+        ("time_back", sql.sum("back"), sql.sum("events")),
+    )
+
+
+def _each_event(frames: Frames) -> DataFrame:
+    """What is known of each event by itself."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    after = sql.unix_micros("arrived") * 1000 - sql.col("wall_ns")
+    late = after > LATE_S * 1_000_000_000
+    # The source is a topic, then; a file has a path.
+    by_stream = ~sql.col("source").contains("/")
+    unknown = ~sql.col("kind").isin(sorted(KINDS))
+    return _counted(
+        frames[EVENTS],
+        ("late_events", sql.count_if(late & by_stream), sql.count_if(by_stream)),
+        ("unknown_kinds", sql.count_if(unknown), sql.count("*")),
+    )
+
+
+def _negative(frames: Frames) -> DataFrame:
+    """Durations and intervals below 0."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    def least(path: str, *durations: Column) -> DataFrame:
+        rows = frames[path]
+        # Of one column there is no least.
+        return rows.select("run", sql.least(*durations, sql.lit(0)).alias("least"))
+
+    lasts = sql.col("until_ns") - sql.col("from_ns")
+    spans = ("duration_ns", "join_ns", "sync_ns", "waited_ns")
+    parts = [
+        least("silver/rebalances", *map(sql.col, spans)),
+        least("silver/memberships", lasts, sql.col("silent_ns")),
+        least("silver/ownership", lasts, sql.col("idle_ns")),
+        least("silver/stand_stills", lasts),
+    ]
+    rows = reduce(lambda one, other: one.unionByName(other), parts)
+    negative = sql.count_if(sql.col("least") < 0)
+    return _counted(rows, ("negative_durations", negative, sql.count("*")))
+
+
+def _without_end(frames: Frames) -> DataFrame:
+    """Rebalances whose end is not there, though the group was at rest after them."""
+    from pyspark.sql import Window  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    following = Window.partitionBy("run", "group").orderBy("number")
+    rows = frames["silver/rebalances"].select(
+        "run",
+        "outcome",
+        sql.lead("previous_state").over(following).alias("next_state"),
+    )
+    ended = sql.col("next_state").isin(*_STEADY) & (sql.col("outcome") == "interrupted")
+    return _counted(
+        rows, ("rebalances_without_end", sql.count_if(ended), sql.count("*"))
+    )
+
+
+def _without_start(frames: Frames) -> DataFrame:
+    """Phases that end and did not begin."""
+    from pyspark.sql import Window  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    kinds = ("rebalance_started", "group_loaded", "join_completed", "assignment_made")
+    in_order = Window.partitionBy("run", "group").orderBy("time_ns", "node", "sequence")
+    rows = (
+        frames[EVENTS]
+        .where(sql.col("kind").isin(*kinds))
+        .select("run", "kind", sql.lag("kind").over(in_order).alias("before"))
+    )
+    needs = sql.when(
+        sql.col("kind") == "join_completed", sql.lit("rebalance_started")
+    ).when(sql.col("kind") == "assignment_made", sql.lit("join_completed"))
+    rows = rows.select("run", "before", needs.alias("needs"))
+    lacks = sql.col("needs").isNotNull() & ~sql.col("needs").eqNullSafe(
+        sql.col("before")
+    )
+    return _counted(
+        rows, ("ends_without_start", sql.count_if(lacks), sql.count(sql.col("needs")))
+    )
+
+
+def _two_owners(frames: Frames) -> DataFrame:
+    """Ownerships that begin while another one lasts."""
+    from pyspark.sql import Window  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    before = (
+        Window.partitionBy("run", "group", "topic", "partition")
+        .orderBy("from_ns", "from_node", "from_sequence")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    until = sql.coalesce(sql.col("until_ns"), sql.lit(2**63 - 1))
+    rows = frames["silver/ownership"].select(
+        *("run", "from_ns"),
+        until.alias("until"),
+        sql.max(until).over(before).alias("taken_until"),
+    )
+    taken = sql.col("from_ns") < sql.least("taken_until", "until")
+    return _counted(rows, ("two_owners", sql.count_if(taken), sql.count("*")))
+
+
+def _unintroduced(frames: Frames) -> DataFrame:
+    """Members that nobody has introduced."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    loaded = (
+        frames[EVENTS]
+        .where(sql.col("kind") == "group_loaded")
+        .select("run", "group", sql.explode("members").alias("member_id"))
+        .distinct()
+        .withColumn("is_loaded", sql.lit(True))
+    )
+    rows = frames["silver/memberships"].select(
+        "run", "group", "member_id", "is_start_known"
+    )
+    rows = rows.join(loaded, ["run", "group", "member_id"], "left")
+    unknown = (
+        ~sql.coalesce("is_start_known", sql.lit(False)) & sql.col("is_loaded").isNull()
+    )
+    return _counted(
+        rows, ("members_unintroduced", sql.count_if(unknown), sql.count("*"))
+    )
+
+
+def _quarantined(frames: Frames) -> DataFrame:
+    """Lines of all files and topics that are no events; of no run."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    bad = frames[QUARANTINE].select(sql.lit(1).alias("found"), sql.lit(1).alias("of"))
+    good = frames[ALL_RUNS].select(
+        sql.lit(0).alias("found"), sql.col("events").alias("of")
+    )
+    return bad.unionByName(good).agg(
+        sql.lit("quarantined_lines").alias("check"),
+        sql.lit(None).cast("string").alias("run"),
+        sql.coalesce(sql.sum("found"), sql.lit(0)).cast("bigint").alias("found"),
+        sql.coalesce(sql.sum("of"), sql.lit(0)).cast("bigint").alias("of"),
+    )
