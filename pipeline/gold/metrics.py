@@ -1,0 +1,313 @@
+"""The metrics of groups in hours, of groups, and of runs: one implementation.
+
+Hours are made from silver. What adds up (numbers, times, the largest of something) is
+taken from hours for groups and runs. What does not (percentiles, different names) is
+computed anew at each grain by the same function of the key columns, from tables that
+are small. The events themselves are read once, for the hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from kohort.pipeline.gold.columns import (
+    GROUP,
+    at_hour,
+    clipped,
+    counted,
+    durations,
+    hour_of,
+    nanoseconds,
+    seconds,
+    shaped,
+)
+from kohort.pipeline.gold.storms import storms_of
+from kohort.pipeline.makers import EVENTS, Frames, Options
+from kohort.pipeline.tables import BY_PATH
+
+HOUR: Final = (*GROUP, "hour")
+FULL: Final = ("full", "group_over_max_size")
+"""Causes of refusals for want of room (KIP-389)."""
+
+_NUMBERS: Final = (
+    "rebalances",
+    "completed",
+    "interrupted",
+    "storms",
+    "storm_rebalances",
+    "refused_full",
+    "partitions_moved",
+    "partitions_moved_least",
+    "crashes",
+    "metadata_bytes",
+    "assignment_bytes",
+    "commits",
+    "offsets",
+    "commit_failures",
+    "records_reprocessed",
+    "records_rewound",
+    "lag_built",
+)
+"""What adds up."""
+_TIMES: Final = ("stand_still", "member", "crash_idle")
+"""What adds up and is a time: in ns while it is added, then in seconds."""
+_MOST: Final = ("members_most", "lag_built_max")
+"""The largest of something: of hours the largest is that of all."""
+_LONGEST: Final = ("duration_max", "crash_idle_max", "catch_up_max")
+"""The same, of times."""
+
+
+# -- hours
+
+
+def hours(frames: Frames, options: Options) -> DataFrame:
+    """gold/hours."""
+    parts = [
+        _rebalances(frames),
+        _storms(frames, options),
+        _refusals(frames),
+        _intervals(frames, "stand_stills", "stand_still_ns"),
+        _intervals(frames, "memberships", "member_ns"),
+        _crashes(frames),
+        _crash_idle(frames),
+        _moves(frames),
+        _reprocessed(frames),
+        _lags(frames),
+    ]
+    of_silver = _together(parts).groupBy(*HOUR).agg(*_sums(), *_maxima())
+    of_events = _events(frames[EVENTS])
+    # An hour with an event need not have a member, nor one with members an event.
+    both = of_silver.join(of_events, [*HOUR], "full")
+    return _finished(both.join(_exact(frames, HOUR), [*HOUR], "left"), "gold/hours")
+
+
+def _sums() -> list[Column]:
+    taken = {"commits", "offsets", "commit_failures"}  # from events
+    names = [*(name for name in _NUMBERS if name not in taken), *_ns(_TIMES)]
+    return [F.sum(name).alias(name) for name in names]
+
+
+def _maxima() -> list[Column]:
+    return [F.max(name).alias(name) for name in (*_MOST, *_ns(_LONGEST))]
+
+
+def _ns(names: Sequence[str]) -> list[str]:
+    return [f"{name}_ns" for name in names]
+
+
+def _together(parts: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+
+
+def _in_hour(frame: DataFrame, column: str, **values: Column) -> DataFrame:
+    """Narrow rows for the union: the keys, and some of the numbers."""
+    named = (value.cast("bigint").alias(name) for name, value in values.items())
+    return frame.select(*GROUP, hour_of(column).alias("hour"), *named)
+
+
+def _one_if(condition: Column) -> Column:
+    return F.when(condition, 1).otherwise(0)
+
+
+def _is_completed() -> Column:
+    return F.col("outcome") == "completed"
+
+
+def _rebalances(frames: Frames) -> DataFrame:
+    done = _is_completed()
+    return _in_hour(
+        frames["silver/rebalances"],
+        "started_ns",
+        rebalances=F.lit(1),
+        completed=_one_if(done),
+        interrupted=_one_if(F.col("outcome") == "interrupted"),
+        duration_max_ns=F.when(done, F.col("duration_ns")),
+        members_most=F.when(done & F.col("members").isNotNull(), F.size("members")),
+        metadata_bytes=F.when(done, F.col("metadata_bytes")),
+        assignment_bytes=F.when(done, F.col("assignment_bytes")),
+    )
+
+
+def _storms(frames: Frames, options: Options) -> DataFrame:
+    storms = storms_of(frames["silver/rebalances"], options)
+    begun = storms.groupBy(*GROUP, "storm").agg(
+        F.min("started_ns").alias("from_ns"), F.count("*").alias("rebalances")
+    )
+    return _in_hour(
+        begun, "from_ns", storms=F.lit(1), storm_rebalances=F.col("rebalances")
+    )
+
+
+def _refused_full(frames: Frames) -> DataFrame:
+    return frames["silver/refusals"].where(F.col("cause").isin(*FULL))
+
+
+def _refusals(frames: Frames) -> DataFrame:
+    return _in_hour(_refused_full(frames), "time_ns", refused_full=F.lit(1))
+
+
+def _intervals(frames: Frames, table: str, name: str) -> DataFrame:
+    parts = clipped(frames[f"silver/{table}"], frames["silver/runs"])
+    return parts.withColumnRenamed("ns", name)
+
+
+def _crashes(frames: Frames) -> DataFrame:
+    expired = frames["silver/memberships"].where("how = 'expired'")
+    return _in_hour(expired, "until_ns", crashes=F.lit(1))
+
+
+def _crash_idle(frames: Frames) -> DataFrame:
+    idle = frames["silver/ownership"].where("crash_idle_ns is not null")
+    ns = F.col("crash_idle_ns")
+    return _in_hour(idle, "from_ns", crash_idle_ns=ns, crash_idle_max_ns=ns)
+
+
+def _moves(frames: Frames) -> DataFrame:
+    return _in_hour(
+        frames["silver/moves"],
+        "started_ns",
+        partitions_moved=F.col("moved"),
+        partitions_moved_least=F.col("least_moved"),
+    )
+
+
+def _reprocessed(frames: Frames) -> DataFrame:
+    records, why = F.col("records"), F.col("why")
+    return _in_hour(
+        frames["silver/reprocessed"],
+        "time_ns",
+        records_reprocessed=F.when(why == "refused", records),
+        records_rewound=F.when(why == "rewound", records),
+    )
+
+
+def _lags(frames: Frames) -> DataFrame:
+    return _in_hour(
+        frames["silver/lags"],
+        "started_ns",
+        lag_built=F.col("lag_built"),
+        lag_built_max=F.col("lag_built"),
+        catch_up_max_ns=F.col("catch_up_ns"),
+    )
+
+
+def _events(events: DataFrame) -> DataFrame:
+    """Hours that have events, and their commits: one pass over the largest table.
+
+    Events without offsets count, too, so it is events that are counted.
+    """
+    accepted = F.col("kind") == "offsets_committed"
+    refused = F.col("kind") == "commit_refused"
+    # Of the offsets one field is enough, and is all that is read of them.
+    offsets = F.coalesce(F.size("offsets.offset"), F.lit(0))
+    return (
+        events.where("`group` is not null")
+        .groupBy(
+            *GROUP,
+            hour_of("time_ns").alias("hour"),
+            F.when(refused, F.col("error")).alias("error"),
+        )
+        .agg(
+            F.count_if(accepted).alias("commits"),
+            F.sum(F.when(accepted, offsets)).alias("offsets"),
+            F.count_if(refused).alias("commit_failures"),
+        )
+        .groupBy(*HOUR)
+        .agg(
+            *(F.sum(name).alias(name) for name in ("commits", "offsets")),
+            F.sum("commit_failures").alias("commit_failures"),
+            counted(F.col("error"), F.col("commit_failures")).alias(
+                "commit_failures_by_error"
+            ),
+        )
+    )
+
+
+# -- what does not add up
+
+
+def _exact(frames: Frames, keys: Sequence[str]) -> DataFrame:
+    """Percentiles, different names and causes, by any keys.
+
+    One union of narrow rows, so that it is one shuffle whatever there is.
+    """
+    rebalances = at_hour(frames["silver/rebalances"], "started_ns", keys)
+    names = at_hour(_refused_full(frames), "time_ns", keys).where("name is not null")
+    lags = at_hour(frames["silver/lags"], "started_ns", keys)
+    rows = _together(
+        [
+            rebalances.where(_is_completed()).select(*keys, "duration_ns"),
+            rebalances.groupBy(*keys, "cause").agg(F.count("*").alias("times")),
+            lags.where("catch_up_ns is not null").select(*keys, "catch_up_ns"),
+            names.select(*keys, "name").distinct(),
+        ]
+    )
+    return rows.groupBy(*keys).agg(
+        *durations(F.col("duration_ns").isNotNull()),
+        counted(F.col("cause"), F.col("times")).alias("by_cause"),
+        seconds(F.percentile("catch_up_ns", F.lit(0.5))).alias("catch_up_p50_s"),
+        F.count("name").alias("refused_full_names"),
+    )
+
+
+# -- groups and runs
+
+
+def groups(frames: Frames, options: Options) -> DataFrame:  # noqa: ARG001 - a maker
+    """gold/groups: every group that has an event has hours."""
+    return _finished(_rolled_up(frames, GROUP), "gold/groups")
+
+
+def runs(frames: Frames, options: Options) -> DataFrame:  # noqa: ARG001 - a maker
+    """gold/runs: with or without groups."""
+    metrics = _rolled_up(frames, ("run",))
+    about = frames["silver/runs"].drop("nodes")
+    return _finished(about.join(metrics, "run", "left"), "gold/runs")
+
+
+def _rolled_up(frames: Frames, keys: Sequence[str]) -> DataFrame:
+    of_hours = frames["gold/hours"]
+    times = {name: f"{name}_s" for name in (*_TIMES, *_LONGEST)}
+    sums = of_hours.groupBy(*keys).agg(
+        *(F.sum(name).alias(name) for name in _NUMBERS),
+        *(F.max(name).alias(name) for name in _MOST),
+        *(F.sum(nanoseconds(F.col(times[n]))).alias(f"{n}_ns") for n in _TIMES),
+        *(F.max(nanoseconds(F.col(times[n]))).alias(f"{n}_ns") for n in _LONGEST),
+    )
+    errors = (
+        of_hours.select(*keys, F.explode("commit_failures_by_error"))
+        .groupBy(*keys, "key")
+        .agg(F.sum("value").alias("times"))
+        .groupBy(*keys)
+        .agg(counted(F.col("key"), F.col("times")).alias("commit_failures_by_error"))
+    )
+    return sums.join(_exact(frames, keys), [*keys], "left").join(
+        errors, [*keys], "left"
+    )
+
+
+# -- at each grain
+
+
+def _finished(frame: DataFrame, path: str) -> DataFrame:
+    """Zeros for what did not happen, seconds for ns, and the shares."""
+    numbers = (*_NUMBERS, "members_most", "refused_full_names", *_ns(_TIMES))
+    known = frame.withColumns(
+        {name: F.coalesce(F.col(name), F.lit(0)) for name in numbers}
+    )
+    times = {f"{n}_s": seconds(F.col(f"{n}_ns")) for n in (*_TIMES, *_LONGEST)}
+    size = F.col("metadata_bytes") + F.col("assignment_bytes")
+    shares = {
+        "capacity_lost": _share(F.col("stand_still_s"), F.col("member_s")),
+        "bytes_per_rebalance": _share(size, F.col("completed")),
+    }
+    return shaped(known.withColumns(times).withColumns(shares), BY_PATH[path])
+
+
+def _share(part: Column, whole: Column) -> Column:
+    return F.when(whole > 0, part / whole)
