@@ -1,0 +1,64 @@
+"""One Spark for all tests of a process: it takes ten seconds to start."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kohort.pipeline import session
+from kohort.pipeline.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.default.parallelism": "4",
+    # Of tests' few rows the code that Spark would generate costs more than it gains.
+    "spark.sql.streaming.stopTimeout": "30s",
+}
+
+
+def unusable(reason: str) -> None:
+    """Skips, or fails where nothing may be missing."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves connections to Java to the garbage collector."""
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            for each in (
+                "ignore:unclosed <socket:ResourceWarning",
+                "ignore:.*<socket:pytest.PytestUnraisableExceptionWarning",
+            ):
+                item.add_marker(pytest.mark.filterwarnings(each))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark with two cores, UTC and the Kafka connector; needs Java."""
+    with warnings.catch_warnings():
+        # Of PySpark's own, as its modules are loaded.
+        warnings.simplefilter("ignore")
+        try:
+            started = session.session(
+                "local[2]", SETTINGS, connector=True, driver_memory="2g"
+            )
+        except session.SparkProblem as error:
+            unusable(str(error))
+    yield started
+    session.stop(started)
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    """An empty lake."""
+    return Lake(spark, tmp_path / "lake")
