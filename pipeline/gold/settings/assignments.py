@@ -1,0 +1,180 @@
+"""Rules about what rebalances do to partitions, and about commits before them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from kohort.pipeline.gold.causes import with_stand_still
+from kohort.pipeline.gold.columns import GROUP, REBALANCE, seconds
+from kohort.pipeline.gold.settings.rule import FEWEST, recommended, sure
+from kohort.pipeline.makers import Frames
+
+STRATEGY: Final = "partition.assignment.strategy"
+COOPERATIVE: Final = "cooperative-sticky"
+
+KEPT: Final = 0.5
+"""Partitions that need not move, of all: from half of them on most of the standing
+still was for nothing."""
+STILL_S: Final = 1.0
+"""Member-seconds that members stood still per rebalance, on average: below that nobody
+has noticed."""
+STICKY: Final = (COOPERATIVE, "sticky", "stream", "compatible", "sessioned", "default")
+"""Assignors that keep what they can, or that are no consumers' (Streams, Connect)."""
+TOO_FAR: Final = 2.0
+"""Times as many partitions moved as had to: what a sticky assignor stays far below."""
+TOO_MANY: Final = 10
+"""Partitions moved for nothing: fewer are not worth a deployment."""
+TOO_LATE: Final = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
+"""Errors of commits that came while partitions were given up, or after that."""
+
+
+def of_moves(frames: Frames) -> DataFrame:
+    """Numbers of groups: what completed rebalances moved, and who stood still.
+
+    ``eager_``: of those in which members stood still. ``loose_``: of those by assignors
+    that are not sticky, in which there was something to keep.
+    """
+    rebalances = with_stand_still(frames).select(
+        *REBALANCE, "stand_still_ns", "protocol"
+    )
+    still = F.col("stand_still_ns")
+    least = F.least("least_moved", "owned")
+    eager = (still > 0) & (F.col("owned") > 0)
+    kept_ns = (still * (1 - least / F.col("owned"))).cast("bigint")
+    loose = ~F.col("protocol").isin(*STICKY) & (F.col("owned") > F.col("first_owned"))
+    too_far = loose & (F.col("moved") > F.col("least_moved"))
+    by = F.collect_set(F.when(too_far, F.col("protocol")))
+    return (
+        frames["silver/moves"]
+        .join(rebalances, [*REBALANCE])
+        .groupBy(*GROUP)
+        .agg(
+            F.count_if(eager).alias("eager"),
+            seconds(F.sum(F.when(eager, still))).alias("eager_still_s"),
+            seconds(F.sum(F.when(eager, kept_ns))).alias("eager_saved_s"),
+            F.sum(F.when(eager, F.col("owned"))).alias("eager_owned"),
+            F.sum(F.when(eager, least)).alias("eager_least"),
+            F.count_if(loose).alias("loose"),
+            F.count_if(too_far).alias("loose_too_far"),
+            F.sum(F.when(loose, F.col("moved"))).alias("loose_moved"),
+            F.sum(F.when(loose, F.col("least_moved"))).alias("loose_least"),
+            F.array_join(F.array_sort(by), ", ").alias("loose_by"),
+        )
+    )
+
+
+def cooperative_rebalancing() -> Column:
+    """Cooperative instead of eager rebalancing (KIP-429), where most could have stayed.
+
+    Over the completed rebalances in which eager members stood still: at least three,
+    with a second of it each, on average, and at least half of the partitions did not
+    have to move. Saved is the stand-still times the share that did not have to.
+    Confidence: by the rebalances, times that share of all of them.
+    """
+    owned = F.when(F.col("eager_owned") > 0, F.col("eager_owned"))
+    kept = 1 - F.col("eager_least") / owned
+    return recommended(
+        "cooperative-rebalancing",
+        STRATEGY,
+        "client",
+        F.col("eager") >= FEWEST,
+        F.col("eager_still_s") >= STILL_S * F.col("eager"),
+        kept >= KEPT,
+        suggested=F.lit(COOPERATIVE),
+        evidence=F.format_string(
+            "In %d rebalances members stood still for %.1f member-seconds, as they gave"
+            " up all that they had; of %d partitions (each rebalance's added up) %d had"
+            " to move. Cooperative members stop only what moves; where something does,"
+            " a second, short rebalance follows.",
+            "eager",
+            "eager_still_s",
+            "eager_owned",
+            "eager_least",
+        ),
+        cases=F.col("eager"),
+        stand_still_saved_s=F.col("eager_saved_s"),
+        confidence=sure(F.col("eager"), kept),
+    )
+
+
+def sticky_assignor() -> Column:
+    """A sticky assignor: partitions moved that could have stayed where they were.
+
+    Over the completed rebalances by assignors that are not sticky: at least twice as
+    many moved as had to, at least ten more, and more than had to in at least three
+    rebalances. Confidence: by these, times their share of those in which there was
+    something to keep.
+    """
+    moved, least = F.col("loose_moved"), F.col("loose_least")
+    cases = F.col("loose_too_far")
+    return recommended(
+        "sticky-assignor",
+        STRATEGY,
+        "client",
+        cases >= FEWEST,
+        moved >= TOO_FAR * least,
+        moved - least >= TOO_MANY,
+        suggested=F.lit(COOPERATIVE),
+        evidence=F.format_string(
+            "In %d of %d rebalances %s moved more partitions than had to move for the"
+            " same shares: %d moved in all, %d had to.",
+            cases,
+            "loose",
+            "loose_by",
+            moved,
+            least,
+        ),
+        cases=cases,
+        confidence=sure(cases, cases / F.col("loose")),
+    )
+
+
+def of_commits(frames: Frames) -> DataFrame:
+    """Numbers of groups: records that were processed twice, and commits too late."""
+    twice = (
+        frames["silver/reprocessed"]
+        .where("why = 'refused'")
+        .groupBy(*GROUP)
+        .agg(
+            F.count_distinct("node", "sequence").alias("twice"),
+            F.sum("records").alias("twice_records"),
+        )
+    )
+    late = (
+        frames["gold/groups"]
+        .select(*GROUP, "commit_failures", F.explode("commit_failures_by_error"))
+        .where(F.col("key").isin(*TOO_LATE))
+        .groupBy(*GROUP, "commit_failures")
+        .agg(F.sum("value").alias("late"))
+    )
+    return twice.join(late, [*GROUP])
+
+
+def commit_on_revocation() -> Column:
+    """enable.auto.commit: records were processed twice after commits came too late.
+
+    At least three times. The consumer should commit, synchronously, what it has
+    processed when partitions are revoked, before it gives them up. Confidence: by the
+    times, times the share of refused commits that were refused for a rebalance.
+    """
+    return recommended(
+        "commit-on-revocation",
+        "enable.auto.commit",
+        "client",
+        F.col("twice") >= FEWEST,
+        suggested=F.lit("false"),
+        evidence=F.format_string(
+            "%d records were processed twice, in %d cases, after commits were refused:"
+            " %d of %d refused commits came during a rebalance or after it. Commit in"
+            " onPartitionsRevoked, by commitSync, before partitions are given up.",
+            "twice_records",
+            "twice",
+            "late",
+            "commit_failures",
+        ),
+        cases=F.col("twice"),
+        confidence=sure(F.col("twice"), F.col("late") / F.col("commit_failures")),
+    )

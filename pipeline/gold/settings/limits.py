@@ -1,0 +1,268 @@
+"""Rules about the broker's settings: the initial delay and the size of groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from kohort.pipeline.gold.columns import GROUP, SECOND_NS, seconds
+from kohort.pipeline.gold.initial_delay import DELAY
+from kohort.pipeline.gold.metrics import FULL
+from kohort.pipeline.gold.settings.rule import FEWEST, number, recommended, sure
+from kohort.pipeline.makers import Frames
+
+INITIAL_DELAY: Final = "initial-delay"
+MAX_SIZE: Final = "group.max.size"
+
+ARRIVAL_GAP_NS: Final = 10 * SECOND_NS
+"""The longest pause between two arrivals of one start: nobody waits longer than that
+for a first assignment, and who comes later was added."""
+SURGE: Final = 1.25
+"""Room beyond what is asked for: a rolling update of Kubernetes starts a quarter more
+than there are (maxSurge), before it stops the old ones."""
+
+
+# -- group.initial.rebalance.delay.ms
+
+
+def of_pairs(frames: Frames) -> DataFrame:
+    """Numbers of groups of runs without a delay, from `gold/initial_delay`.
+
+    ``played`` is what the best delay did over all pairs of the scenario: the one that
+    saved most rebalances on average, and of equals the shortest. ``saved`` is what it
+    saved in the run itself.
+    """
+    pairs = frames["gold/initial_delay"]
+    keys = ("scenario", "group")
+    helped = F.when(F.col("rebalances_saved") > 0, 1.0).otherwise(0.0)
+    of_delay = pairs.groupBy(*keys, "delay_ms").agg(
+        F.count("*").alias("pairs"),
+        F.sum("rebalances_saved").alias("saved"),
+        F.avg("rebalances_saved").alias("mean"),
+        F.avg(helped).alias("share"),
+        F.avg("later_s").alias("later_s"),
+    )
+    row = F.struct("delay_ms", "pairs", "saved", "mean", "share", "later_s")
+    rank = F.struct(-F.col("mean"), "delay_ms")
+    best = of_delay.groupBy(*keys).agg(F.min_by(row, rank).alias("played"))
+    is_best = F.col("delay_ms") == F.col("played.delay_ms")
+    return (
+        pairs.withColumnRenamed("run_without", "run")
+        .join(best, [*keys])
+        .groupBy(*GROUP)
+        .agg(
+            F.first("played").alias("played"),
+            F.avg(F.when(is_best, F.col("rebalances_saved"))).alias("played_saved"),
+            F.avg(F.when(is_best, F.col("stand_still_saved_s"))).alias(
+                "played_still_s"
+            ),
+        )
+    )
+
+
+def initial_delay_played() -> Column:
+    """group.initial.rebalance.delay.ms (KIP-134), by the same seeds with and without.
+
+    The delay that saved most over all seeds: at least three rebalances in all, and some
+    in this run. Confidence: by the pairs, times the share of them in which it saved
+    some.
+    """
+    return recommended(
+        INITIAL_DELAY,
+        DELAY,
+        "broker",
+        F.col("played.saved") >= FEWEST,
+        F.col("played_saved") > 0,
+        suggested=F.col("played.delay_ms"),
+        evidence=F.format_string(
+            "The same seeds were played with and without a delay of %d ms, %d pairs: on"
+            " average it saved %.1f rebalances, some in %.0f %% of them, and the first"
+            " assignment was %.1f s later.",
+            "played.delay_ms",
+            "played.pairs",
+            "played.mean",
+            F.col("played.share") * 100,
+            "played.later_s",
+        ),
+        cases=F.col("played.pairs"),
+        rebalances_saved=F.round("played_saved"),
+        stand_still_saved_s=F.col("played_still_s"),
+        confidence=sure(F.col("played.pairs"), F.col("played.share")),
+    )
+
+
+def arrivals(frames: Frames) -> DataFrame:
+    """Newcomers after the first of an empty group, at most 10 s after one another.
+
+    Returns:
+        run, group, start_ns (of the start that they belong to), member_id, gap_ns.
+    """
+    emptied = (
+        frames["silver/rebalances"]
+        .where("previous_state = 'Empty' and cause = 'member_joined'")
+        .select(*GROUP, F.col("started_ns").alias("at_ns"))
+        .withColumn("start_ns", F.col("at_ns"))
+    )
+    came = (
+        frames["silver/memberships"]
+        .where("is_start_known")
+        .select(*GROUP, F.col("from_ns").alias("at_ns"), "member_id")
+    )
+    # The first member comes at the time of the rebalance that it makes.
+    in_order = Window.partitionBy(*GROUP).orderBy(
+        "at_ns", F.col("member_id").isNotNull(), "member_id"
+    )
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    of_start = Window.partitionBy(*GROUP, "start_ns").orderBy("at_ns", "member_id")
+    breaks = F.count_if(F.col("gap_ns") > ARRIVAL_GAP_NS).over(
+        of_start.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    return (
+        emptied.unionByName(came, allowMissingColumns=True)
+        .withColumn("start_ns", F.last("start_ns", ignorenulls=True).over(so_far))
+        .where("member_id is not null and start_ns is not null")
+        .withColumn("gap_ns", F.col("at_ns") - F.lag("at_ns").over(of_start))
+        .withColumn("breaks", breaks)
+        .where("breaks = 0 and gap_ns is not null")
+        .drop("at_ns", "breaks")
+    )
+
+
+def of_arrivals(newcomers: DataFrame) -> DataFrame:
+    """Numbers of groups, of their `arrivals`."""
+    return newcomers.groupBy(*GROUP).agg(
+        F.count_distinct("start_ns").alias("starts"),
+        F.count("*").alias("newcomers"),
+        F.max("gap_ns").alias("gap_ns"),
+    )
+
+
+def initial_delay_seen() -> Column:
+    """group.initial.rebalance.delay.ms (KIP-134), by a start that was many rebalances.
+
+    Newcomers, at most 10 s after one another, made at least three rebalances beyond the
+    first. Only where no pairs tell better. Suggested: what is above the longest gap, in
+    whole seconds: a window in which somebody came is followed by another one, so that
+    the delay need not cover the whole start. Confidence: by the rebalances, times how
+    many of them there were for each newcomer (at most 1).
+    """
+    made = F.col("newcomer_made")
+    each = F.least(made / F.col("newcomers"), F.lit(1.0))
+    delay_s = F.floor(F.col("gap_ns") / SECOND_NS) + 1
+    return recommended(
+        INITIAL_DELAY,
+        DELAY,
+        "broker",
+        F.col("played").isNull(),
+        made >= FEWEST,
+        suggested=delay_s.cast("bigint") * 1000,
+        evidence=F.format_string(
+            "In %d starts of the group %d members came after the first one, at most"
+            " %.1f s after one another, and made %d rebalances. A delay above the"
+            " longest gap makes them one per start; the first assignment is later by"
+            " it, or by more where members go on coming.",
+            "starts",
+            "newcomers",
+            seconds(F.col("gap_ns")),
+            made,
+        ),
+        cases=made,
+        rebalances_saved=made,
+        stand_still_saved_s=number("newcomer_still_s"),
+        confidence=sure(made, each),
+    )
+
+
+# -- group.max.size
+
+
+def of_refusals(frames: Frames) -> DataFrame:
+    """Numbers of groups that were full: who asked, and what work there is."""
+    full = frames["silver/refusals"].where(F.col("cause").isin(*FULL))
+    askers = (
+        full.groupBy(*GROUP, "name", "host")
+        .agg(F.count("*").alias("times"))
+        .groupBy(*GROUP)
+        .agg(
+            F.sum("times").alias("refusals"),
+            F.count("*").alias("askers"),
+            F.max(F.struct("times", "name", "host")).alias("worst"),
+        )
+    )
+    partitions = (
+        frames["silver/ownership"]
+        .join(full.select(*GROUP), [*GROUP], "left_semi")
+        .groupBy(*GROUP)
+        .agg(F.count_distinct("topic", "partition").alias("partitions"))
+    )
+    return askers.join(partitions, [*GROUP], "left")
+
+
+def _fits() -> Column:
+    """There is work for those who asked. Where partitions are unknown: who knows."""
+    together = F.col("members_most") + F.col("askers")
+    is_normal = F.col("askers") <= F.col("members_most")
+    return is_normal & F.coalesce(together <= F.col("partitions"), F.lit(True))
+
+
+_FULL_TOLD: Final = (
+    "%d joins of %d processes (by name and host) were refused as the group was full; it"
+    " had %d members at the most"
+)
+_FULL_NUMBERS: Final = ("refusals", "askers", "members_most")
+
+
+def group_max_size() -> Column:
+    """group.max.size (KIP-389) is too low: a full group refused at least three joins.
+
+    Who asked is counted by name and host: no more than the members, and all together no
+    more than the partitions. Suggested is room for all of them and a quarter more.
+    Confidence: by those who asked.
+    """
+    room = F.ceil((F.col("members_most") + F.col("askers")) * SURGE)
+    return recommended(
+        "group-max-size",
+        MAX_SIZE,
+        "broker",
+        F.col("refusals") >= FEWEST,
+        F.col("members_most") > 0,
+        _fits(),
+        suggested=room.cast("bigint"),
+        evidence=F.format_string(
+            _FULL_TOLD + ". There is work for all of them: the limit is too low.",
+            *_FULL_NUMBERS,
+        ),
+        cases=F.col("refusals"),
+        confidence=sure(F.col("askers")),
+    )
+
+
+def runaway_deployment() -> Column:
+    """group.max.size (KIP-389) does what it is for: more asked than there is work for.
+
+    At least three refused joins, of more processes than there are members, or than
+    there are partitions left. The limit is to stay, and the deployment to be found.
+    Confidence: by the refusals.
+    """
+    return recommended(
+        "runaway-deployment",
+        MAX_SIZE,
+        "broker",
+        F.col("refusals") >= FEWEST,
+        F.col("members_most") > 0,
+        ~_fits(),
+        suggested=F.col("members_most"),
+        evidence=F.format_string(
+            _FULL_TOLD + ", and %s partitions. Leave the limit, and find the"
+            " deployment: %s on host %s was refused most, %d times.",
+            *_FULL_NUMBERS,
+            F.coalesce(F.col("partitions").cast("string"), F.lit("no known")),
+            "worst.name",
+            "worst.host",
+            "worst.times",
+        ),
+        cases=F.col("refusals"),
+        confidence=sure(F.col("refusals")),
+    )

@@ -1,0 +1,231 @@
+"""What rules know about members: where they went, and who came in their place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from kohort.pipeline.gold.causes import with_stand_still
+from kohort.pipeline.gold.columns import GROUP, MEMBER, SECOND_NS, seconds
+from kohort.pipeline.gold.settings.rule import MS_NS, REACH_NS, is_
+from kohort.pipeline.makers import Frames
+
+BACK_AT_ONCE_NS: Final = 5 * SECOND_NS
+"""How soon after its expiry one is back that was alive: it learns of it by its next
+heartbeat (3 s by default), and joins again by its next poll."""
+_POLL_INTERVAL: Final = ("poll timeout has expired", "max.poll.interval")
+"""What clients say that leave as their applications did not poll (KIP-800): the first
+is of kafka-clients, the second of kohort; others say nothing."""
+WHY: Final = ("back", "alive", "slow", "newcomer")
+"""For which rules a member's going and coming counts, see `lives` and `caused`."""
+
+
+def lives(frames: Frames) -> DataFrame:
+    """Memberships, each with what became of it.
+
+    Returns:
+        the columns of memberships, and
+        gone_ns: its last sign of life, as far as it tells; null while it is a member.
+        new_id, back_ns: the member that its process came back as, and when.
+        away_ns: until then, from gone_ns.
+        is_slow: it left, and says that its application did not poll in time.
+        is_alive: it expired and was alive, see `_is_alive`.
+        silence_ns: how long it was silent then.
+        is_back: dynamic, gone for another reason, and back within five minutes.
+    """
+    went = F.col("how").isin("left", "expired")
+    expired = F.col("how") == "expired"
+    said = [F.col("reason").contains(text) for text in _POLL_INTERVAL]
+    heard = F.least("asked_ns", F.when(_came_at_once(), F.col("back_ns")))
+    is_back = (
+        F.col("instance_id").isNull()
+        & (F.col("away_ns") <= REACH_NS)
+        & ~F.col("is_slow")
+        & ~F.col("is_alive")
+    )
+    return (
+        _followed(frames["silver/memberships"].withColumn("went", is_(went)))
+        .join(_asked(frames), [*MEMBER], "left")
+        .withColumn("away_ns", F.col("back_ns") - F.col("gone_ns"))
+        .withColumn("is_slow", is_((F.col("how") == "left") & (said[0] | said[1])))
+        .withColumn("silence_ns", heard - F.col("gone_ns"))
+        .withColumn("is_alive", is_(expired & (F.col("silence_ns") <= REACH_NS)))
+        .withColumn("is_back", is_(is_back))
+    )
+
+
+def _came_at_once() -> Column:
+    """A static member's timeout was to cover its restart, however long that took."""
+    soon = F.col("back_ns") - F.col("until_ns") <= BACK_AT_ONCE_NS
+    is_static = F.col("instance_id").isNotNull()
+    return (F.col("back_ns") >= F.col("until_ns")) & (soon | is_static)
+
+
+def _asked(frames: Frames) -> DataFrame:
+    """When ids that had expired were heard of again: refused as unknown.
+
+    In a JoinGroup or an OffsetCommit. Few commits are refused, and of the others
+    Parquet reads but one column.
+    """
+    joins = frames["silver/refusals"].where("cause = 'unknown'")
+    commits = frames["silver/commits"].where("error = 'UNKNOWN_MEMBER_ID' and is_first")
+    ends = frames["silver/memberships"].where("how = 'expired'")
+    return (
+        joins.select(*MEMBER, "time_ns")
+        .unionByName(commits.select(*MEMBER, "time_ns"))
+        .join(ends.select(*MEMBER, "until_ns"), [*MEMBER])
+        .where("time_ns >= until_ns")
+        .groupBy(*MEMBER)
+        .agg(F.min("time_ns").alias("asked_ns"))
+    )
+
+
+def _followed(members: DataFrame) -> DataFrame:
+    """Memberships that `went`, and the others, with ``new_id`` and ``back_ns``.
+
+    A row for each. A process is back if the next that is seen of it after one of its
+    members went is that a member came. A crashed one went when it was last heard of, so
+    that one counts that is back before its session expired. Of several that look the
+    same, and are away at once, one is found: there are as many as that, or more.
+    """
+    moments = F.array(
+        F.struct(F.col("from_ns").alias("at_ns"), F.lit(True).alias("is_coming")),
+        F.struct(F.col("gone_ns").alias("at_ns"), F.lit(False).alias("is_coming")),
+    )
+    # Who was there before anybody looked did not come.
+    is_seen = is_(F.col("is_start_known")) | ~F.col("moment.is_coming")
+    of_process = Window.partitionBy(*GROUP, "process").orderBy(
+        "moment.at_ns", "moment.is_coming", "member_id"
+    )
+    following = F.lead(F.struct("member_id", "moment")).over(of_process)
+    ended = (
+        _named(members)
+        .withColumn("gone_ns", F.when(F.col("went"), F.col("ending_ns")))
+        .withColumn("moment", F.explode(moments))
+        .where(is_seen)
+        .withColumn("next", following)
+        .where("not moment.is_coming")
+    )
+    came = F.col("went") & F.col("next.moment.is_coming")
+    is_known = came & F.col("process").isNotNull()
+    return (
+        ended.withColumn("new_id", F.when(is_known, F.col("next.member_id")))
+        .withColumn("back_ns", F.when(is_known, F.col("next.moment.at_ns")))
+        .drop("moment", "next")
+    )
+
+
+def _named(members: DataFrame) -> DataFrame:
+    """Memberships with ``process`` and ``ending_ns``, the last sign of life.
+
+    process: what a process has in common with itself after a restart. The instance id;
+    else the client id, where never two members had it at once; else client id and host.
+    """
+    of_client = Window.partitionBy(*GROUP, "client_id")
+    in_order = of_client.orderBy("from_ns", "member_id")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    ending = F.col("until_ns") - F.coalesce("silent_ns", F.lit(0))
+    until = F.max(F.coalesce("ending_ns", F.lit(2**63 - 1))).over(before)
+    host = F.when(F.col("is_shared"), F.col("host"))
+    process = F.when(
+        F.col("instance_id").isNotNull(), F.array(F.lit("instance"), "instance_id")
+    ).when(F.col("client_id").isNotNull(), F.array(F.lit("client"), "client_id", host))
+    return (
+        members.withColumn("ending_ns", ending)
+        .withColumn("overlaps", is_(until > F.col("from_ns")))
+        .withColumn("is_shared", F.max("overlaps").over(of_client))
+        .withColumn("process", process)
+        .drop("overlaps", "is_shared")
+    )
+
+
+def of_members(members: DataFrame) -> DataFrame:
+    """Numbers of groups, of their `lives`."""
+    back, alive = F.col("is_back"), F.col("is_alive")
+    slow = F.col("is_slow") & F.col("rebalance_timeout_ms").isNotNull()
+    slow_back = slow & (F.col("away_ns") <= REACH_NS)
+    took_ms = F.col("rebalance_timeout_ms") + F.col("away_ns") / MS_NS
+    dynamic = F.col("instance_id").isNull()
+    return members.groupBy(*GROUP).agg(
+        F.count_if(dynamic & F.col("went") & ~F.col("is_slow")).alias("departures"),
+        F.count_if(back).alias("back"),
+        F.max(F.when(back, F.col("away_ns"))).alias("back_ns"),
+        F.max(F.when(back, F.col("session_timeout_ms"))).alias("back_session_ms"),
+        F.count_if(F.col("how") == "expired").alias("expired"),
+        F.count_if(alive).alias("alive"),
+        F.max(F.when(alive, F.col("silence_ns"))).alias("alive_ns"),
+        F.max(F.when(alive, F.col("session_timeout_ms"))).alias("alive_session_ms"),
+        F.count_if(slow).alias("slow"),
+        F.count_if(slow_back).alias("slow_back"),
+        F.max(F.when(slow_back, took_ms)).alias("slow_took_ms"),
+        F.max(F.when(slow, F.col("rebalance_timeout_ms"))).alias("slow_now_ms"),
+    )
+
+
+# -- what they made groups do
+
+
+def caused(frames: Frames, members: DataFrame, newcomers: DataFrame) -> DataFrame:
+    """The rebalances that such members alone made, by going or by coming back.
+
+    Args:
+        frames: the tables before.
+        members: `lives`.
+        newcomers: run, group, member_id of those whose first coming is looked at.
+
+    Returns:
+        run, group, and for each w of `WHY` ``{w}_made`` (rebalances), ``{w}_still_s``
+        (their stand-still).
+    """
+    is_coming = F.col("cause") == "member_joined"
+    culprits = (
+        with_stand_still(frames)
+        .where("cause in ('member_joined', 'member_left', 'session_expired')")
+        .select(
+            *GROUP,
+            "number",
+            "stand_still_ns",
+            is_coming.alias("is_coming"),
+            F.explode(F.array_distinct("culprits")).alias("member_id"),
+        )
+    )
+    alone = (F.min(is_(F.col(f"is_{why}"))).alias(f"is_{why}") for why in WHY)
+    made = (F.count_if(F.col(f"is_{why}")).alias(f"{why}_made") for why in WHY)
+    still = (
+        seconds(F.sum(F.when(F.col(f"is_{why}"), F.col("stand_still_ns")))).alias(
+            f"{why}_still_s"
+        )
+        for why in WHY
+    )
+    return (
+        culprits.join(_looked_at(members, newcomers), [*MEMBER, "is_coming"], "left")
+        .groupBy(*GROUP, "number", "stand_still_ns")
+        .agg(*alone)
+        .groupBy(*GROUP)
+        .agg(*made, *still)
+    )
+
+
+def _looked_at(members: DataFrame, newcomers: DataFrame) -> DataFrame:
+    flags = ("is_back", "is_alive", "is_slow")
+    # Two rows of a life: that it went, and that its process came back as another.
+    moves = F.array(
+        F.struct(F.col("member_id").alias("id"), F.lit(False).alias("is_coming")),
+        F.struct(F.col("new_id").alias("id"), F.lit(True).alias("is_coming")),
+    )
+    both = (
+        members.where("is_back or is_alive or is_slow")
+        .select(*GROUP, *flags, F.explode(moves).alias("move"))
+        .where("move.id is not null")
+        .select(*GROUP, F.col("move.id").alias("member_id"), "move.is_coming", *flags)
+    )
+    new = newcomers.select(
+        *MEMBER, F.lit(True).alias("is_coming"), F.lit(True).alias("is_newcomer")
+    )
+    return (
+        both.unionByName(new, allowMissingColumns=True)
+        .groupBy(*MEMBER, "is_coming")
+        .agg(*(F.max(f"is_{why}").alias(f"is_{why}") for why in WHY))
+    )

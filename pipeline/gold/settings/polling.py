@@ -1,0 +1,123 @@
+"""Rules about applications that take long between two polls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from kohort.pipeline.gold.causes import with_stand_still
+from kohort.pipeline.gold.columns import GROUP, MEMBER, REBALANCE, SECOND_NS, seconds
+from kohort.pipeline.gold.settings.rule import (
+    FEWEST,
+    MARGIN,
+    number,
+    recommended,
+    rounded_up,
+    sure,
+)
+from kohort.pipeline.gold.who import waits
+from kohort.pipeline.makers import Frames
+
+MINUTE_MS: Final = 60_000
+"""max.poll.interval.ms is suggested in whole minutes, as its default is five."""
+HELD_UP_NS: Final = 5 * SECOND_NS
+"""A wait for one member that is too long. It learns of a rebalance by its next
+heartbeat, 3 s by default, and has something to revoke."""
+DOMINANT: Final = 0.5
+"""The share of such waits that one member has to have for it to be the matter."""
+RECORDS: Final = 500
+"""The default of max.poll.records: clients do not tell theirs."""
+
+
+def max_poll_interval() -> Column:
+    """max.poll.interval.ms: members left, and say that they did not poll in time.
+
+    Suggested: the longest that one took, its max.poll.interval.ms (as Kafka's consumer
+    sends it: the rebalance timeout) and the time until it was back, and half as much
+    again, in whole minutes; twice what it is where none was back within five minutes.
+    Confidence: by their number, times a half (it may be stuck) to 1 (all were back).
+    """
+    need = F.coalesce(F.col("slow_took_ms") * MARGIN, F.col("slow_now_ms") * 2.0)
+    return recommended(
+        "max-poll-interval",
+        "max.poll.interval.ms",
+        "client",
+        F.col("slow") >= FEWEST,
+        suggested=rounded_up(need, MINUTE_MS),
+        evidence=F.format_string(
+            "%d times a member left because its application had not polled within"
+            " max.poll.interval.ms (%d at the most); %d times it was back within five"
+            " minutes. That made %d rebalances. Fewer records at a time"
+            " (max.poll.records) help as well.",
+            "slow",
+            "slow_now_ms",
+            "slow_back",
+            number("slow_made"),
+        ),
+        cases=F.col("slow"),
+        rebalances_saved=number("slow_made"),
+        stand_still_saved_s=number("slow_still_s"),
+        confidence=sure(F.col("slow"), (1 + F.col("slow_back") / F.col("slow")) / 2),
+    )
+
+
+def of_waits(frames: Frames) -> DataFrame:
+    """Numbers of groups: the ``slowest`` member in long join phases, and all these."""
+    still = with_stand_still(frames).select(*REBALANCE, "stand_still_ns")
+    beyond = (F.col("waited_ns") - HELD_UP_NS) / F.col("duration_ns")
+    saved_ns = F.col("stand_still_ns") * F.least(beyond, F.lit(1.0))
+    of_member = (
+        waits(frames)
+        .where(F.col("waited_ns") >= HELD_UP_NS)
+        .join(still, [*REBALANCE])
+        .groupBy(*MEMBER)
+        .agg(
+            F.max("name").alias("name"),
+            F.count("*").alias("times"),
+            F.percentile("waited_ns", F.lit(0.5)).alias("median_ns"),
+            F.sum(F.when(F.col("duration_ns") > 0, saved_ns)).alias("saved_ns"),
+        )
+    )
+    row = F.struct("name", "times", "median_ns", "saved_ns")
+    rank = F.struct(-F.col("times"), "member_id")
+    return of_member.groupBy(*GROUP).agg(
+        F.min_by(row, rank).alias("slowest"), F.sum("times").alias("long_waits")
+    )
+
+
+def slow_to_rejoin() -> Column:
+    """max.poll.records: most long join phases waited for one and the same member.
+
+    Of the join phases with a wait of 5 s or more at least three, and half, were for it:
+    it joins again when it polls next, and until then it works on what it has taken.
+    Suggested: so much of the default that the median wait would be 5 s. The stand-still
+    saved is the part of theirs that was beyond 5 s of waiting. Confidence: by their
+    number, times its share of the long waits.
+    """
+    times = F.col("slowest.times")
+    median = F.col("slowest.median_ns")
+    share = times / F.col("long_waits")
+    records = F.greatest(F.floor(RECORDS * HELD_UP_NS / median), F.lit(1))
+    return recommended(
+        "slow-to-rejoin",
+        "max.poll.records",
+        "client",
+        times >= FEWEST,
+        share >= DOMINANT,
+        suggested=records.cast("bigint"),
+        evidence=F.format_string(
+            "%d of %d join phases that waited for 5 s or more waited for %s, half of"
+            " them for %.1f s or more: it joins again only by its next poll, when it"
+            " has worked off what it took. The suggestion is for the default of 500;"
+            " where it is another one, take as much less.",
+            times,
+            "long_waits",
+            "slowest.name",
+            seconds(median),
+        ),
+        cases=times,
+        stand_still_saved_s=F.round(F.col("slowest.saved_ns") / SECOND_NS, 3),
+        confidence=sure(times, share),
+    )

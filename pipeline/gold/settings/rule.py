@@ -1,0 +1,83 @@
+"""What rules are made of: a row of numbers about a group, and what one says of it.
+
+A rule is a native expression over the row of a group's numbers: a row of gold/settings,
+or null. So all rules together are one look at each group, however many there are.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from kohort.pipeline.gold.columns import SECOND_NS
+
+MS_NS: Final = 1_000_000
+FEWEST: Final = 3
+"""Cases that a rule needs: one is an accident, and two may be the same one."""
+HALF_SURE: Final = 3
+"""The number of cases that makes a rule half sure, see `sure`."""
+MARGIN: Final = 1.5
+"""What is suggested, by what was seen to be needed: the next one may be longer."""
+REACH_NS: Final = 300 * SECOND_NS
+"""The longest absence that a timeout is stretched over. A process that is back later
+than that was not restarted, or its partitions must not wait for it: they would for
+longer than the default of max.poll.interval.ms."""
+
+
+def recommended(
+    rule: str,
+    setting: str,
+    where: str,
+    *conditions: Column,
+    suggested: Column,
+    evidence: Column,
+    cases: Column,
+    confidence: Column,
+    rebalances_saved: Column | None = None,
+    stand_still_saved_s: Column | None = None,
+) -> Column:
+    """The row of gold/settings, without run and group, if all conditions are true."""
+    nothing = F.lit(None)
+    saved = nothing if rebalances_saved is None else rebalances_saved
+    still = nothing if stand_still_saved_s is None else stand_still_saved_s
+    row = F.struct(
+        F.lit(rule).alias("rule"),
+        F.lit(setting).alias("setting"),
+        F.lit(where).alias("where"),
+        suggested.cast("string").alias("suggested"),
+        evidence.alias("evidence"),
+        cases.cast("bigint").alias("cases"),
+        saved.cast("bigint").alias("rebalances_saved"),
+        still.cast("double").alias("stand_still_saved_s"),
+        confidence.cast("double").alias("confidence"),
+    )
+    return F.when(reduce(and_, conditions), row)
+
+
+def sure(cases: Column, consistency: Column | None = None) -> Column:
+    """How sure a rule is: cases / (cases + 3), times a share of them (0 to 1).
+
+    3 cases make 0.5, 12 make 0.8, 27 make 0.9: it never is 1. Two digits.
+    """
+    of_cases = cases / (cases + HALF_SURE)
+    both = of_cases if consistency is None else of_cases * consistency
+    return F.round(both, 2)
+
+
+def rounded_up(value: Column, step: int) -> Column:
+    """The next multiple of a step that is not below, as long."""
+    return (F.ceil(value / step) * step).cast("bigint")
+
+
+def number(name: str) -> Column:
+    """A number of the group, 0 where it is not known."""
+    return F.coalesce(F.col(name), F.lit(0))
+
+
+def is_(condition: Column) -> Column:
+    """A condition, false where it is not known."""
+    return F.coalesce(condition, F.lit(False))
