@@ -1,0 +1,48 @@
+"""One HTML file that says what happened, to whom, why, and what to change.
+
+Nothing here loads PySpark or plotly before it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kohort.pipeline.report.asking import QUERIES, sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["QUERIES", "sql", "write"]
+
+
+def write(
+    spark: SparkSession,
+    output: Path,
+    *,
+    runs: Sequence[str] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a report of the tables that the session has as views.
+
+    Args:
+        spark: has all tables as temporary views: ``gold_groups`` for gold/groups.
+        output: the file; one that is there is replaced, once the report is complete.
+        runs: of these only; None: all.
+        about: what the lineage of the build says.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    from kohort.pipeline.report.asking import ask, names  # noqa: PLC0415 - loads late
+    from kohort.pipeline.report.page import page  # noqa: PLC0415 - loads plotly
+
+    answers = {name: ask(spark, name, runs) for name in names()}
+    text = page(answers, about=about or {}, runs=runs)
+    partial = output.with_name(f".{output.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)

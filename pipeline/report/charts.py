@@ -1,0 +1,281 @@
+"""Charts, by plotly: each as JSON that the page draws, in the colours of the reader.
+
+plotly takes some HTML in names for markup, so all names go through `label`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import plotly.graph_objects as go  # type: ignore[import-untyped]
+
+from kohort.pipeline.report import numbers
+from kohort.pipeline.report.asking import Answers, Row
+from kohort.pipeline.report.findings import CAUSES, cause
+from kohort.pipeline.report.markup import label
+
+BARS: Final = 15
+"""So many groups are in a chart of groups."""
+_ROW_PX: Final = 26
+_FRAME_PX: Final = 130
+_SMALLEST: Final = 6
+_LARGEST: Final = 26
+_COLOURS: Final = (
+    "#3b82c4",
+    "#d06a00",
+    "#d64550",
+    "#9a6fd0",
+    "#2e8b57",
+    "#1f8f9c",
+    "#9c7a3c",
+    "#c0559c",
+)
+"""Each is seen on white and on near black alike (3 to 1, WCAG 1.4.11)."""
+_OTHER: Final = "#7a8694"
+_SYMBOLS: Final = (
+    "circle",
+    "triangle-down",
+    "x",
+    "diamond",
+    "star",
+    "square",
+    "hourglass",
+    "pentagon",
+)
+_LOOKS: Final = {
+    name: (colour, symbol)
+    for name, colour, symbol in zip(CAUSES, _COLOURS, _SYMBOLS, strict=True)
+}
+"""A cause looks the same in all charts."""
+
+
+def _look(of: str | None) -> tuple[str, str]:
+    return _LOOKS.get(of or "", (_OTHER, "cross"))
+
+
+def _json(figure: go.Figure) -> str:
+    """For a script element: nothing in it can end that."""
+    made = figure.to_plotly_json()
+    # The page brings its own look; plotly's template would be twice as long as all else.
+    made["layout"].pop("template", None)
+    return json.dumps(made).replace("<", "\\u003c")
+
+
+def _layout(figure: go.Figure, rows: int, x: str, **more: Any) -> None:
+    figure.update_layout(
+        height=_FRAME_PX + _ROW_PX * max(rows, 3),
+        margin={"l": 10, "r": 16, "t": 40, "b": 44},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="closest",
+        xaxis={"title": {"text": x}, "automargin": True},
+        yaxis={"automargin": True, "type": "category"},
+        **more,
+    )
+
+
+def _unlike(names: Iterable[str | None]) -> Mapping[str | None, str]:
+    """Labels of names, no two alike: cut names may be."""
+    found: dict[str | None, str] = {}
+    for each in names:
+        text, copies = label(each), 1
+        while text in found.values():
+            copies += 1
+            text = f"{label(each)} ({copies})"
+        found[each] = text
+    return found
+
+
+def timeline(rows: Sequence[Row]) -> str:
+    """Rebalances over time: a row for each group, a mark for each rebalance."""
+    often: dict[str, int] = {}
+    for row in rows:
+        often[row["group"]] = often.get(row["group"], 0) + 1
+    names = _unlike(sorted(often, key=lambda group: (often[group], group)))
+    longest = max((row["duration_s"] or 0.0 for row in rows), default=0.0) or 1.0
+    figure = go.Figure()
+    for each in _by_cause(rows):
+        some = [row for row in rows if row["cause"] == each]
+        colour, symbol = _look(each)
+        figure.add_trace(
+            go.Scatter(
+                x=[numbers.iso(row["started_ns"]) for row in some],
+                y=[names[row["group"]] for row in some],
+                mode="markers",
+                name=label(cause(each), 60),
+                marker={
+                    "color": colour,
+                    "symbol": symbol,
+                    "opacity": 0.8,
+                    "size": [_size(row, longest) for row in some],
+                },
+                text=[_told(row) for row in some],
+                hovertemplate="%{x|%H:%M:%S}<br>%{y}<br>%{text}<extra></extra>",
+            )
+        )
+    _layout(figure, len(names), "time, UTC")
+    figure.update_yaxes(categoryorder="array", categoryarray=[*names.values()])
+    figure.update_xaxes(type="date")
+    return _json(figure)
+
+
+def _by_cause(rows: Iterable[Row]) -> list[str | None]:
+    seen = {row["cause"] for row in rows}
+    known = [each for each in CAUSES if each in seen]
+    return [*known, *sorted(seen.difference(known), key=str)]
+
+
+def _size(row: Row, longest: float) -> float:
+    """By area: twice as long is twice as much to see."""
+    part: float = ((row["duration_s"] or 0.0) / longest) ** 0.5
+    return round(_SMALLEST + (_LARGEST - _SMALLEST) * part, 1)
+
+
+def _told(row: Row) -> str:
+    took = (
+        "open"
+        if row["duration_s"] is None
+        else f"{numbers.seconds(row['duration_s'])}, {label(row['outcome'])}"
+    )
+    return f"{label(cause(row['cause']), 60)}: {label(row['culprit_name'])}<br>{took}"
+
+
+def stand_stills(answers: Answers) -> str:
+    """Member-seconds that groups stood still, by cause."""
+    groups = [row for row in answers["groups"] if row["stand_still_s"]][:BARS]
+    names = _unlike(row["group"] for row in reversed(groups))
+    rows = [
+        row
+        for row in answers["causes"]
+        if row["group"] in names and row["stand_still_s"]
+    ]
+    figure = go.Figure()
+    for each in _by_cause(rows):
+        some = [row for row in rows if row["cause"] == each]
+        figure.add_trace(
+            go.Bar(
+                orientation="h",
+                x=[row["stand_still_s"] for row in some],
+                y=[names[row["group"]] for row in some],
+                name=label(cause(each), 60),
+                marker={"color": _look(each)[0]},
+                text=[f"{row['rebalances']:,} rebalances" for row in some],
+                textposition="none",
+                hovertemplate="%{y}: %{x:,.3~r} member-seconds<br>%{text}",
+            )
+        )
+    _layout(figure, len(names), "member-seconds", barmode="stack")
+    figure.update_yaxes(categoryorder="array", categoryarray=[*names.values()])
+    return _json(figure)
+
+
+def ranges(
+    rows: Sequence[Row],
+    by: str,
+    columns: Sequence[tuple[str, str]],
+    x: str,
+) -> str:
+    """From least to most: a line for each row, with marks at some of its numbers.
+
+    Args:
+        rows: the first is at the top.
+        by: the column with their names.
+        columns: which numbers, and what they are called, from least to most.
+        x: what the numbers are.
+    """
+    names = _unlike(row[by] for row in reversed(rows))
+    figure = go.Figure()
+    first, last = columns[0][0], columns[-1][0]
+    spans: list[float | None] = []
+    places: list[str | None] = []
+    for row in rows:
+        spans += [row[first], row[last], None]
+        places += [names[row[by]], names[row[by]], None]
+    figure.add_trace(
+        go.Scatter(
+            x=spans,
+            y=places,
+            mode="lines",
+            line={"color": _OTHER, "width": 2},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
+    for place, (column, called) in enumerate(columns):
+        figure.add_trace(
+            go.Scatter(
+                x=[row[column] for row in rows],
+                y=[names[row[by]] for row in rows],
+                mode="markers",
+                name=called,
+                marker={
+                    "color": _COLOURS[place],
+                    "symbol": _SYMBOLS[place],
+                    "size": 11,
+                },
+                hovertemplate=f"%{{y}}<br>{called}: %{{x:,.3~r}}<extra></extra>",
+            )
+        )
+    _layout(figure, len(names), x)
+    figure.update_yaxes(categoryorder="array", categoryarray=[*names.values()])
+    figure.update_xaxes(rangemode="tozero")
+    return _json(figure)
+
+
+def hours(rows: Sequence[Row]) -> str:
+    """Rebalances by hour, groups on top of each other."""
+    names = _unlike(dict.fromkeys(row["group"] for row in rows))
+    figure = go.Figure()
+    for place, (group, called) in enumerate(names.items()):
+        some = [row for row in rows if row["group"] == group]
+        figure.add_trace(
+            go.Bar(
+                x=[row["hour"].strftime("%Y-%m-%d %H:%M") for row in some],
+                y=[row["rebalances"] for row in some],
+                name=called,
+                marker={"color": _COLOURS[place % len(_COLOURS)]},
+                hovertemplate="%{x|%Y-%m-%d %H:%M}: %{y:,} rebalances",
+            )
+        )
+    _layout(figure, 8, "hour, UTC", barmode="stack")
+    figure.update_yaxes(type="linear", title={"text": "rebalances"})
+    figure.update_xaxes(type="date")
+    return _json(figure)
+
+
+def lags(rows: Sequence[Row]) -> str:
+    """What a rebalance took, and the lag that it built up."""
+    names = _unlike(dict.fromkeys(row["group"] for row in rows))
+    figure = go.Figure()
+    for place, (group, called) in enumerate(names.items()):
+        some = [row for row in rows if row["group"] == group]
+        figure.add_trace(
+            go.Scatter(
+                x=[row["duration_s"] for row in some],
+                y=[row["lag_built"] for row in some],
+                mode="markers",
+                name=called,
+                marker={
+                    "color": _COLOURS[place % len(_COLOURS)],
+                    "symbol": _SYMBOLS[place % len(_SYMBOLS)],
+                    "size": 10,
+                    "opacity": 0.8,
+                },
+                text=[_caught_up(row) for row in some],
+                hovertemplate="%{x:.3~r} s: %{y:,} records<br>%{text}",
+            )
+        )
+    _layout(figure, 8, "the rebalance took, s")
+    figure.update_yaxes(
+        type="linear", title={"text": "records of lag more"}, rangemode="tozero"
+    )
+    figure.update_xaxes(rangemode="tozero")
+    return _json(figure)
+
+
+def _caught_up(row: Row) -> str:
+    why = f"{label(cause(row['cause']), 60)}: {label(row['culprit_name'])}"
+    if row["catch_up_s"] is None:
+        return why
+    return f"{why}<br>worked off after {numbers.seconds(row['catch_up_s'])}"

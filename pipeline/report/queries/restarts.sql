@@ -1,0 +1,29 @@
+-- How often a member went and another one of the same name came after it, by how it went,
+-- over all runs; at most 500 rows. One that came before the old one was gone, as after a
+-- crash, counts with an absence of 0.
+-- how: how the old one went: left, expired, kicked, removed or replaced
+-- names: how many different names
+-- times: how often
+-- away_p50_s: from the end of the one to the start of the other, the median, in seconds
+-- first_ns: the first time that one came back
+-- last_ns: the last time that one came back
+SELECT
+  `group`,
+  how,
+  count(DISTINCT name) AS names,
+  count(*) AS times,
+  percentile(away_ns, 0.5) / 1e9 AS away_p50_s,
+  min(from_ns) AS first_ns,
+  max(from_ns) AS last_ns
+FROM (
+  SELECT
+    `group`, name, from_ns,
+    lag(how) OVER earlier AS how,
+    greatest(from_ns - lag(until_ns) OVER earlier, 0) AS away_ns
+  FROM silver_memberships
+  WINDOW earlier AS (PARTITION BY run, `group`, name ORDER BY from_ns, member_id)
+)
+WHERE how IS NOT NULL
+GROUP BY `group`, how
+ORDER BY times DESC, `group`, how
+LIMIT 500

@@ -1,0 +1,11 @@
+-- For whom join phases waited, over all runs: who was the last; at most 1,000 rows.
+SELECT
+  `group`,
+  name,
+  sum(rebalances) AS rebalances,
+  sum(waited_s) AS waited_s,
+  max(waited_max_s) AS waited_max_s
+FROM gold_waited_for
+GROUP BY `group`, name
+ORDER BY waited_s DESC, `group`, name
+LIMIT 1000
