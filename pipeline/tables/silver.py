@@ -53,9 +53,9 @@ REBALANCES = Table(
                 "string",
                 (
                     "completed: it has an assignment_made. Else emptied: it has a"
-                    " join_completed with the cause nobody_left. Else interrupted:"
-                    " another rebalance_started came next. Else moved: a group_loaded"
-                    " came next. Else open: the events end"
+                    " join_completed without members. Else interrupted: another"
+                    " rebalance_started came next. Else moved: a group_loaded came"
+                    " next. Else open: the events end"
                 ),
             ),
             ("cause", "string", "of rebalance_started"),
@@ -364,10 +364,10 @@ MOVES = Table(
     " partition is the owner of its last row of ownership, also while nobody"
     " has it. Before and after a rebalance is before the first and after the"
     " last of its rows of ownership (those with its number, began = assigned),"
-    " in order; where it has none, both are at its end. Let P be the partitions"
-    " that had a last owner before, and whose last owner after is an owner"
-    " among the members of its generation (where its join_completed was not"
-    " seen: nobody).",
+    " in order; where it has none, both are at its assignment_made. Let P be"
+    " the partitions that had a last owner before, and whose last owner after"
+    " is an owner among the members of its generation (where its join_completed"
+    " was not seen: nobody).",
     ("run", "group", "number"),
     (
         *GROUP,
