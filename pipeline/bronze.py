@@ -83,7 +83,8 @@ def quarantine_schema() -> StructType:
     from pyspark.sql.types import StructType  # noqa: PLC0415 - takes long
 
     columns = f"{RAW} string, reason string, {SOURCE} string, {ARRIVED} timestamp"
-    return StructType.fromDDL(columns)
+    schema: StructType = StructType.fromDDL(columns)  # type: ignore[assignment]
+    return schema
 
 
 # -- ingest
@@ -173,7 +174,9 @@ def _listed(lake: Lake, paths: Iterable[str]) -> list[File]:
 @contextlib.contextmanager
 def _words() -> Iterator[None]:
     """Says in a line what Spark says in hundreds."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - takes long
+    from py4j.protocol import (  # type: ignore[import-untyped]  # noqa: PLC0415
+        Py4JJavaError,
+    )
     from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
     try:
@@ -269,13 +272,17 @@ class _Ingest:
         parts: list[DataFrame] = []
         if texts:
             lines = read.text(texts).filter(sql.length(sql.trim("value")) > 0)
-            parts.append(parsed(lines.select("value", _source().alias(SOURCE)), "value"))
+            parts.append(
+                parsed(lines.select("value", _source().alias(SOURCE)), "value")
+            )
         if parquet:
             rows = read.schema(events_schema()).parquet(*parquet)
             parts.append(checked(rows.select("*", _source().alias(SOURCE))))
         everything = reduce(lambda a, b: a.unionByName(b), parts)
         arrived = sql.lit(self._at).cast("timestamp").alias(ARRIVED)
-        names = [field.name for field in bronze_schema().fields if field.name != ARRIVED]
+        names = [
+            field.name for field in bronze_schema().fields if field.name != ARRIVED
+        ]
         return everything.select(*names, arrived, RAW, WHY)
 
     def _only_new(self, written: int) -> tuple[str, int, list[str]]:
@@ -289,9 +296,9 @@ class _Ingest:
         lake = self._lake
         read = lake.spark.read.schema(bronze_schema())
         rows = read.parquet(lake.uri(f"{self._base}/events"))
-        found = _statistics(rows).groupBy("run")
-        found = found.agg(sql.sum("rows").alias("rows"), sql.sum("numbers").alias("ids"))
-        by_run = {row["run"]: row["rows"] > row["ids"] for row in found.collect()}
+        counts = [sql.sum(name).alias(name) for name in ("rows", "numbers")]
+        found = _statistics(rows).groupBy("run").agg(*counts)
+        by_run = {row["run"]: row["rows"] > row["numbers"] for row in found.collect()}
         sources = _sources(lake)
         known = {run for runs in sources.runs(by_run) for run in runs}
         doubtful = sorted(run for run in by_run if by_run[run] or run in known)
@@ -303,9 +310,10 @@ class _Ingest:
         others = rows.filter(~sql.col("run").isin(doubtful))
         new.unionByName(others).write.parquet(lake.uri(f"{self._base}/new"))
         rows = read.parquet(lake.uri(f"{self._base}/new"))
-        counts = rows.groupBy("run").count().collect()
+        by_run_now = rows.groupBy("run").count().collect()
         lake.remove(f"{self._base}/events")
-        return "new", sum(row["count"] for row in counts), sorted(r["run"] for r in counts)
+        left = {row["run"]: int(row["count"]) for row in by_run_now}
+        return "new", sum(left.values()), sorted(left)
 
     def _commit(self, done: Ingested, folder: str | None, runs: Sequence[str]) -> None:
         entry = {
@@ -442,7 +450,8 @@ class _Sources:
         folders = [
             self.lake.uri(entry["folder"])
             for entry in self.entries
-            if entry["folder"] and (wanted is None or wanted.intersection(entry["runs"]))
+            if entry["folder"]
+            and (wanted is None or wanted.intersection(entry["runs"]))
         ]
         read = self.lake.spark.read
         if folders:
@@ -462,7 +471,9 @@ class _Sources:
         ]
         for rows in self._streamed():
             some = rows if among is None else _of(rows, sorted(among))
-            found.append({row["run"] for row in some.select("run").distinct().collect()})
+            found.append(
+                {row["run"] for row in some.select("run").distinct().collect()}
+            )
         return found
 
     def _streamed(self) -> list[DataFrame]:
@@ -526,7 +537,9 @@ def _statistics(rows: DataFrame) -> DataFrame:
             sql.count("*").alias("rows"),
             sql.bitmap_count(bits).alias("numbers"),
             sql.bitmap_count(
-                sql.bitmap_construct_agg(sql.when(~lost, sql.bitmap_bit_position(number)))
+                sql.bitmap_construct_agg(
+                    sql.when(~lost, sql.bitmap_bit_position(number))
+                )
             ).alias("events"),
             sql.min(number).alias("first"),
             sql.max(number).alias("last"),
@@ -557,7 +570,12 @@ def _once(rows: DataFrame) -> DataFrame:
     from pyspark.sql import Window  # noqa: PLC0415 - takes long
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    order = (sql.col("kind") == LOST, sql.col("first"), sql.col(ARRIVED), sql.col(SOURCE))
+    order = (
+        sql.col("kind") == LOST,
+        sql.col("first"),
+        sql.col(ARRIVED),
+        sql.col(SOURCE),
+    )
     window = Window.partitionBy(*IDENTITY).orderBy(*order)
     numbered = rows.withColumn("_copy", sql.row_number().over(window))
     return numbered.filter("_copy = 1").drop("_copy")

@@ -91,7 +91,7 @@ class Lake:
         return bool(self._system().exists(where))
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder, in order, but hidden files; nothing if it is not there."""
+        """What a folder has, in order, but hidden files; nothing if it is not there."""
         if not self.exists(path):
             return []
         found = self._system().listStatus(self._path(path))
@@ -133,7 +133,7 @@ class Lake:
             self._rename_over(where, self._path(path))
 
     def remove(self, path: str) -> None:
-        """Takes a file, or a folder with all in it, away; nothing if it is not there."""
+        """Takes a file, or a folder with all in it, away, if it is there."""
         self._system().delete(self._path(path), True)
 
     def make(self, path: str) -> None:
@@ -147,8 +147,10 @@ class Lake:
             LakeError: it did not work.
         """
         self.make(to.rpartition("/")[0])
-        if self.exists(to) or not self._system().rename(self._path(path), self._path(to)):
-            raise LakeError(f"{self.uri(path)} could not be renamed to {self.uri(to)}")
+        if self.exists(to) or not self._system().rename(
+            self._path(path), self._path(to)
+        ):
+            raise LakeError(f"{self.uri(path)} could not be renamed to {to}")
 
     def read_json(self, path: str) -> dict[str, Any] | None:
         """A small file with a JSON object; None if it is not there.
@@ -198,7 +200,9 @@ class Lake:
                 ) from None
             file.truncate(0)
             since = time.strftime("%Y-%m-%d %H:%M:%S")
-            file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
+            file.write(
+                f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+            )
             file.flush()
             yield
 
@@ -240,7 +244,7 @@ class Lake:
         hadoop = self._jvm().org.apache.hadoop.fs
         context = hadoop.FileContext.getFileContext(target.toUri(), self._conf())
         rename = getattr(self._jvm(), "org.apache.hadoop.fs.Options$Rename")
-        gateway = self.spark.sparkContext._gateway  # noqa: SLF001
+        gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001
         options = gateway.new_array(rename, 1)
         options[0] = rename.OVERWRITE
         context.rename(source, target, options)
@@ -248,7 +252,9 @@ class Lake:
 
 def absolute(path: str) -> str:
     """A path that does not depend on where this process stands; URIs stay."""
-    return path if _scheme(path) != "file" or "://" in path else str(Path(path).absolute())
+    return (
+        path if _scheme(path) != "file" or "://" in path else str(Path(path).absolute())
+    )
 
 
 def _scheme(path: str) -> str:

@@ -55,7 +55,7 @@ REASONS: Final = MappingProxyType(
         NO_OBJECT: "JSON, and no object",
         WRONG_TYPE: "a field has another type than it has in events",
         NO_EVENT: f"one of {', '.join(REQUIRED)} is missing, or null",
-        OTHER_VERSION: f"its schema version is none of 1 to {VERSION}: a newer kohort's",
+        OTHER_VERSION: f"its schema version is none of 1 to {VERSION}: newer",
     }
 )
 """Why a record is in quarantine, and no event."""

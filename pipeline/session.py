@@ -186,7 +186,9 @@ def _find_java() -> None:
         )
 
 
-def _settings(master: str | None, conf: Mapping[str, str], *, ui: bool) -> dict[str, str]:
+def _settings(
+    master: str | None, conf: Mapping[str, str], *, ui: bool
+) -> dict[str, str]:
     settings = {**_DEFAULTS, "spark.ui.enabled": str(ui).lower(), **conf}
     settings["spark.master"] = master or conf.get("spark.master") or LOCAL
     if settings["spark.master"].startswith("local"):
@@ -250,7 +252,8 @@ def _launch(conf: Any, said: IO[bytes]) -> Any:
         warnings.simplefilter("ignore", DeprecationWarning)
         # Where Java does not start, PySpark leaves its pipe to the garbage.
         warnings.simplefilter("ignore", ResourceWarning)
-        return launch_gateway(conf, {"stdout": said, "stderr": said})
+        launch: Any = launch_gateway
+        return launch(conf, {"stdout": said, "stderr": said})
 
 
 def _text(said: IO[bytes]) -> str:
@@ -263,7 +266,9 @@ def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
     everything = f"{said}\n{error}"
     if "UnsupportedClassVersionError" in everything or "Unrecognized option" in said:
         return "this Java is too old for Spark, which needs Java 17: set JAVA_HOME"
-    if re.search(r"unresolved dependency|UNRESOLVED|download failed", everything, re.I):
+    if re.search(
+        r"unresolved dependency|UNRESOLVED|download failed", everything, re.IGNORECASE
+    ):
         asked = settings.get("spark.jars.packages")
         return (
             f"Spark could not fetch its packages ({asked}): it takes them from Maven"
@@ -281,7 +286,7 @@ def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
     lines = [
         line.strip()
         for line in everything.splitlines()
-        if re.search(r"error|exception|cannot|invalid", line, re.I)
+        if re.search(r"error|exception|cannot|invalid", line, re.IGNORECASE)
         and not line.strip().startswith("at ")
     ]
     reason = (lines[0] if lines else everything.strip())[:LONGEST_REASON]

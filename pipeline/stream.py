@@ -37,7 +37,7 @@ from kohort.pipeline.schema import IDENTITY, RAW, WHY, parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 TOPIC: Final = "__kohort_events"
 NAME: Final = "live"
@@ -106,7 +106,7 @@ def start(
         LakeError: another process reads into this stream.
     """
     asked = {**_OPTIONS, **options, "kafka.bootstrap.servers": bootstrap}
-    topic_id = _topic_id(lake, asked, topic)
+    topic_id, partitions = _topic(lake, asked, topic)
     held = _hold(lake, name)
     try:
         actual = _folder(lake, name, topic, topic_id)
@@ -117,7 +117,11 @@ def start(
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         # Readers take a folder with this one for a stream's from the first file on.
         lake.make(f"{STREAMS}/{actual}/{METADATA}")
-        records = spark.readStream.format("kafka").options(**asked, subscribe=topic)
+        # The newer way to ask for offsets finds no partitions of internal topics; with
+        # this one "subscribe" would join a group, of which there would be events.
+        spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
+        assigned = json.dumps({topic: [*range(partitions)]})
+        records = spark.readStream.format("kafka").options(**asked, assign=assigned)
         writer = (
             _rows(records.load(), known_for)
             .writeStream.format("parquet")
@@ -182,7 +186,7 @@ def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineErro
     """Why a query has ended, and what to do, of the exception that it has."""
     if isinstance(error, PipelineError):
         return error
-    text = str(error)
+    text = str(error).partition("=== Streaming Query ===")[0]
     if re.search(r"DATA_LOSS|OffsetOutOfRange|offset was changed from", text):
         return StreamError(
             "records that were not read yet are gone from the topic: it was made anew,"
@@ -196,8 +200,8 @@ def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineErro
         )
     if re.search(r"TimeoutException|DisconnectException|Timeout of|timed? ?out", text):
         return StreamError(
-            f"{bootstrap} has not answered for {PATIENCE_MS // 1000} s: start the stream"
-            " again when it does; it goes on where it was"
+            f"{bootstrap} does not answer any more: start the stream again when it"
+            " does; it goes on where it was"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return StreamError(f"the stream has ended: {(lines or [type(error).__name__])[0]}")
@@ -210,7 +214,9 @@ def _rows(records: DataFrame, known_for: str) -> DataFrame:
     """What the sink writes, of the records of a topic."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
 
-    place = sql.format_string("%s, partition %d, offset %d", "topic", "partition", "offset")
+    place = sql.format_string(
+        "%s, partition %d, offset %d", "topic", "partition", "offset"
+    )
     texts = records.select(
         sql.col("value").cast("string"), "topic", place.alias("_place")
     )
@@ -255,8 +261,8 @@ def _hold(lake: Lake, name: str) -> contextlib.ExitStack:
     return held
 
 
-def _topic_id(lake: Lake, options: Mapping[str, str], topic: str) -> str:
-    """Asks the broker; the connector brings Kafka's client."""
+def _topic(lake: Lake, options: Mapping[str, str], topic: str) -> tuple[str, int]:
+    """Its id, and how many partitions it has; the connector brings Kafka's client."""
     jvm: Any = lake.spark._jvm  # noqa: SLF001 - PySpark has no other way
     kafka = jvm.org.apache.kafka.clients.admin.AdminClient
     if not hasattr(kafka, "create"):
@@ -269,13 +275,15 @@ def _topic_id(lake: Lake, options: Mapping[str, str], topic: str) -> str:
         if key.startswith("kafka.") and key != "kafka.max.poll.records"
     }
     bootstrap = settings["bootstrap.servers"]
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - takes long
+    from py4j.protocol import (  # type: ignore[import-untyped]  # noqa: PLC0415
+        Py4JJavaError,
+    )
 
     admin = None
     try:
         admin = kafka.create(settings)
         described = admin.describeTopics([topic]).allTopicNames().get().get(topic)
-        return str(described.topicId())
+        return str(described.topicId()), len(described.partitions())
     except Py4JJavaError as error:
         raise StreamError(_why_no_topic(str(error), bootstrap, topic)) from error
     finally:
@@ -327,7 +335,9 @@ def _folders(name: str) -> Iterator[str]:
 
 def _mind_the_clock(lake: Lake, actual: str, known_for: str) -> None:
     """A clock that went back would make new records late, and late ones are dropped."""
-    batches = [int(n) for n in lake.names(f"{CHECKPOINTS}/{actual}/offsets") if n.isdigit()]
+    batches = [
+        int(n) for n in lake.names(f"{CHECKPOINTS}/{actual}/offsets") if n.isdigit()
+    ]
     if not batches:
         return
     text = lake.read_text(f"{CHECKPOINTS}/{actual}/offsets/{max(batches)}") or ""

@@ -1,0 +1,31 @@
+"""What is killed: a job of its own, in a process group of its own.
+
+python -m tests.pipeline.job stream LAKE BOOTSTRAP
+python -m tests.pipeline.job ingest LAKE FILE...
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kohort.pipeline import bronze, session, stream
+from kohort.pipeline.lake import Lake
+
+SETTINGS = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
+
+
+def main(what: str, where: str, *rest: str) -> None:
+    """Streams until it is killed, or ingests."""
+    streams = what == "stream"
+    spark = session.session("local[2]", SETTINGS, connector=streams, driver_memory="1g")
+    lake = Lake(spark, where)
+    # Starting takes ten seconds: the next one does it while this one is at work.
+    sys.stdin.readline()
+    if streams:
+        stream.start(lake, rest[0], every="0 seconds").awaitTermination()
+    else:
+        bronze.ingest(lake, rest)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

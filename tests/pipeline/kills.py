@@ -1,0 +1,245 @@
+"""Kills the whole stream job, again and again, while events keep coming.
+
+    python -m tests.pipeline.kills --kills 10
+
+Each job is a process group: Python and its Java. It is killed at one of `MOMENTS`,
+which are told by the files that appear, and started again. At the end a last one reads
+the rest; exits 1 unless each event of the broker is in bronze exactly once.
+"""
+
+# ruff: noqa: T201 - a program that prints
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.pipeline.serving import Serving, serving
+from tests.pipeline.test_stream import once, told, without_nulls
+
+from kohort.pipeline import bronze, session
+from kohort.pipeline.lake import Lake
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 300.0
+LOOK_S = 0.0005
+"""Between two looks at the folders; the phases last for tens of milliseconds."""
+COMMITS = 10
+"""Events in one go, of those that keep coming."""
+PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What there is of a stream in a lake: the names of files, of each kind."""
+
+    planned: frozenset[str]
+    committed: frozenset[str]
+    manifests: frozenset[str]
+    parts: frozenset[str]
+    states: frozenset[str]
+
+
+def look(lake: Path) -> Seen:
+    """What there is now."""
+    checkpoint, sink = lake / "checkpoints/live", lake / "bronze/stream/live"
+    return Seen(
+        _numbers(checkpoint / "offsets"),
+        _numbers(checkpoint / "commits"),
+        _numbers(sink / "_spark_metadata"),
+        _names(sink / "quarantined=false"),
+        frozenset(
+            f"{number}/{name}"
+            for number in _names(checkpoint / "state/0")
+            for name in _names(checkpoint / "state/0" / number)
+            if not name.startswith(("_", "."))
+        ),
+    )
+
+
+def _names(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - a thousand times a second
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _numbers(folder: Path) -> frozenset[str]:
+    return frozenset(
+        name.removesuffix(".compact")
+        for name in _names(folder)
+        if name.removesuffix(".compact").isdigit()
+    )
+
+
+Reached = Callable[[Seen, Seen], bool]
+"""Whether the moment is here, of what there was at the job's start and is now."""
+
+MOMENTS: dict[str, Reached] = {
+    "before it has planned anything": lambda _, now: bool(now.states or now.planned),
+    "a batch is planned": lambda was, now: len(now.planned - was.planned) > 0,
+    "its state is being written": lambda was, now: now.states > was.states,
+    "a part is being written": lambda was, now: now.parts > was.parts,
+    "the sink has committed, the stream has not": lambda _, now: (
+        bool(now.manifests - now.committed) and bool(now.planned - now.committed)
+    ),
+    "the stream has committed": lambda was, now: now.committed > was.committed,
+    "the second batch is planned": lambda was, now: (
+        len(now.committed - was.committed) >= 1
+        and len(now.planned - now.committed) >= 1
+    ),
+    "a later part is being written": lambda was, now: (
+        len(now.committed - was.committed) >= 2 and now.parts > was.parts
+    ),
+    "a later sink has committed": lambda was, now: (
+        len(now.committed - was.committed) >= 1
+        and bool(now.manifests - was.manifests - now.committed)
+    ),
+    "several batches are done": lambda was, now: (
+        len(now.committed - was.committed) >= 4
+    ),
+}
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    """A job in a process group of its own, which gets ready, and waits for `go`."""
+    command = [sys.executable, "-m", "tests.pipeline.job", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, start_new_session=True, stdin=subprocess.PIPE
+    )
+
+
+def go(process: subprocess.Popen[bytes]) -> None:
+    """Lets a job begin as soon as it is ready."""
+    assert process.stdin is not None
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends the whole group at once, as the machine's end would."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with process:
+        process.wait()
+
+
+def until(process: subprocess.Popen[bytes], is_here: Callable[[], bool]) -> None:
+    """Waits for a moment of a job that is alive."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not is_here():
+        if process.poll() is not None:
+            raise AssertionError(f"the job has ended by itself: {process.returncode}")
+        if time.monotonic() > give_up:
+            raise AssertionError(f"nothing came in {PATIENCE_S} s")
+        time.sleep(LOOK_S)
+
+
+@contextmanager
+def coming(served: Serving) -> Iterator[None]:
+    """Events keep coming meanwhile."""
+    stop = threading.Event()
+
+    def commit() -> None:
+        while not stop.wait(PAUSE_S):
+            served.commit(COMMITS)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def killed(lake: Path, process: subprocess.Popen[bytes], moment: str) -> float:
+    """Lets a job go, and kills it at that moment; how long it took, in seconds."""
+    began = time.monotonic()
+    was = look(lake)
+    go(process)
+    until(process, lambda: MOMENTS[moment](was, look(lake)))
+    kill(process)
+    return time.monotonic() - began
+
+
+def wrong(lake: Lake, served: Serving) -> list[str]:
+    """What is not as it was told, one sentence each."""
+    once(lake, served)
+    expected = without_nulls(served.events())
+    found = told(bronze.events(lake))
+    rows = lake.spark.read.parquet(lake.uri("bronze/stream/live"))
+    copies = Counter(row["sequence"] for row in rows.select("sequence").collect())
+    says = [f"{number} is there {n} times" for number, n in copies.items() if n > 1]
+    numbers = {each["sequence"] for each in found}
+    says += [
+        f"{each['sequence']} is missing, or another"
+        for each, got in itertools.zip_longest(expected, found)
+        if each is None or each != got
+    ][:20]
+    if len(numbers) != len(found) or len(found) != len(expected):
+        says.append(f"{len(found)} events, of {len(expected)}")
+    if bronze.quarantine(lake).count():
+        says.append("something is in quarantine")
+    return says
+
+
+def run(kills: int, folder: Path) -> list[str]:
+    """So many kills; what is wrong at the end."""
+    where = folder / "lake"
+    with serving() as served, ExitStack() as started:
+
+        def ready() -> subprocess.Popen[bytes]:
+            process = start("stream", str(where), served.address)
+            started.callback(kill, process)
+            return process
+
+        spare = ready()
+        with coming(served):
+            for number in range(kills):
+                moment = [*MOMENTS][number % len(MOMENTS)]
+                process, spare = spare, ready()
+                took = killed(where, process, moment)
+                now = look(where)
+                print(
+                    f"kill {number + 1}, {took:.1f} s: {moment}; batches planned"
+                    f" {len(now.planned)}, committed {len(now.committed)}",
+                    flush=True,
+                )
+        kill(spare)
+        served.written()
+        spark = session.session("local[2]", connector=True, driver_memory="1g")
+        try:
+            found = wrong(Lake(spark, where), served)
+        finally:
+            session.stop(spark)
+        print(f"events: {len(served.seen)}; wrong: {len(found)}")
+    return found
+
+
+def main() -> int:
+    """Runs it, and prints what was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.pipeline.kills")
+    parser.add_argument("--kills", type=int, default=len(MOMENTS))
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kohort-kills-") as folder:
+        found = run(asked.kills, Path(folder))
+    for each in found:
+        print(f"  {each}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

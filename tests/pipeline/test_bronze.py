@@ -1,0 +1,226 @@
+"""Files of events into the lake: each event once, and nothing lost without a word."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.test_stream import event, told
+
+from kohort.pipeline import bronze
+from kohort.pipeline.lake import Lake, LakeError
+from kohort.pipeline.schema import (
+    CUT_OFF,
+    NO_EVENT,
+    NO_OBJECT,
+    NOT_JSON,
+    OTHER_VERSION,
+    REASONS,
+    WRONG_TYPE,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def write(path: Path, *lines: object) -> str:
+    """A file with these lines; what is no text is JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    data = "".join(f"{text}\n" for text in texts).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return str(path)
+
+
+def numbers(lake: Lake, run: str = "r") -> list[int]:
+    """Of the events of a run."""
+    return [
+        each["sequence"] for each in told(bronze.events(lake)) if each["run"] == run
+    ]
+
+
+def reasons(lake: Lake) -> list[tuple[str, str]]:
+    """The reason and the text of what is in quarantine."""
+    rows = bronze.quarantine(lake).collect()
+    return sorted((row["reason"], row["raw"]) for row in rows)
+
+
+def test_lines_that_are_no_events(lake: Lake, tmp_path: Path) -> None:
+    """Each is kept, with the reason; the events around them are taken."""
+    whole = json.dumps(event(1))
+    bad = {
+        NOT_JSON: ["nul", "{]}", f"{whole} {whole}", f"{whole} and more", '"a" "b"'],
+        CUT_OFF: [whole[:-1], whole[:40], "{"],
+        NO_OBJECT: ["5", "null", f"[{whole}]"],
+        WRONG_TYPE: [
+            json.dumps({**event(2), "sequence": "2"}),
+            json.dumps(event(2, node=2**31)),
+            json.dumps(event(2, offsets=[{"topic": "t", "partition": "0"}])),
+            json.dumps(event(2, members="m")),
+        ],
+        NO_EVENT: [
+            "{}",
+            *(json.dumps({**event(2), n: None}) for n in ("run", "time_ns")),
+        ],
+        OTHER_VERSION: [json.dumps(event(2, schema=2)), json.dumps(event(2, schema=0))],
+    }
+    assert {*bad} | {"null"} == {*REASONS}
+    odd = event(3, kind="of the future", new_field={"a": 1}, reason="}  { \u00e9")
+    lines = ["", *(line for group in bad.values() for line in group), odd, "  "]
+    path = write(tmp_path / "a b+c%20.jsonl", whole, *lines)
+    told_of: list[str] = []
+    done = bronze.ingest(lake, [path], told_of.append)
+    assert done.quarantined == {reason: len(group) for reason, group in bad.items()}
+    assert (done.files, done.skipped, done.events, done.known) == (1, 0, 2, 0)
+    assert any("putting aside" in each for each in told_of)
+    assert reasons(lake) == sorted(
+        (r, line) for r, group in bad.items() for line in group
+    )
+    found = bronze.events(lake)
+    assert [each["kind"] for each in told(found)] == ["heartbeat", "of the future"]
+    assert [each.get("reason") for each in told(found)] == [None, "}  { \u00e9"]
+    assert {row["source"] for row in found.collect()} == {path}
+    assert {row["source"] for row in bronze.quarantine(lake).collect()} == {path}
+    again = bronze.ingest(lake, [path])
+    assert (again.id, again.skipped, again.events) == (None, 1, 0)
+
+
+def test_a_file_that_grows(lake: Lake, tmp_path: Path) -> None:
+    """What is new of it is taken; a line that was cut off is whole by now."""
+    path = tmp_path / "events.jsonl"
+    last = json.dumps(event(3))
+    write(path, event(1), event(2), event(2), "not JSON", last[:50])
+    done = bronze.ingest(lake, [str(path)])
+    assert (done.events, done.known) == (2, 1)
+    assert [reason for reason, _ in reasons(lake)] == [CUT_OFF, NOT_JSON]
+    write(
+        path,
+        event(1),
+        event(2),
+        event(2),
+        "not JSON",
+        last,
+        event(4),
+        event(1, run="s"),
+    )
+    done = bronze.ingest(lake, [str(path)])
+    assert (done.skipped, done.events, done.known) == (0, 3, 3)
+    assert reasons(lake) == [(NOT_JSON, "not JSON")]
+    assert (numbers(lake), numbers(lake, "s")) == ([1, 2, 3, 4], [1])
+    assert [e["run"] for e in told(bronze.events(lake, ["s", "other"]))] == ["s"]
+    # Back to an older state of it, as an rsync or a backup may do: nothing is new.
+    write(path, event(1))
+    assert bronze.ingest(lake, [str(path)]).events == 0
+    assert bronze.ingest(lake, [str(path)]).skipped == 1
+    assert numbers(lake) == [1, 2, 3, 4]
+
+
+def test_folders_patterns_and_what_is_in_them(lake: Lake, tmp_path: Path) -> None:
+    """Lines, plain and compressed, and Parquet of older and of newer kohorts."""
+    write(tmp_path / "in" / "a.jsonl", event(1))
+    write(tmp_path / "in" / "deep" / "b.ndjson.gz", event(2), event(1))
+    write(tmp_path / "in" / "README.txt", "no event")
+    write(tmp_path / "in" / "_temporary" / "c.jsonl", event(9))
+    older = "schema int, run string, node int, sequence long, kind string, time_ns long"
+    parquet = lake.spark.createDataFrame(
+        [(1, "r", 0, 3, "heartbeat", 5), (1, "r", 0, 4, None, 5)], older
+    )
+    parquet.coalesce(1).write.parquet(str(tmp_path / "in" / "older"))
+    newer = parquet.selectExpr("*", "5 as `from the future`").filter("sequence = 3")
+    newer.replace(3, 5).coalesce(1).write.parquet(str(tmp_path / "in" / "newer"))
+    done = bronze.ingest(lake, [str(tmp_path / "in")])
+    assert (done.files, done.events, done.known) == (4, 4, 1)
+    assert done.quarantined == {NO_EVENT: 1}
+    assert numbers(lake) == [1, 2, 3, 5]
+    ((_, raw),) = reasons(lake)
+    assert json.loads(raw)["sequence"] == 4
+    write(tmp_path / "x1.log", event(6))
+    write(tmp_path / "x2.log", event(7))
+    with pytest.raises(
+        bronze.BronzeError, match=r"x\*\.log: there is no such file, or"
+    ):
+        bronze.ingest(lake, [str(tmp_path / "x*.log")])
+    assert (
+        bronze.ingest(lake, [str(tmp_path / "x1.log"), str(tmp_path / "in")]).files == 1
+    )
+    write(tmp_path / "broken.parquet", "PAR1 it is not")
+    with pytest.raises(bronze.BronzeError, match=r"broken\.parquet"):
+        bronze.ingest(lake, [str(tmp_path / "broken.parquet")])
+    assert numbers(lake) == [1, 2, 3, 5, 6]
+    nothing = Lake(lake.spark, tmp_path / "nothing")
+    assert (bronze.events(nothing).count(), bronze.quarantine(nothing).count()) == (
+        0,
+        0,
+    )
+    assert bronze.identities(nothing).collect() == []
+
+
+def test_numbers_that_are_missing(lake: Lake, tmp_path: Path) -> None:
+    """They are counted; one that was lost in a file, and is in another, is there."""
+    lost: dict[str, Any] = {"kind": "events_lost", "first": 2, "last": 40_000}
+    write(tmp_path / "a.jsonl", event(1), event(40_000, **lost), event(40_002))
+    bronze.ingest(lake, [str(tmp_path / "a.jsonl")])
+    (row,) = bronze.identities(lake).collect()
+    assert (row["first"], row["last"], row["rows"]) == (1, 40_002, 3)
+    assert (row["events"], row["announced"], row["missing"]) == (2, 39_999, 40_000)
+    write(tmp_path / "b.jsonl", event(40_000), event(40_001, node=1), event(1))
+    done = bronze.ingest(lake, [str(tmp_path / "b.jsonl")])
+    assert (done.events, done.known) == (2, 1)
+    found = told(bronze.events(lake))
+    assert [(e["node"], e["sequence"]) for e in found] == [
+        (0, 1),
+        (0, 40_000),
+        (0, 40_002),
+        (1, 40_001),
+    ]
+    assert {e["kind"] for e in found} == {"heartbeat"}
+    # And the other way round: a loss of what is there says nothing new.
+    write(tmp_path / "c.jsonl", event(40_000, **lost))
+    assert bronze.ingest(lake, [str(tmp_path / "c.jsonl")]).events == 0
+
+
+def test_what_a_killed_ingest_leaves_is_taken_away(lake: Lake, tmp_path: Path) -> None:
+    """It has no entry in the ledger, so it never counted; the next one cleans up."""
+    write(tmp_path / "a.jsonl", event(1))
+    done = bronze.ingest(lake, [str(tmp_path / "a.jsonl")])
+    entry = Path(lake.path) / f"bronze/ledger/{done.id}.json"
+    said: dict[str, Any] = json.loads(entry.read_text())
+    assert [file["path"] for file in said["files"]] == [str(tmp_path / "a.jsonl")]
+    assert (said["runs"], said["events"]) == (["r"], 1)
+    entry.unlink()
+    assert bronze.events(lake).count() == 0
+    with lake.lock("ingest", "ingest"), pytest.raises(LakeError) as caught:
+        bronze.ingest(Lake(lake.spark, lake.path), [str(tmp_path / "a.jsonl")])
+    assert f"process {os.getpid()}" in str(caught.value)
+    assert bronze.ingest(lake, [str(tmp_path / "a.jsonl")]).events == 1
+    assert lake.names("bronze/files") == [
+        name.removesuffix(".json") for name in lake.names("bronze/ledger")
+    ]
+    assert numbers(lake) == [1]
+
+
+def test_small_files_of_a_lake(spark: SparkSession, lake: Lake) -> None:
+    """Written whole or not at all, also where there is no folder of this machine."""
+    other = Lake(spark, f"file://{lake.path}/there")
+    for each in (lake, other):
+        assert (each.read_text("a/b.json"), each.names("a")) == (None, [])
+        each.write_text("a/b.json", '{"x": 1}')
+        each.write_text("a/b.json", '{"x": "\u00e9"}')
+        assert each.read_json("a/b.json") == {"x": "\u00e9"}
+        assert each.names("a") == ["b.json"]
+        each.rename("a", "c/d")
+        assert (each.exists("a"), each.names("c/d")) == (False, ["b.json"])
+        each.write_text("c/e.json", "[1]")
+        with pytest.raises(LakeError, match=r"e\.json is no JSON object"):
+            each.read_json("c/e.json")
+        with pytest.raises(LakeError, match="could not be renamed"):
+            each.rename("c/e.json", "c/d")
+        each.remove("c")
+        each.remove("c")
+        assert not each.exists("c")
