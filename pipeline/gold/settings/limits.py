@@ -48,8 +48,11 @@ def of_pairs(frames: Frames) -> DataFrame:
     rank = F.struct(-F.col("mean"), "delay_ms")
     best = of_delay.groupBy(*keys).agg(F.min_by(row, rank).alias("played"))
     is_best = F.col("delay_ms") == F.col("played.delay_ms")
+    # Of all runs there are pairs, of some only settings are asked for.
+    asked = frames["gold/groups"].select(*GROUP)
     return (
         pairs.withColumnRenamed("run_without", "run")
+        .join(asked, [*GROUP], "left_semi")
         .join(best, [*keys])
         .groupBy(*GROUP)
         .agg(

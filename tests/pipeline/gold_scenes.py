@@ -1,0 +1,259 @@
+"""Rows of silver, written short: what a scene does not say is what it mostly is.
+
+A scene is a number of rows for each table. Times are seconds from the epoch on, so that
+hour 0 is 0 to 3600; a column that ends with ``_ns`` may be given as ``_s``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from kohort.pipeline.gold import MAKERS
+from kohort.pipeline.makers import EVENTS, Frames, Options
+from kohort.pipeline.tables import BY_PATH, TABLES
+
+Row = Mapping[str, Any]
+SECOND = 1_000_000_000
+
+EVENT_SCHEMA = StructType(
+    [
+        StructField("run", StringType()),
+        StructField("group", StringType()),
+        StructField("kind", StringType()),
+        StructField("time_ns", LongType()),
+        StructField("error", StringType()),
+        StructField(
+            "offsets",
+            ArrayType(
+                StructType(
+                    [
+                        StructField("topic", StringType()),
+                        StructField("offset", LongType()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+"""The columns of events that gold reads, so that one more would be noticed."""
+
+
+def ns(seconds: float | None) -> int | None:
+    """Seconds as whole ns."""
+    return None if seconds is None else round(seconds * SECOND)
+
+
+class Scenes:
+    """Collects rows of silver, and makes gold of all of them at once."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, path: str, **values: Any) -> None:
+        """A row of a table; times ``_s`` become ``_ns``."""
+        names = (
+            {column.name for column in BY_PATH[path].columns}
+            if path != EVENTS
+            else {field.name for field in EVENT_SCHEMA}
+        )
+        row: dict[str, Any] = {}
+        for name, value in values.items():
+            base = name.removesuffix("_s")
+            if name not in names and f"{base}_ns" in names and name.endswith("_s"):
+                row[f"{base}_ns"] = ns(value)
+            else:
+                assert name in names, f"{path} has no {name}"
+                row[name] = value
+        self.rows.setdefault(path, []).append(row)
+
+    def run(self, run: str, last: float, **labels: str) -> None:
+        """A run from 0 s to its last event."""
+        self.add(
+            "silver/runs",
+            run=run,
+            labels=labels,
+            scenario=labels.get("scenario"),
+            seed=labels.get("seed"),
+            first_s=0,
+            last_s=last,
+            events=1,
+            groups=1,
+            nodes=[0],
+        )
+
+    def event(
+        self, run: str, group: str | None, at: float, kind: str, **more: Any
+    ) -> None:
+        """An event; ``offsets`` is how many it has."""
+        offsets = more.pop("offsets", None)
+        rows = (
+            None
+            if offsets is None
+            else [{"topic": "t", "offset": n} for n in range(offsets)]
+        )
+        self.add(
+            EVENTS, run=run, group=group, time_s=at, kind=kind, offsets=rows, **more
+        )
+
+    def rebalance(
+        self,
+        run: str,
+        group: str,
+        number: int,
+        at: float,
+        took: float | None = 1,
+        **more: Any,
+    ) -> None:
+        """A rebalance that was completed, of two members, unless told otherwise."""
+        values: dict[str, Any] = {
+            "outcome": "completed" if took is not None else "open",
+            "cause": "member_joined",
+            "previous_state": "Stable",
+            "members": ["m1", "m2"],
+            "culprits": [],
+            "protocol": "range",
+        } | more
+        self.add(
+            "silver/rebalances",
+            run=run,
+            group=group,
+            number=number,
+            started_s=at,
+            ended_s=None if took is None else at + took,
+            duration_s=took,
+            **values,
+        )
+
+    def member(
+        self,
+        run: str,
+        group: str,
+        member_id: str,
+        at: float,
+        until: float | None = None,
+        **more: Any,
+    ) -> None:
+        """A dynamic member that was seen to come; it left, where it has an end."""
+        instance, client = more.get("instance_id"), more.get("client_id", member_id)
+        values: dict[str, Any] = {
+            "client_id": client,
+            "host": "/10.0.0.1",
+            "is_eager": True,
+            "session_timeout_ms": 45_000,
+            "rebalance_timeout_ms": 300_000,
+            "is_start_known": True,
+            "how": None if until is None else "left",
+            "owner": instance or member_id,
+            "name": instance or client,
+        } | more
+        self.add(
+            "silver/memberships",
+            run=run,
+            group=group,
+            member_id=member_id,
+            from_s=at,
+            until_s=until,
+            **values,
+        )
+
+    def still(
+        self,
+        run: str,
+        group: str,
+        member_id: str,
+        at: float,
+        until: float | None,
+        number: int | None,
+    ) -> None:
+        """A member stands still."""
+        self.add(
+            "silver/stand_stills",
+            run=run,
+            group=group,
+            member_id=member_id,
+            owner=member_id,
+            name=member_id,
+            from_s=at,
+            until_s=until,
+            number=number,
+        )
+
+    def frames(self, spark: SparkSession) -> Frames:
+        """The tables of silver with these rows, and the empty ones; no gold."""
+        schemas = {t.path: t.schema() for t in TABLES if t.layer == "silver"}
+        schemas[EVENTS] = EVENT_SCHEMA
+        return {
+            path: frame(spark, self.rows.get(path, []), schema)
+            for path, schema in schemas.items()
+        }
+
+
+def frame(spark: SparkSession, rows: Sequence[Row], schema: StructType) -> DataFrame:
+    """Rows as a frame that Spark has in its plan: by Arrow, as that is quickest."""
+    as_arrow = [
+        {
+            name: [*value.items()] if isinstance(value, dict) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+    table = pa.Table.from_pylist(as_arrow, to_arrow_schema(schema))
+    return spark.createDataFrame(table, schema)
+
+
+class Made:
+    """Gold, made once of many scenes; looked at by keys.
+
+    Tables are kept in memory when they are made, as a build keeps them in files.
+    """
+
+    def __init__(self, spark: SparkSession, scenes: Scenes, options: Options) -> None:
+        """Makes nothing before it is asked for."""
+        self.frames: dict[str, DataFrame] = dict(scenes.frames(spark))
+        self.plans: dict[str, str] = {}
+        self._options = options
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+
+    def make(self, *paths: str) -> Made:
+        """Makes tables, in order."""
+        for path in paths:
+            made = MAKERS[path](self.frames, self._options)
+            self.plans[path] = made._jdf.queryExecution().toString()  # noqa: SLF001 - no other way
+            # Another frame: this one has a plan already, which would not look there.
+            self.frames[path] = made.select("*").persist()
+            rows = self.frames[path].collect()
+            self._rows[path] = [row.asDict(recursive=True) for row in rows]
+        return self
+
+    def forget(self) -> None:
+        """Gives the memory back."""
+        for path in self._rows:
+            self.frames[path].unpersist()
+
+    def rows(self, path: str, **where: Any) -> list[dict[str, Any]]:
+        """Rows with some values, in the order of the table's key."""
+        key = BY_PATH[path].key
+        found = [
+            row
+            for row in self._rows[path]
+            if all(row[name] == value for name, value in where.items())
+        ]
+        return sorted(found, key=lambda row: [str(row[name]) for name in key])
+
+    def row(self, path: str, **where: Any) -> dict[str, Any]:
+        """The one row with some values."""
+        (row,) = self.rows(path, **where)
+        return row

@@ -1,0 +1,721 @@
+"""Gold of small scenes, with numbers worked out by hand beside them.
+
+All scenes are in one set of tables, each in a run or a group of its own, and gold is
+made of them once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.gold_scenes import Made, Scenes, ns
+
+from kohort.pipeline.makers import Options
+from kohort.pipeline.tables import BY_PATH
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+PATHS = (
+    "gold/hours",
+    "gold/groups",
+    "gold/runs",
+    "gold/causes",
+    "gold/storms",
+    "gold/culprits",
+    "gold/waited_for",
+)
+NUMBERS = (
+    "rebalances",
+    "completed",
+    "interrupted",
+    "storms",
+    "storm_rebalances",
+    "refused_full",
+    "partitions_moved",
+    "partitions_moved_least",
+    "crashes",
+    "metadata_bytes",
+    "assignment_bytes",
+    "commits",
+    "offsets",
+    "commit_failures",
+    "records_reprocessed",
+    "records_rewound",
+    "lag_built",
+)
+SECONDS = ("stand_still_s", "member_s", "crash_idle_s")
+MOST = (
+    "members_most",
+    "duration_max_s",
+    "crash_idle_max_s",
+    "lag_built_max",
+    "catch_up_max_s",
+)
+MAPS = ("by_cause", "commit_failures_by_error")
+MIDNIGHT = 86_400
+ODD = ("", "ein 'Wort' \"und\" %s {x}|\n\\", "группа", "a" * 249)
+EMPTY = {
+    **dict.fromkeys((*NUMBERS, "members_most", "refused_full_names"), 0),
+    **dict.fromkeys(SECONDS, 0.0),
+}
+"""What a group has in which nothing happened; all else is null."""
+
+
+def hour(number: int) -> datetime:
+    """The beginning of an hour, as a session in UTC reads it back."""
+    return datetime.fromtimestamp(number * 3600, UTC).replace(tzinfo=None)
+
+
+def intervals(s: Scenes) -> None:
+    """Memberships and stand-stills at and over the hours."""
+    s.run("midnight", MIDNIGHT + 2000)
+    s.member("midnight", "g", "m", MIDNIGHT - 600, MIDNIGHT + 900)
+    s.still("midnight", "g", "m", MIDNIGHT - 10, MIDNIGHT + 30, 1)
+    s.rebalance("midnight", "g", 1, MIDNIGHT, 30)
+    s.add(
+        "silver/refusals",
+        run="midnight",
+        group="g",
+        time_ns=MIDNIGHT * 10**9 - 1,
+        cause="full",
+        name="x",
+    )
+    s.run("open", 5000)
+    s.member("open", "g", "m", 100)
+    s.still("open", "g", "m", 4990, None, 1)
+    s.rebalance("open", "g", 1, 4990, None)
+    s.run("short", 10)
+    s.member("short", "g", "m", 2)
+    s.run("thousand", 4_000_000)
+    s.member("thousand", "g", "m", 1800, 1800 + 3_600_000)
+    s.run("on the hour", 9000)
+    s.member("on the hour", "g", "m", 0, 3600, how="expired", silent_s=45)
+    s.event("on the hour", "g", 3600, "member_expired")
+    s.member("on the hour", "at once", "m", 100, 100)
+
+
+def nothing(s: Scenes) -> None:
+    """A run without groups, events without a group, groups without rebalances."""
+    s.run("idle", 100, scenario="quiet", seed="7")
+    s.event("idle", None, 5, "node_started")
+    s.run("odd", 100)
+    for group in ODD:
+        s.event("odd", group, 5, "member_id_given")
+
+
+def percentiles(s: Scenes) -> None:
+    """Durations 1 and 2 s in hour 0; 3, 4 and 10 s in hour 1; others do not count."""
+    s.run("percentiles", 7200)
+    for number, (at, took) in enumerate(
+        ((0, 1), (3599, 2), (3600, 3), (3700, 4), (3800, 10)), 1
+    ):
+        s.rebalance(
+            "percentiles",
+            "g",
+            number,
+            at,
+            took,
+            cause="member_left" if number % 2 else "session_expired",
+            members=["m"] * number,
+            metadata_bytes=100,
+            assignment_bytes=number,
+        )
+    more = {"metadata_bytes": 9999, "members": ["m"] * 99, "cause": "sync_timeout"}
+    s.rebalance("percentiles", "g", 6, 3900, 50, outcome="interrupted", **more)
+    s.rebalance("percentiles", "g", 7, 4000, None, outcome="open", **more)
+    for at, built, ns_ in ((3599, 10, None), (3600, 30, 4e9), (3700, 0, 1e9)):
+        s.add(
+            "silver/lags",
+            run="percentiles",
+            group="g",
+            started_s=at,
+            lag_built=built,
+            catch_up_ns=None if ns_ is None else int(ns_),
+        )
+
+
+def commits(s: Scenes) -> None:
+    """Accepted and refused commits on both sides of an hour, one of them empty."""
+    s.run("commits", 7200)
+    tell = ("commits", "g")
+    s.event(*tell, 3599.9, "offsets_committed", offsets=3)
+    s.event(*tell, 3600, "offsets_committed", offsets=2)
+    s.event(*tell, 3600, "offsets_committed", offsets=0)
+    s.event(*tell, 10, "commit_refused", error="ILLEGAL_GENERATION", offsets=5)
+    s.event(*tell, 11, "commit_refused", error="ILLEGAL_GENERATION", offsets=0)
+    s.event(*tell, 3601, "commit_refused", error="ILLEGAL_GENERATION", offsets=1)
+    s.event(*tell, 3602, "commit_refused", error="UNKNOWN_MEMBER_ID", offsets=1)
+    s.event(*tell, 20, "heartbeat", error="REBALANCE_IN_PROGRESS")
+    for at, why, records in (
+        (9, "refused", 7),
+        (3600, "refused", 1),
+        (12, "rewound", 4),
+    ):
+        s.add(
+            "silver/reprocessed",
+            run="commits",
+            group="g",
+            time_s=at,
+            why=why,
+            records=records,
+        )
+
+
+def partitions(s: Scenes) -> None:
+    """Moves and crashes; a second group of the same run."""
+    s.run("partitions", 7200)
+    for group, at, moved, least in (
+        ("g", 3599, 4, 1),
+        ("g", 3600, 6, 6),
+        ("h", 3600, 1, 0),
+    ):
+        s.add(
+            "silver/moves",
+            run="partitions",
+            group=group,
+            started_s=at,
+            moved=moved,
+            least_moved=least,
+        )
+    for group, at, idle in (
+        ("g", 10, 5),
+        ("g", 20, 45.5),
+        ("g", 3600, None),
+        ("h", 7, 1),
+    ):
+        s.add(
+            "silver/ownership",
+            run="partitions",
+            group=group,
+            from_s=at,
+            crash_idle_s=idle,
+        )
+
+
+def refusals(s: Scenes) -> None:
+    """One name in two hours and two groups, a member kicked, a name that is missing."""
+    s.run("refusals", 7200)
+    for group, at, name, cause in (
+        ("g", 10, "x", "full"),
+        ("g", 3700, "x", "full"),
+        ("g", 3800, "y", "group_over_max_size"),
+        ("g", 3900, None, "full"),
+        ("g", 3901, "z", "fenced"),
+        ("h", 10, "x", "full"),
+    ):
+        s.add(
+            "silver/refusals",
+            run="refusals",
+            group=group,
+            time_s=at,
+            name=name,
+            cause=cause,
+        )
+
+
+STORMS: dict[str, tuple[float, ...]] = {
+    # 60 s from the first to the fifth are within 60 s, and 1 ns more are not.
+    "exactly": (0, 15, 30, 45, 60),
+    "just missed": (0, 15, 30, 45, 60.000000001),
+    "four": (0, 1, 2, 3),
+    # 1-5 and 5-9 are stretches; 2-6, 3-7 and 4-8 take 90, 90 and 85 s.
+    "share one": (0, 10, 20, 30, 60, 100, 110, 115, 120),
+    # 1-5 and 6-10 are stretches, and none has both 5 and 6.
+    "touch": (0, 1, 2, 3, 4, 100, 101, 102, 103, 104),
+    "apart": (0, 1, 2, 3, 4, 1000, 2000, 2001, 2002, 2003, 2004),
+    "long": (0, 10, 20, 30, 40, 50, 60, 70),
+    "same time": (5, 5, 5, 5, 5),
+    "over the hour": (3590, 3595, 3600, 3605, 3610),
+}
+STORMS_FOUND: dict[str, list[tuple[int, int]]] = {
+    "exactly": [(1, 5)],
+    "share one": [(1, 9)],
+    "touch": [(1, 5), (6, 10)],
+    "apart": [(1, 5), (7, 11)],
+    "long": [(1, 8)],
+    "same time": [(1, 5)],
+    "over the hour": [(1, 5)],
+}
+NAMES = ("b", None, "a", "b", "c", "a", None, "d", "b", "a", "e")
+
+
+def storms(s: Scenes) -> None:
+    """Rebalances at such times."""
+    s.run("storms", 7200)
+    for group, times in STORMS.items():
+        for number, at in enumerate(times, 1):
+            s.rebalance(
+                "storms",
+                group,
+                number,
+                at,
+                cause="member_left" if number % 3 else "session_expired",
+                culprit_name=NAMES[number - 1],
+            )
+
+
+def people(s: Scenes) -> None:
+    """Culprits, stand-stills with and without a rebalance, and who was waited for."""
+    s.run("people", 3700)
+    s.member("people", "g", "m1", 0, name="slow one")
+    s.member("people", "g", "m2", 0, name="slow one")
+    who: dict[str, Any] = {"culprit_name": "x", "cause": "member_left"}
+    wait: dict[str, Any] = {"waited_for": "m1", "waited_s": 3}
+    s.rebalance("people", "g", 1, 10, 4, **who, **wait)
+    s.rebalance("people", "g", 2, 3595, 6, **who, waited_for="m2", waited_s=5)
+    s.rebalance("people", "g", 3, 3600, None, **who, waited_for="m9", waited_s=1)
+    s.rebalance("people", "g", 4, 3650, 2, culprit_name=None, cause="sync_timeout")
+    s.still("people", "g", "m1", 10, 14, 1)
+    s.still("people", "g", "m2", 11, 14, 1)
+    s.still("people", "g", "m2", 3590, 3610, 2)
+    s.still("people", "g", "m1", 3680, None, 3)
+    s.still("people", "g", "m2", 5, 6, None)
+
+
+def by_chance(s: Scenes) -> None:
+    """Three groups of two runs, at any time of six hours."""
+    chance = random.Random(8)
+    for run in ("chance 1", "chance 2"):
+        s.run(run, 6 * 3600)
+        for group in ("a", "b", "c"):
+            starts = sorted(chance.randrange(6 * 3600 * 1000) / 1000 for _ in range(40))
+            for number, at in enumerate(starts, 1):
+                took = chance.choice((None, chance.randrange(90_000) / 1000))
+                s.rebalance(
+                    run,
+                    group,
+                    number,
+                    at,
+                    took,
+                    cause=chance.choice(("member_left", "member_joined")),
+                    members=["m"] * chance.randrange(9),
+                    metadata_bytes=chance.randrange(1000),
+                    assignment_bytes=chance.randrange(1000),
+                )
+                until = chance.choice((None, at + chance.randrange(20_000_000) / 1e4))
+                s.still(run, group, "m", at, until and min(until, 6 * 3600), number)
+                if chance.random() < 0.2:
+                    s.member(run, group, f"m{number}", at, until, how="expired")
+                s.event(run, group, at, "offsets_committed", offsets=number)
+                s.event(run, group, at, "commit_refused", error=f"E{number % 3}")
+
+
+def scenes() -> Scenes:
+    """Rows of all of them."""
+    found = Scenes()
+    for part in (
+        intervals,
+        nothing,
+        percentiles,
+        commits,
+        partitions,
+        refusals,
+        storms,
+        people,
+        by_chance,
+    ):
+        part(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def gold(spark: SparkSession) -> Iterator[Made]:
+    """All scenes, computed once."""
+    made = Made(spark, scenes(), Options()).make(*PATHS)
+    yield made
+    made.forget()
+
+
+def some(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
+    """Some of a row."""
+    return tuple(row[name] for name in names)
+
+
+def by_hour(gold: Made, run: str, *names: str, group: str = "g") -> dict[int, Any]:
+    """Numbers of a group by the number of the hour."""
+    rows = gold.rows("gold/hours", run=run, group=group)
+    at = {row["hour"]: some(row, *names) for row in rows}
+    assert len(at) == len(rows)
+    return {int(each.replace(tzinfo=UTC).timestamp()) // 3600: at[each] for each in at}
+
+
+def test_tables_have_the_columns_that_were_agreed_on(gold: Made) -> None:
+    """Names, order and types."""
+    for path in PATHS:
+        want = BY_PATH[path].schema().simpleString()
+        assert gold.frames[path].schema.simpleString() == want
+
+
+def test_keys_tell_rows_apart(gold: Made) -> None:
+    """No two rows with one key."""
+    for path in PATHS:
+        keys = [some(row, *BY_PATH[path].key) for row in gold.rows(path)]
+        assert len(set(keys)) == len(keys) > 0, path
+
+
+def test_no_plan_runs_python(gold: Made) -> None:
+    """Native expressions only, and no nested loops over all pairs of rows."""
+    for path, plan in gold.plans.items():
+        for operator in ("Python", "Arrow", "CartesianProduct", "BroadcastNestedLoop"):
+            assert operator not in plan, (path, operator)
+        for frame in plan.split("specifiedwindowframe(")[1:]:
+            words = frame.split(")")[0]
+            ends = words.split(",")[-1]
+            assert "unboundedfollowing" not in ends or "unboundedpreceding" in words
+
+
+# -- time that is cut
+
+
+def test_an_interval_over_midnight_is_in_both_hours(gold: Made) -> None:
+    """600 and 900 s of a membership, 10 and 30 of a stand-still; 10/600 and 30/900.
+
+    The rebalance that starts with the hour is in it, and a refusal 1 ns before is not.
+    """
+    names = ("member_s", "stand_still_s", "capacity_lost", "rebalances", "refused_full")
+    assert by_hour(gold, "midnight", *names) == {
+        23: (600, 10, pytest.approx(10 / 600), 0, 1),
+        24: (900, 30, pytest.approx(30 / 900), 1, 0),
+    }
+    whole = gold.row("gold/groups", run="midnight")
+    assert some(whole, "member_s", "stand_still_s") == (1500, 40)
+    assert whole["capacity_lost"] == pytest.approx(40 / 1500)
+    rows = gold.rows("gold/hours", run="midnight")
+    assert [row["hour"] for row in rows] == [hour(23), hour(24)]
+
+
+def test_what_has_no_end_counts_up_to_the_end_of_the_run(gold: Made) -> None:
+    """From 100 s and from 4990 s to the last event, at 5000 s."""
+    names = ("member_s", "stand_still_s", "rebalances", "completed")
+    assert by_hour(gold, "open", *names) == {0: (3500, 0, 0, 0), 1: (1400, 10, 1, 0)}
+
+
+def test_a_run_may_be_shorter_than_an_hour(gold: Made) -> None:
+    """8 of its 10 seconds."""
+    assert by_hour(gold, "short", "member_s") == {0: (8,)}
+
+
+def test_a_membership_may_last_for_a_thousand_hours(gold: Made) -> None:
+    """From half past to half past: 999 whole hours between two halves."""
+    parts = by_hour(gold, "thousand", "member_s")
+    assert list(parts) == [*range(1001)]
+    assert parts[0] == parts[1000] == (1800,)
+    assert {parts[n] for n in range(1, 1000)} == {(3600,)}
+    assert gold.row("gold/runs", run="thousand")["member_s"] == 3_600_000
+
+
+def test_what_ends_on_the_hour_has_no_part_of_it(gold: Made) -> None:
+    """All 3600 s are in hour 0; the crash was with the first moment of hour 1."""
+    names = ("member_s", "crashes", "capacity_lost")
+    assert by_hour(gold, "on the hour", *names) == {0: (3600, 0, 0), 1: (0, 1, None)}
+
+
+def test_a_membership_of_no_time_makes_no_hour(gold: Made) -> None:
+    """It came and went at once, and nothing is told of it."""
+    assert not gold.rows("gold/hours", run="on the hour", group="at once")
+
+
+# -- where there is nothing
+
+
+def test_every_group_with_an_event_has_a_row(gold: Made) -> None:
+    """Zeros, and nulls for what cannot be said; whatever its name is."""
+    assert {row["group"] for row in gold.rows("gold/groups", run="odd")} == {*ODD}
+    keys = {"run", "group", "hour"}
+    for path in ("gold/groups", "gold/hours"):
+        for row in gold.rows(path, run="odd"):
+            for name in row.keys() - keys:
+                assert row[name] == EMPTY.get(name), (path, name)
+
+
+def test_every_run_has_a_row(gold: Made) -> None:
+    """With its labels, also if nothing happened in it."""
+    row = gold.row("gold/runs", run="idle")
+    assert row["labels"] == {"scenario": "quiet", "seed": "7"}
+    assert some(row, "scenario", "seed", "last_ns") == ("quiet", "7", ns(100))
+    assert {name: row[name] for name in EMPTY} == EMPTY
+    assert row["by_cause"] is row["capacity_lost"] is row["duration_p50_s"] is None
+    assert not gold.rows("gold/groups", run="idle")
+
+
+def test_empty_tables_make_empty_tables(spark: SparkSession) -> None:
+    """Nothing was recorded yet."""
+    empty = Made(spark, Scenes(), Options()).make(*PATHS)
+    for path in PATHS:
+        assert empty.rows(path) == []
+
+
+# -- numbers
+
+
+DURATIONS = ("duration_p50_s", "duration_p95_s", "duration_p99_s", "duration_max_s")
+
+
+def test_percentiles_are_of_all_completed_rebalances(gold: Made) -> None:
+    """Of the group they are no sum of hours: they are computed anew.
+
+    Of (1, 2): 1.5, 1.95, 1.99. Of (3, 4, 10): 4, 4 + 0.9 * 6, 4 + 0.98 * 6. Of all
+    five: 3, 4 + 0.8 * 6, 4 + 0.96 * 6.
+    """
+    hours = by_hour(gold, "percentiles", *DURATIONS)
+    assert hours[0] == pytest.approx((1.5, 1.95, 1.99, 2))
+    assert hours[1] == pytest.approx((4, 9.4, 9.88, 10))
+    for path in ("gold/groups", "gold/runs"):
+        whole = some(gold.row(path, run="percentiles"), *DURATIONS)
+        assert whole == pytest.approx((3, 8.8, 9.76, 10))
+
+
+def test_what_rebalances_were_and_cost(gold: Made) -> None:
+    """Bytes and members are of the completed ones: (100 + number) each.
+
+    Hour 0: 200 + 3; hour 1: 300 + 12; by 2 and by 3.
+    """
+    names = ("rebalances", "completed", "interrupted", "members_most")
+    assert by_hour(gold, "percentiles", *names) == {0: (2, 2, 0, 2), 1: (5, 3, 1, 5)}
+    bytes_ = ("metadata_bytes", "assignment_bytes", "bytes_per_rebalance")
+    assert by_hour(gold, "percentiles", *bytes_) == {
+        0: (200, 3, 101.5),
+        1: (300, 12, 104),
+    }
+    assert gold.row("gold/groups", run="percentiles")["bytes_per_rebalance"] == 103
+    assert by_hour(gold, "percentiles", "by_cause") == {
+        0: ({"member_left": 1, "session_expired": 1},),
+        1: ({"member_left": 2, "session_expired": 1, "sync_timeout": 2},),
+    }
+
+
+def test_lags_of_rebalances(gold: Made) -> None:
+    """10 and 30 + 0 records; worked off in 4 and 1 s: 2.5 s in the middle."""
+    names = ("lag_built", "lag_built_max", "catch_up_p50_s", "catch_up_max_s")
+    assert by_hour(gold, "percentiles", *names) == {
+        0: (10, 10, None, None),
+        1: (30, 30, 2.5, 4),
+    }
+    whole = gold.row("gold/runs", run="percentiles")
+    assert some(whole, *names) == (40, 30, 2.5, 4)
+
+
+def test_commits_are_events_and_offsets_are_what_is_in_them(gold: Made) -> None:
+    """Also those without offsets; a heartbeat's error is none of a commit."""
+    names = ("commits", "offsets", "commit_failures", "commit_failures_by_error")
+    assert by_hour(gold, "commits", *names) == {
+        0: (1, 3, 2, {"ILLEGAL_GENERATION": 2}),
+        1: (2, 2, 2, {"ILLEGAL_GENERATION": 1, "UNKNOWN_MEMBER_ID": 1}),
+    }
+    for path in ("gold/groups", "gold/runs"):
+        assert some(gold.row(path, run="commits"), *names) == (
+            3,
+            5,
+            4,
+            {"ILLEGAL_GENERATION": 3, "UNKNOWN_MEMBER_ID": 1},
+        )
+
+
+def test_records_processed_twice(gold: Made) -> None:
+    """By why."""
+    names = ("records_reprocessed", "records_rewound")
+    whole = some(gold.row("gold/groups", run="commits"), *names)
+    assert by_hour(gold, "commits", *names) == {0: (7, 4), 1: (1, 0)}
+    assert whole == (8, 4)
+
+
+def test_maps_are_in_the_order_of_their_keys(gold: Made) -> None:
+    """So that they compare equal wherever rows came from."""
+    for path in ("gold/hours", "gold/groups", "gold/runs", "gold/storms"):
+        for name in {*MAPS} & {*gold.frames[path].columns}:
+            keys = f"map_keys({name})"
+            rows = gold.frames[path].selectExpr(
+                f"count_if({keys} != array_sort({keys}))", f"count_if(size({keys}) > 1)"
+            )
+            (found,) = rows.collect()
+            assert found[0] == 0
+            assert found[1] > 0
+
+
+def test_partitions_that_moved_and_that_were_idle(gold: Made) -> None:
+    """Two groups, and both together. 5 + 45.5 partition-seconds; the longest 45.5."""
+    names = ("partitions_moved", "partitions_moved_least")
+    # Hours come from events; here those of moves are told by moves alone.
+    both = gold.row("gold/runs", run="partitions")
+    assert by_hour(gold, "partitions", *names) == {0: (4, 1), 1: (6, 6)}
+    assert some(both, *names) == (11, 7)
+    idle = ("crash_idle_s", "crash_idle_max_s")
+    assert by_hour(gold, "partitions", *idle) == {0: (50.5, 45.5), 1: (0, None)}
+    assert some(both, *idle) == (51.5, 45.5)
+
+
+def test_names_that_were_refused_count_once_wherever_they_came_again(
+    gold: Made,
+) -> None:
+    """The name x in both hours and groups; y; one without; fenced is another matter."""
+    names = ("refused_full", "refused_full_names")
+    assert by_hour(gold, "refusals", *names) == {0: (1, 1), 1: (3, 2)}
+    assert some(gold.row("gold/groups", run="refusals", group="g"), *names) == (4, 2)
+    assert some(gold.row("gold/runs", run="refusals"), *names) == (5, 2)
+
+
+# -- storms
+
+
+@pytest.mark.parametrize("group", STORMS)
+def test_storms(gold: Made, group: str) -> None:
+    """The rebalances that are in one, how many, when, why, and by whom."""
+    rows = sorted(
+        gold.rows("gold/storms", run="storms", group=group),
+        key=lambda row: row["first_number"],
+    )
+    found = [some(row, "first_number", "last_number") for row in rows]
+    assert found == STORMS_FOUND.get(group, [])
+    for row, (first, last) in zip(rows, found, strict=True):
+        assert row["rebalances"] == last - first + 1
+        assert row["from_ns"] == ns(STORMS[group][first - 1])
+        assert row["until_ns"] == ns(STORMS[group][last - 1])
+        causes = Counter(
+            "member_left" if number % 3 else "session_expired"
+            for number in range(first, last + 1)
+        )
+        assert row["by_cause"] == causes
+        named = [name for name in NAMES[first - 1 : last] if name is not None]
+        assert row["names"] == [*dict.fromkeys(named)]
+
+
+def test_a_storm_is_in_the_hour_in_which_it_began(gold: Made) -> None:
+    """With all of its rebalances, of which two are of that hour."""
+    names = ("rebalances", "storms", "storm_rebalances")
+    hours = by_hour(gold, "storms", *names, group="over the hour")
+    assert hours == {0: (2, 1, 5), 1: (3, 0, 0)}
+    assert some(gold.row("gold/runs", run="storms"), *names) == (62, 9, 52)
+
+
+def test_what_a_storm_is_can_be_said(spark: SparkSession, gold: Made) -> None:
+    """Two rebalances within 1 s: 0 to 4, and 2000 to 2004; 1000 is alone."""
+    two = Made(spark, Scenes(), Options(storm_rebalances=2, storm_seconds=1.0))
+    rebalances = gold.frames["silver/rebalances"]
+    two.frames["silver/rebalances"] = rebalances.where("`group` = 'apart'")
+    rows = two.make("gold/storms").rows("gold/storms")
+    two.forget()
+    assert sorted(some(row, "first_number", "last_number") for row in rows) == [
+        (1, 5),
+        (7, 11),
+    ]
+
+
+# -- causes and people
+
+
+def test_causes_have_the_whole_of_their_stand_stills(gold: Made) -> None:
+    """Numbers 1 (4 + 3 s) and 2 (20 s, half of them an hour later); 3 (20 s, open)."""
+    rows = gold.rows("gold/causes", run="people")
+    names = ("hour", "cause", "rebalances", "completed", "stand_still_s")
+    assert [some(row, *names) for row in rows] == [
+        (hour(0), "member_left", 2, 2, 27),
+        (hour(1), "member_left", 1, 0, 20),
+        (hour(1), "sync_timeout", 1, 1, 0),
+    ]
+    # Of 4 and 6 s; and of none.
+    assert some(rows[0], "duration_p50_s", "duration_p95_s") == pytest.approx((5, 5.9))
+    assert rows[1]["duration_p50_s"] is None
+
+
+def test_culprits_add_up_also_those_without_a_name(gold: Made) -> None:
+    """4 + 6 s, the open one not; 27 + 20 member-seconds."""
+    names = ("cause", "name", "rebalances", "duration_s", "stand_still_s")
+    assert [some(row, *names) for row in gold.rows("gold/culprits", run="people")] == [
+        ("member_left", "x", 3, 10, 47),
+        ("sync_timeout", None, 1, 2, 0),
+    ]
+
+
+def test_who_was_waited_for_has_the_name_of_its_membership(gold: Made) -> None:
+    """m1 and m2 share one; of m9 no membership was seen."""
+    names = ("name", "rebalances", "waited_s", "waited_max_s")
+    rows = gold.rows("gold/waited_for", run="people")
+    assert [some(row, *names) for row in rows] == [
+        ("m9", 1, 1, 1),
+        ("slow one", 2, 8, 5),
+    ]
+
+
+# -- the grains
+
+
+def added(rows: Iterable[dict[str, Any]], name: str) -> dict[str, int]:
+    """Maps together; the larger count where it is none."""
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(row[name] or {})
+    return dict(total)
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "keys"),
+    [
+        ("gold/hours", "gold/groups", ("run", "group")),
+        ("gold/groups", "gold/runs", ("run",)),
+    ],
+)
+def test_what_adds_up_adds_up(
+    gold: Made, fine: str, coarse: str, keys: tuple[str, ...]
+) -> None:
+    """Hours are groups, and groups are runs; of the largest the largest is the same."""
+    seen = set()
+    for whole in gold.rows(coarse):
+        parts = gold.rows(fine, **{key: whole[key] for key in keys})
+        for name in NUMBERS:
+            assert whole[name] == sum(part[name] for part in parts), (whole, name)
+            seen |= {name} if whole[name] else set()
+        for name in SECONDS:
+            assert whole[name] == pytest.approx(sum(part[name] for part in parts))
+        for name in MAPS:
+            assert (whole[name] or {}) == added(parts, name)
+        for name in MOST:
+            known = [part[name] for part in parts if part[name] is not None]
+            if known or name != "members_most":
+                assert whole[name] == max(known, default=None), name
+    assert seen == {*NUMBERS}
+
+
+def test_causes_and_culprits_are_all_rebalances(gold: Made) -> None:
+    """Each is in one of them."""
+    for group in gold.rows("gold/groups"):
+        where = {key: group[key] for key in ("run", "group")}
+        for path in ("gold/causes", "gold/culprits"):
+            rows = gold.rows(path, **where)
+            assert sum(row["rebalances"] for row in rows) == group["rebalances"]
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Of sorted values, interpolated linearly between neighbours."""
+    at = (len(values) - 1) * share
+    low = int(at)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (at - low)
+
+
+def test_percentiles_by_chance(gold: Made) -> None:
+    """Of random durations, of a group and of its run, by plain Python."""
+    for run in ("chance 1", "chance 2"):
+        of_run: list[float] = []
+        for group in ("a", "b", "c"):
+            took = sorted(
+                row["duration_ns"] / 1e9
+                for row in scenes().rows["silver/rebalances"]
+                if row["run"] == run
+                and row["group"] == group
+                and row["outcome"] == "completed"
+            )
+            of_run += took
+            want = [percentile(took, share) for share in (0.5, 0.95, 0.99, 1)]
+            row = gold.row("gold/groups", run=run, group=group)
+            assert some(row, *DURATIONS) == pytest.approx(tuple(want))
+        want = [percentile(sorted(of_run), share) for share in (0.5, 0.95, 0.99, 1)]
+        row = gold.row("gold/runs", run=run)
+        assert some(row, *DURATIONS) == pytest.approx(tuple(want))
