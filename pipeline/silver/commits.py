@@ -30,15 +30,12 @@ def commits(frames: Frames, _options: Options) -> DataFrame:
     """One row per offset of an OffsetCommit: nothing is sorted or exchanged."""
     found = (
         of_kinds(frames, "offsets_committed", "commit_refused")
-        .withColumn("name", f.coalesce("instance_id", "client_id", "member_id"))
-        .select("*", f.posexplode("offsets").alias("position", "row"))
-        .drop("partition")
         .select(
-            "*",
-            (f.col("position") == 0).alias("is_first"),
-            *(f.col("row")[name].alias(name) for name in ("topic", "partition")),
-            *(f.col("row")[name].alias(name) for name in ("offset", "end_offset")),
+            *(*GROUP, *IN_ORDER, "member_id", "generation", "error"),
+            f.coalesce("instance_id", "client_id", "member_id").alias("name"),
+            f.posexplode("offsets").alias("position", "row"),
         )
+        .select("*", (f.col("position") == 0).alias("is_first"), "row.*")
     )
     return shaped(found, "silver/commits")
 
@@ -67,7 +64,11 @@ def reprocessed(frames: Frames, _options: Options) -> DataFrame:
             & (~is_accepted | f.col("was_refused") | (f.col("before") > offset))
         )
     )
-    records = f.least("a.offset", "refused_offset") - f.col("before")
+    # `least` passes over nulls.
+    lost = f.when(
+        f.col("refused_offset").isNotNull(), f.least("a.offset", "refused_offset")
+    )
+    records = lost - f.col("before")
     rewound = f.when(f.length("a.member_id") > 0, f.col("before") - f.col("a.offset"))
     found = (
         _turns(rows)

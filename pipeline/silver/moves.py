@@ -46,7 +46,7 @@ def moves(frames: Frames, _options: Options) -> DataFrame:
         )
     )
     kept = f.aggregate(
-        f.zip_with("b", "a", f.least),
+        f.zip_with("b", "a", _lesser),
         f.lit(0).cast("bigint"),
         lambda sum_, least: sum_ + least,
     )
@@ -61,6 +61,10 @@ def moves(frames: Frames, _options: Options) -> DataFrame:
         .na.fill(0, ["owned", "moved", "least_moved", "first_owned"])
     )
     return shaped(found, "silver/moves")
+
+
+def _lesser(one: Column, other: Column) -> Column:
+    return f.least(one, other)
 
 
 def _on() -> list[str]:

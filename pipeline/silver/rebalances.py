@@ -79,7 +79,7 @@ def _outcome() -> Column:
     following = f.col("next.kind")
     return (
         f.when(f.col("assignment").isNotNull(), "completed")
-        .when(f.col("join.cause") == "nobody_left", "emptied")
+        .when(f.size("join.members") == 0, "emptied")
         .when(following == STARTED, "interrupted")
         .when(following == LOADED, "moved")
         .otherwise("open")

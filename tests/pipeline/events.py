@@ -1,0 +1,81 @@
+"""Lists of events as the frames that makers take, and tables as lists of rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kohort.broker.events.formats import spark_schema
+from kohort.pipeline.makers import EVENTS, Maker, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Event = Mapping[str, Any]
+Row = dict[str, Any]
+
+
+def frame(spark: SparkSession, folder: Path, events: Iterable[Event]) -> DataFrame:
+    """Events as bronze has them: the wide table, source, and when they arrived.
+
+    Args:
+        spark: the session.
+        folder: where a file of them may be written.
+        events: as the broker writes them; what they lack is null.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - not everywhere
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    path = folder / "events.jsonl"
+    with path.open("w") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+    return (
+        spark.read.schema(StructType.fromJson(spark_schema()))
+        .json(str(path))
+        .withColumn("source", f.lit("test"))
+        .withColumn("arrived", f.current_timestamp())
+    )
+
+
+def made(
+    makers: Mapping[str, Maker],
+    events: DataFrame,
+    folder: Path,
+    only: Sequence[str] | None = None,
+) -> dict[str, DataFrame]:
+    """The tables, each read back from its files before the next one is made.
+
+    Args:
+        makers: by path, each after those that it reads.
+        events: as `frame` makes them.
+        folder: where the tables are written.
+        only: the paths of those that are wanted, and of what they read; None: all.
+    """
+    frames = {EVENTS: events}
+    for path, maker in makers.items():
+        if only is None or path in only:
+            table = str(folder / path)
+            maker(frames, Options()).write.parquet(table)
+            frames[path] = events.sparkSession.read.parquet(table)
+    return frames
+
+
+def rows(table: DataFrame) -> list[Row]:
+    """Everything that is in a table."""
+    return [row.asDict(recursive=True) for row in table.collect()]
+
+
+def as_run(events: Iterable[Event], run: str, group: str | None = None) -> list[Row]:
+    """The same events of another run, and perhaps of another group."""
+    named = {"run": run} if group is None else {"run": run, "group": group}
+    return [
+        {**event, **(named if event.get("group") is not None else {"run": run})}
+        for event in events
+    ]
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """As `kohort.pipeline.tables` says it."""
+    return sorted(events, key=lambda e: (e["time_ns"], e["node"], e["sequence"]))

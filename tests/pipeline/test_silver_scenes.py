@@ -1,0 +1,575 @@
+"""Silver of scenes whose numbers are known: told by hand, each a run of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.events.build import BEGIN, SECOND, Stream, parts
+from tests.pipeline.events import Event, Row, as_run, frame, made, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+S = SECOND
+ODD = "odd/ä ' \" `${x}` %, #\t"
+Scene = Callable[[], Sequence[Event]]
+SCENES: dict[str, Scene] = {}
+Silver = Callable[..., list[Row]]
+
+
+def scene(tell: Scene) -> Scene:
+    """A scene; its run has its name."""
+    SCENES[tell.__name__.strip("_")] = tell
+    return tell
+
+
+@pytest.fixture(scope="module")
+def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Silver:
+    """Rows of a table of silver, of a run, in the order of a column."""
+    from kohort.pipeline.silver import MAKERS  # noqa: PLC0415 - needs pyspark
+
+    folder = tmp_path_factory.mktemp("silver")
+    told = [as_run(tell(), name) for name, tell in SCENES.items()]
+    bronze = frame(spark, folder, itertools.chain.from_iterable(told))
+    tables = made(MAKERS, bronze, folder)
+    found: Mapping[tuple[str, str], list[Row]] = defaultdict(list)
+    for path in MAKERS:
+        for row in rows(tables[path]):
+            found[path, row["run"]].append(row)
+
+    def table(name: str, run: str, by: str | None = None) -> list[Row]:
+        assert run in SCENES
+        own = found[f"silver/{name}", run]
+        return sorted(own, key=lambda row: row[by]) if by else own
+
+    return table
+
+
+def at(row: Row, *names: str) -> list[float | None]:
+    """Times of a row, in seconds from the beginning of all scenes."""
+    return [None if row[n] is None else (row[n] - BEGIN) / S for n in names]
+
+
+def pair(protocol: str = "range", instance: str | None = None) -> Stream:
+    """Ana has partitions 0 and 1, ben 2 and 3; ten seconds have gone by."""
+    stream = Stream(protocol=protocol)
+    stream.comes("ana", instance)
+    stream.rebalance("member_joined", "ana", owned={"ana": [0, 1, 2, 3]})
+    stream.wait(1)
+    stream.comes("ben")
+    stream.rebalance(
+        "member_joined",
+        "ben",
+        joins={"ana": 2},
+        sync_s=1,
+        owned={"ana": [0, 1], "ben": [2, 3]},
+    )
+    stream.wait(6)
+    return stream
+
+
+def commits(stream: Stream, name: str, *rows: tuple[int, int, int | None]) -> None:
+    """An OffsetCommit of (partition, offset, end) rows of the topic "t"."""
+    stream.say("offsets_committed", name, offsets=offsets(*rows))
+
+
+def refuses(stream: Stream, name: str, *rows: tuple[int, int, int | None]) -> None:
+    """The same, refused."""
+    error = "UNKNOWN_MEMBER_ID"
+    stream.say("commit_refused", name, error=error, offsets=offsets(*rows))
+
+
+def offsets(*rows: tuple[int, int, int | None]) -> list[Row]:
+    """Rows of a commit."""
+    names = ("partition", "offset", "end_offset")
+    return [{"topic": "t", **dict(zip(names, row, strict=True))} for row in rows]
+
+
+# -- rebalances
+
+
+@scene
+def _eager() -> Sequence[Event]:
+    return pair().events
+
+
+@scene
+def _cooperative() -> Sequence[Event]:
+    return pair("cooperative-sticky").events
+
+
+def test_a_rebalance_is_from_its_start_to_its_assignment(silver: Silver) -> None:
+    """The second of the group: 2 s for ana's join, 1 s for the leader."""
+    first, second = silver("rebalances", "eager", "number")
+    assert at(first, "started_ns", "ended_ns") == [0, 0]
+    assert at(second, "started_ns", "ended_ns") == [1, 4]
+    assert second["duration_ns"] == 3 * S
+    assert second["join_ns"] == 2 * S
+    assert (second["outcome"], second["cause"]) == ("completed", "member_joined")
+    assert (second["culprit"], second["culprit_name"]) == ("ben-2", "ben")
+    assert second["generation"] == 2
+    assert second["members"] == second["expected"] == ["ana-1", "ben-2"]
+
+
+def test_an_eager_member_stands_still_and_a_cooperative_one_does_not(
+    silver: Silver,
+) -> None:
+    """Ana, from her JoinGroup at 3 s to 4 s; ben had nothing (KIP-429)."""
+    (row,) = silver("stand_stills", "eager")
+    assert (row["name"], row["ended"], row["number"]) == ("ana", "synced", 2)
+    assert at(row, "from_ns", "until_ns") == [3, 4]
+    assert silver("stand_stills", "cooperative") == []
+
+
+def test_partitions_go_from_member_to_member(silver: Silver) -> None:
+    """Of four partitions two had to move, and did."""
+    for run in ("eager", "cooperative"):
+        found = silver("ownership", run, "from_ns")
+        assert [row["moved"] for row in found] == [False] * 4 + [True] * 2
+        assert {row["previous_owner"] for row in found[4:]} == {"ana-1"}
+        assert at(found[4], "from_ns", "until_ns") == [4, None]
+        assert (found[4]["idle_ns"], found[4]["crash_idle_ns"]) == (0, None)
+        first, second = silver("moves", run, "number")
+        assert (first["first_owned"], first["moved"], first["owned"]) == (4, 0, 4)
+        assert (second["first_owned"], second["moved"]) == (0, 2)
+        assert (second["least_moved"], second["members"]) == (2, 2)
+
+
+@scene
+def _outcomes() -> Sequence[Event]:
+    stream = pair()
+    stream.starts("metadata_changed", "ana")
+    stream.wait(1)
+    stream.starts("leader_rejoined", "ana")
+    stream.wait(1)
+    stream.say("group_loaded", state="Stable", members=[*stream.ids.values()])
+    stream.wait(1)
+    stream.leaves("ana", reason="done")
+    stream.leaves("ben")
+    stream.rebalance("member_left", "ben")
+    stream.wait(1)
+    stream.comes("cleo")
+    stream.starts("member_joined", "cleo")
+    stream.wait(5)
+    stream.rejoins("cleo", "repeated")
+    return stream.events
+
+
+def test_how_rebalances_end(silver: Silver) -> None:
+    """What began next ends one that came to nothing; the last one is open."""
+    found = silver("rebalances", "outcomes", "number")[2:]
+    assert [(row["outcome"], *at(row, "ended_ns")) for row in found] == [
+        ("interrupted", 11),
+        ("moved", 12),
+        ("emptied", 13),
+        ("open", None),
+    ]
+    assert [row["generation"] for row in found] == [None, None, 3, None]
+    assert found[-1]["duration_ns"] is None
+
+
+@scene
+def _waits() -> Sequence[Event]:
+    stream = pair()
+    stream.starts("leader_rejoined", "ana")
+    rows = [("zoe", 5), ("ben", 5), ("ana", 3)]
+    waits = [{"member_id": m, "waited_ns": ns, "came": True} for m, ns in rows]
+    fields: dict[str, Any] = {"members": ["ana-1"], "duration_ns": 5, "waits": waits}
+    stream.say("join_completed", cause="rebalance_timeout", **fields)
+    stream.say("join_completed", cause="all_joined", **fields | {"waits": []})
+    fields = {"bytes": 70, "metadata_bytes": 30, "duration_ns": 9}
+    stream.say("assignment_made", "ana", leader="ana-1", protocol="range", **fields)
+    return stream.events
+
+
+def test_for_whom_a_rebalance_waited(silver: Silver) -> None:
+    """The longest; of several the one with the smallest id. A second end is none."""
+    row = silver("rebalances", "waits", "number")[-1]
+    assert (row["waited_for"], row["waited_ns"]) == ("ben", 5)
+    assert (row["join_ended"], row["sync_ns"]) == ("rebalance_timeout", 9)
+    assert (row["assignment_bytes"], row["metadata_bytes"]) == (70, 30)
+    assert (row["protocol"], row["leader"]) == ("range", "ana-1")
+
+
+# -- members
+
+
+@scene
+def _static_in_stable() -> Sequence[Event]:
+    stream = pair(instance="i-1")
+    back(stream)
+    stream.say("member_synced", "ana")
+    return stream.events
+
+
+@scene
+def _static_in_a_join_phase() -> Sequence[Event]:
+    stream = pair(instance="i-1")
+    stream.starts("leader_rejoined", "ben")
+    stream.wait(1)
+    back(stream)
+    stream.wait(2)
+    stream.rejoins("ben")
+    stream.joined("all_joined", stream.now)
+    stream.divided({"ana": [0, 1], "ben": [2, 3]})
+    return stream.events
+
+
+@scene
+def _static_for_a_rebalance() -> Sequence[Event]:
+    stream = pair(instance="i-1")
+    back(stream)
+    stream.starts("static_member_replaced", "ana")
+    stream.wait(4)
+    return stream.events
+
+
+def back(stream: Stream) -> None:
+    """Ana's process is replaced by another one, which is ana-9."""
+    stream.ids["ana"] = "ana-9"
+    usual = {"protocols": ["range"], "session_timeout_ms": 6_000}
+    fields = {"replaced_member_id": "ana-1", "rebalance_timeout_ms": 7_000, **usual}
+    stream.say("member_replaced", "ana", reason="restarted", **fields)
+    for member_id, owned in (("ana-1", ((), (), (0, 1))), ("ana-9", ((0, 1),) * 2)):
+        fields = parts(*owned) if len(owned) == 3 else parts(*owned, ())
+        fields["member_id"] = member_id
+        stream.say("partitions_changed", "ana", cause="replaced", **fields)
+
+
+def test_a_static_member_is_one_owner_under_all_its_ids(silver: Silver) -> None:
+    """KIP-345: its partitions stay its own; no rebalance, nobody stands still."""
+    old, new, _ = (
+        silver("memberships", "static_in_stable", "from_ns")[0],
+        *[
+            row
+            for row in silver("memberships", "static_in_stable", "member_id")
+            if row["member_id"] != "ana-1"
+        ],
+    )
+    assert (old["how"], old["reason"], at(old, "until_ns")) == (
+        "replaced",
+        "restarted",
+        [10],
+    )
+    assert (old["owner"], new["owner"], new["name"]) == ("i-1",) * 3
+    assert (new["is_start_known"], new["session_timeout_ms"]) == (True, 6_000)
+    replaced = silver("ownership", "static_in_stable", "from_ns")[-2:]
+    for row in replaced:
+        assert (row["began"], row["moved"], row["idle_ns"]) == ("replaced", False, 0)
+        assert (row["owner"], row["previous_member_id"]) == ("i-1", "ana-1")
+    assert len(silver("stand_stills", "static_in_stable")) == 1
+
+
+def test_a_static_member_that_comes_back_into_a_rebalance_stands_still(
+    silver: Silver,
+) -> None:
+    """From then on, with what its old id had."""
+    row = silver("stand_stills", "static_in_a_join_phase", "from_ns")[1]
+    assert (row["member_id"], row["ended"], row["number"]) == ("ana-9", "synced", 3)
+    assert at(row, "from_ns", "until_ns") == [11, 13]
+    moved = silver("moves", "static_in_a_join_phase", "number")[-1]
+    assert (moved["moved"], moved["owned"], moved["least_moved"]) == (0, 4, 0)
+
+
+def test_a_static_member_whose_comeback_is_the_cause_stands_still(
+    silver: Silver,
+) -> None:
+    """To the end of the events, where nothing ends it."""
+    row = silver("stand_stills", "static_for_a_rebalance", "from_ns")[1]
+    assert (row["member_id"], row["ended"], row["number"]) == ("ana-9", None, 3)
+    assert at(row, "from_ns", "until_ns") == [10, None]
+
+
+@scene
+def _crash() -> Sequence[Event]:
+    stream = pair()
+    stream.wait(35)
+    stream.expires("ben", silent_s=45)
+    stream.events[-1]["partitions_lost"] = parts((), (), (2, 3))["partitions_lost"]  # type: ignore[index]
+    stream.rebalance("session_expired", "ben", sync_s=5, owned={"ana": [0, 1, 2, 3]})
+    return stream.events
+
+
+def test_partitions_of_a_crashed_member_are_idle_since_its_last_sign(
+    silver: Silver,
+) -> None:
+    """It was silent for 45 s, and the new assignment took 5 s more."""
+    gone = silver("memberships", "crash", "member_id")[1]
+    assert (gone["how"], gone["silent_ns"]) == ("expired", 45 * S)
+    for row in silver("ownership", "crash", "from_ns")[-2:]:
+        assert (row["idle_ns"], row["crash_idle_ns"]) == (5 * S, 50 * S)
+        assert (row["moved"], row["number"]) == (True, 3)
+
+
+@scene
+def _long_gone() -> Sequence[Event]:
+    stream = pair()
+    owned = {"ana": [0, 1, 2, 3], "ben": []}
+    stream.rebalance("leader_rejoined", "ana", owned=owned)
+    stream.wait(100)
+    stream.expires("ben", silent_s=45)
+    return stream.events
+
+
+def test_a_crash_costs_only_what_the_member_still_had(silver: Silver) -> None:
+    """Ben gave his partitions up long before he crashed."""
+    for row in silver("ownership", "long_gone", "from_ns")[-2:]:
+        assert (row["previous_member_id"], row["moved"]) == ("ben-2", True)
+        assert row["crash_idle_ns"] is None
+
+
+@scene
+def _guests() -> Sequence[Event]:
+    stream = pair()
+    stream.ids["cleo"], stream.ids["dora"] = "cleo-7", "dora-8"
+    stream.say("member_id_given", "cleo")
+    stream.say("member_left", "cleo", cause="left", was_pending=True)
+    full = "GROUP_MAX_SIZE_REACHED"
+    stream.say("member_refused", cause="full", error=full, client_id="eve", host="/e")
+    stream.say("member_kicked", "ben", cause="group_over_max_size", was_pending=False)
+    stream.say("member_kicked", "dora", cause="full", was_pending=True)
+    stream.say("member_kicked", "ana", cause="did_not_join_in_time", was_pending=False)
+    return stream.events
+
+
+def test_who_was_only_given_an_id_is_no_member(silver: Silver) -> None:
+    """Those who were have ended, kicked."""
+    found = silver("memberships", "guests", "member_id")
+    assert [(row["name"], row["how"]) for row in found] == [
+        ("ana", "kicked"),
+        ("ben", "kicked"),
+    ]
+
+
+def test_who_had_no_room(silver: Silver) -> None:
+    """Refused, or taken out for that; not for being late."""
+    found = silver("refusals", "guests", "sequence")
+    assert [(row["kind"], row["name"], row["cause"]) for row in found] == [
+        ("member_refused", "eve", "full"),
+        ("member_kicked", "ben", "group_over_max_size"),
+        ("member_kicked", "dora", "full"),
+    ]
+    assert found[0]["error"] == "GROUP_MAX_SIZE_REACHED"
+    assert (found[0]["member_id"], found[0]["host"]) == (None, "/e")
+
+
+# -- coordinators, and what is missing
+
+
+@scene
+def _load() -> Sequence[Event]:
+    stream = pair()
+    events = [*stream.events]
+    stream.events.clear()
+    stream.leaves("ben")
+    (stream.events[-1])["partitions_lost"] = parts((), (), (2, 3))["partitions_lost"]  # type: ignore[index]
+    stream.wait(1)
+    members = ["ana-1", "ben-2"]
+    stream.say("group_loaded", state="Stable", members=members, node=1)
+    for name, own in (("ana", (0, 1)), ("ben", (2, 3))):
+        owned = parts(own, (), ())
+        stream.say("partitions_changed", name, cause="loaded", node=1, **owned)
+    last = len(events)
+    events += [
+        {**e, "sequence": e["sequence"] + (0 if e["node"] else last)}
+        for e in stream.events
+    ]
+    return events
+
+
+def test_a_coordinator_that_moves_brings_back_what_it_had_not_stored(
+    silver: Silver,
+) -> None:
+    """Ben's leaving was not; what ana has goes on as it was."""
+    ana, ben = silver("memberships", "load", "member_id")
+    assert (ana["until_ns"], ben["until_ns"], ben["how"]) == (None, None, None)
+    found = silver("ownership", "load", "from_ns")
+    loaded = [row for row in found if row["began"] == "loaded"]
+    assert [(row["name"], row["partition"]) for row in loaded] in (
+        [("ben", 2), ("ben", 3)],
+        [("ben", 3), ("ben", 2)],
+    )
+    assert len(found) == 4 + 2 + 2
+    for row in loaded:
+        assert (row["previous_member_id"], row["idle_ns"]) == ("ben-2", S)
+        assert (row["from_node"], row["number"]) == (1, 2)
+    (run,) = silver("runs", "load")
+    assert run["nodes"] == [0, 1]
+
+
+@scene
+def _midway() -> Sequence[Event]:
+    """The first events that there are: of a group that has been there for long."""
+    stream = pair()
+    stream.events.clear()
+    stream.rejoins("ana", protocols=["range"])
+    stream.joined("all_joined", stream.now)
+    stream.divided({"ana": [0, 1, 2], "ben": [3]})
+    stream.say("member_left", "eve", cause="left", was_pending=False, member_id="eve")
+    stream.wait(1)
+    stream.starts("leader_rejoined", "ana")
+    stream.say("assignment_made", "ana", protocol="range", leader="ana-1")
+    stream.say("partitions_changed", "ana", cause="assigned", **parts((0,), (), (1,)))
+    return stream.events
+
+
+def test_what_began_before_the_events_is_not_made_up(silver: Silver) -> None:
+    """No number, no start that is known, no generation of a join that is missing."""
+    ana, ben = silver("memberships", "midway", "member_id")
+    assert (ana["is_start_known"], ben["is_start_known"]) == (False, False)
+    assert (ana["is_eager"], ben["is_eager"]) == (True, None)
+    (row,) = silver("ownership", "midway")
+    assert (row["partition"], row["number"], row["previous_owner"]) == (2, None, None)
+    assert silver("stand_stills", "midway") == []
+    (rebalance,) = silver("rebalances", "midway")
+    assert (rebalance["outcome"], rebalance["members"]) == ("completed", None)
+    assert (rebalance["generation"], rebalance["join_ended"]) == (3, None)
+    (moves,) = silver("moves", "midway")
+    assert (moves["members"], moves["owned"], moves["moved"]) == (None, 0, 0)
+
+
+@scene
+def _labelled() -> Sequence[Event]:
+    labels = {"scenario": "roll", "seed": "7", "x": "y"}
+    events = as_run(pair().events, "_", ODD)
+    started = {**events[0], "kind": "node_started", "group": None, "node": 2}
+    told = [{**events[0], "time_ns": BEGIN - S, "kind": "node_stopped"}, started]
+    events += [{**e, "sequence": 90 + i, "group": None} for i, e in enumerate(told)]
+    return [{**event, "labels": labels} for event in events]
+
+
+def test_a_run_is_all_its_events(silver: Silver) -> None:
+    """Those of no group, too."""
+    (run,) = silver("runs", "labelled")
+    assert run["labels"] == {"scenario": "roll", "seed": "7", "x": "y"}
+    assert (run["scenario"], run["seed"]) == ("roll", "7")
+    assert at(run, "first_ns", "last_ns") == [-1, 4]
+    assert (run["nodes"], run["groups"]) == ([0, 2], 1)
+    assert run["events"] == len(pair().events) + 2
+    (other,) = silver("runs", "eager")
+    assert (other["labels"], other["scenario"], other["seed"]) == ({}, None, None)
+
+
+def test_a_group_may_have_any_name(silver: Silver) -> None:
+    """Nothing of it is taken for anything else."""
+    for name in ("rebalances", "memberships", "ownership", "stand_stills", "moves"):
+        found, same = silver(name, "labelled"), silver(name, "eager")
+        assert {row["group"] for row in found} == {ODD}
+        assert len(found) == len(same)
+
+
+# -- commits
+
+
+@scene
+def _commits() -> Sequence[Event]:
+    stream = pair()
+    commits(stream, "ana", (0, 100, None), (1, 50, None))
+    refuses(stream, "ana", (0, 180, None), (1, 60, None))
+    refuses(stream, "ana", (0, 160, None))
+    commits(stream, "ben", (0, 170, None))
+    commits(stream, "ana", (1, 70, None))
+    commits(stream, "ben", (0, 130, None))
+    stream.say("offsets_committed", client_id="admin", offsets=offsets((0, 9, None)))
+    return stream.events
+
+
+def test_every_offset_of_a_commit_is_a_row(silver: Silver) -> None:
+    """Refused ones with why."""
+    found = silver("commits", "commits", "sequence")
+    assert [(row["name"], row["offset"], row["error"]) for row in found] == [
+        ("ana", 100, None),
+        ("ana", 50, None),
+        *[("ana", offset, "UNKNOWN_MEMBER_ID") for offset in (180, 60, 160)],
+        *[("ben", 170, None), ("ana", 70, None), ("ben", 130, None)],
+        ("admin", 9, None),
+    ]
+    assert [row["is_first"] for row in found[:4]] == [True, False, True, False]
+
+
+def test_records_whose_commit_was_refused_are_processed_again(silver: Silver) -> None:
+    """Ben began again at 100, whatever ana did up to 180; he is known to be at 170.
+
+    What ana was refused herself she has not lost. An admin who sets offsets back does
+    so on purpose; a member that does processes again.
+    """
+    found = silver("reprocessed", "commits", "sequence")
+    assert [
+        (row["why"], row["records"], row["member_id"], row["partition"])
+        for row in found
+    ] == [("refused", 70, "ben-2", 0), ("rewound", 40, "ben-2", 0)]
+
+
+@scene
+def _lag() -> Sequence[Event]:
+    stream = pair()
+    commits(stream, "ana", (0, 90, 100), (1, 50, 50))  # 10
+    stream.starts("leader_rejoined", "ana")
+    stream.wait(1)
+    commits(stream, "ben", (2, 5, None))
+    stream.joined("all_joined", stream.now)
+    stream.divided({})
+    for seconds, *told in (
+        (2, (0, 95, 135), (1, 50, 60)),  # 40 + 10
+        (1, (0, 130, 170), (1, 75, 70)),  # 40, and ahead of what the log had
+        (1, (0, 170, 175)),  # 5
+        (1, (0, 175, 220)),  # 45
+    ):
+        stream.wait(seconds)
+        commits(stream, "ana", *told)
+    stream.rebalance("leader_rejoined", "ana")
+    return stream.events
+
+
+def test_lag_is_built_up_and_worked_off(silver: Silver) -> None:
+    """10 before, 50 at 2 s after the rebalance, no more than 10 again at 4 s."""
+    (row,) = silver("lags", "lag")
+    assert row["number"] == 3
+    assert (row["lag_before"], row["lag_peak"], row["lag_built"]) == (10, 50, 40)
+    assert at(row, "ended_ns", "peak_ns", "worked_off_ns") == [11, 13, 15]
+    assert row["catch_up_ns"] == 4 * S
+
+
+# -- moves
+
+
+@scene
+def _swap() -> Sequence[Event]:
+    stream = pair()
+    owned: dict[str, Any] = {"ana": [2, 3, 1], "ben": [0]}
+    stream.rebalance("leader_rejoined", "ana", owned=owned)
+    stream.leaves("ben")
+    (stream.events[-1])["partitions_lost"] = parts((), (), (0,))["partitions_lost"]  # type: ignore[index]
+    stream.rebalance("member_left", "ben", owned={"ana": [2, 3]})
+    return stream.events
+
+
+def test_an_assignor_that_moves_more_than_it_has_to(silver: Silver) -> None:
+    """Shares of 3 and 1 after 2 and 2: one had to move, three did.
+
+    In the end nobody gets ben's partition, so it is none of those that count, and one
+    that ana gave up has ana for its last owner.
+    """
+    third, fourth = silver("moves", "swap", "number")[2:]
+    assert (third["moved"], third["least_moved"], third["owned"]) == (3, 1, 4)
+    assert (fourth["moved"], fourth["least_moved"], fourth["owned"]) == (0, 0, 3)
+
+
+@scene
+def _twice() -> Sequence[Event]:
+    stream = pair()
+    stream.rebalance("leader_rejoined", "ana", owned={"ana": [0, 1, 2]})
+    return stream.events
+
+
+def test_a_partition_that_is_given_to_two(silver: Silver) -> None:
+    """The first goes on having it; its last owner is the second."""
+    row = silver("ownership", "twice", "from_ns")[-1]
+    assert (row["partition"], row["idle_ns"], row["moved"]) == (2, 0, True)
+    assert silver("moves", "twice", "number")[-1]["moved"] == 1
