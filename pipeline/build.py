@@ -18,11 +18,12 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.pipeline import lineage, quality
@@ -45,6 +46,14 @@ AT_ONCE: Final = 3
 """Tables that are made at the same time: most are small, and wait for Spark rather
 than for a core."""
 
+FEW_BYTES: Final = 4 << 20
+"""Of Parquet: some 200,000 events."""
+_UNCOMPILED: Final = MappingProxyType(
+    {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+)
 _RUNS: Final = BY_PATH["silver/runs"]
 _QUALITY: Final = BY_PATH["gold/quality"]
 
@@ -279,24 +288,28 @@ class _Making:
 
             events = bronze.events(self.lake, self.runs)
         sources = quality.sources(self.lake, events, self.runs)
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="build") as pool:
-            try:
-                # In this order each waits only for those that have begun before.
-                for table in self.recipe.tables:
-                    self.made[table.path] = pool.submit(self._make, table, sources)
-                wait(self.made.values(), return_when=FIRST_EXCEPTION)
-                made = [each.result() for each in self._to_look_at()]
-            except BaseException:
-                self.is_over = True
-                pool.shutdown(wait=False, cancel_futures=True)
-                self.lake.spark.sparkContext.cancelJobGroup(self.id)
-                raise
+        with _compiled(self.lake, events):
+            made = self._make_all(sources)
         checks = self._checks()
         outcome = quality.worst(checks)
         seconds = time.monotonic() - self.started
         ended = Build(self.id, outcome, made, checks, seconds, self.runs)
         self._write_lineage(ended)
         return ended
+
+    def _make_all(self, sources: quality.Sources) -> list[Made]:
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="build") as pool:
+            try:
+                # In this order each waits only for those that have begun before.
+                for table in self.recipe.tables:
+                    self.made[table.path] = pool.submit(self._make, table, sources)
+                wait(self.made.values(), return_when=FIRST_EXCEPTION)
+                return [each.result() for each in self._to_look_at()]
+            except BaseException:
+                self.is_over = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.lake.spark.sparkContext.cancelJobGroup(self.id)
+                raise
 
     def _to_look_at(self) -> list[Future[Made]]:
         """Those that have failed, else all: of a failure nobody waits for others."""
@@ -411,6 +424,25 @@ class _Making:
         said["tables"] = [table.as_json() for table in ended.tables]
         text = json.dumps(said, indent=2)
         self.lake.write_text(f"{self.folder}/{lineage.OF_BUILD}", f"{text}\n")
+
+
+@contextmanager
+def _compiled(lake: Lake, events: DataFrame) -> Iterator[None]:
+    """Of few events it takes longer to compile Java for them than to do without."""
+    plan: Any = events._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - as above
+    conf = lake.spark.conf
+    before = {name: conf.get(name, None) for name in _UNCOMPILED}
+    if int(str(plan.stats().sizeInBytes())) <= FEW_BYTES:
+        for name, value in _UNCOMPILED.items():
+            conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                conf.unset(name)
+            else:
+                conf.set(name, old)
 
 
 def _has_run(table: Table) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -199,11 +199,11 @@ def build(access: Access, *, options: Options, rules: Rules, keep: int) -> int:
     """
     from kohort.pipeline.shown import of_build, show  # noqa: PLC0415 - loads late
 
+    _must_exist(access)
     with access.open() as lake:
         from kohort.pipeline import build as builds  # noqa: PLC0415 - loads late
         from kohort.pipeline.tables import TABLES  # noqa: PLC0415
 
-        _must_be_there(lake.exists("bronze"), lake.path)
         access.progress.say("builds")
         access.progress.tables(len(TABLES))
         made = builds.build(
@@ -213,11 +213,12 @@ def build(access: Access, *, options: Options, rules: Rules, keep: int) -> int:
     return 0 if made.is_published else 1
 
 
-def _must_be_there(is_there: bool, path: str) -> None:
-    if not is_there:
+def _must_exist(access: Access) -> None:
+    """A folder that is not there is told of before Spark starts, which takes long."""
+    if "://" not in access.lake_path and not Path(access.lake_path).is_dir():
         raise PipelineError(
-            f"{path} is no lake, or an empty one: `kohort pipeline ingest` and"
-            " `kohort pipeline stream` make one; --lake says where it is"
+            f"{access.lake_path} is not there: `kohort pipeline ingest` and"
+            " `kohort pipeline stream` make a lake; --lake says where it is"
         )
 
 
@@ -330,6 +331,7 @@ def report(
     It says what happened, which groups suffer and why, what to change, and how sure
     that is; each number has the query that gave it.
     """
+    _must_exist(access)
     with access.open() as lake:
         from kohort.pipeline import build as builds  # noqa: PLC0415 - loads late
         from kohort.pipeline import report as reports  # noqa: PLC0415 - loads plotly
@@ -363,6 +365,13 @@ def report(
     show_default=True,
     help="So many rows are shown; JSON and CSV have all.",
 )
+@click.option(
+    "--run",
+    "runs",
+    metavar="RUN",
+    multiple=True,
+    help="With --name: only of this; can be given again.",
+)
 @click.option("--build", "build_id", metavar="ID", help="Of this build.")
 @spark_options
 def query(
@@ -370,6 +379,7 @@ def query(
     *,
     sql: str | None,
     name: str | None,
+    runs: tuple[str, ...],
     is_names: bool,
     is_tables: bool,
     as_json: bool,
@@ -389,9 +399,12 @@ def query(
         return
     if (sql is None) == (name is None):
         fail("query: needs SQL, or --name", 2)
+    if runs and name is None:
+        fail("query: --run needs --name; in SQL it is WHERE run = '...'", 2)
     if as_json and as_csv:
         fail("query: --json and --csv say different things", 2)
-    text = sql if name is None else _named(name)
+    text = sql if name is None else _named(name, [*runs] or None)
+    _must_exist(access)
     with access.open() as lake:
         from kohort.pipeline import views  # noqa: PLC0415 - loads late
 
@@ -420,12 +433,13 @@ def _list_names() -> None:
         click.echo(name)
 
 
-def _named(name: str) -> str:
-    from kohort.pipeline.report import QUERIES  # noqa: PLC0415 - loads late
+def _named(name: str, runs: Sequence[str] | None) -> str:
+    from kohort.pipeline import report as reports  # noqa: PLC0415 - loads late
 
-    if name not in QUERIES:
-        fail(f"--name {name}: there is none; there are: {', '.join(QUERIES)}", 2)
-    return str(QUERIES[name])
+    if name not in reports.QUERIES:
+        there = ", ".join(reports.QUERIES)
+        fail(f"--name {name}: there is none; there are: {there}", 2)
+    return str(reports.sql(name, runs))
 
 
 def _asked(spark: SparkSession, text: str) -> DataFrame:

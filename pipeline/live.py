@@ -56,8 +56,10 @@ class Counts:
         last = query.lastProgress
         if last is None:
             return
+        is_next = last["batchId"] <= self.seen + 1
         # To ask for all that it remembers takes long.
-        self.take([last] if last["batchId"] <= self.seen + 1 else query.recentProgress)
+        told: Sequence[Any] = [last] if is_next else query.recentProgress
+        self.take(told)
 
     def take(self, told: Sequence[Any]) -> None:
         """Takes progress of batches; those that were taken before count once."""

@@ -506,7 +506,8 @@ def _two_owners(frames: Frames) -> DataFrame:
         until.alias("until"),
         sql.max(until).over(before).alias("taken_until"),
     )
-    taken = sql.col("from_ns") < sql.least("taken_until", "until")
+    begins, ends = sql.col("from_ns"), sql.col("until")
+    taken = (begins < sql.col("taken_until")) & (begins < ends)
     return _counted(rows, ("two_owners", sql.count_if(taken), sql.count("*")))
 
 

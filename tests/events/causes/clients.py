@@ -49,6 +49,7 @@ class Membership:
         session_ms: session.timeout.ms.
         poll_ms: max.poll.interval.ms, which is the rebalance timeout.
         metadata_ms: how often it looks whether topics have changed.
+        group: its group.id.
     """
 
     servers: str
@@ -59,6 +60,7 @@ class Membership:
     session_ms: int = LASTING_MS
     poll_ms: int = LASTING_MS
     metadata_ms: int = LASTING_MS
+    group: str = "g"
 
     @property
     def instance(self) -> str | None:
@@ -163,7 +165,7 @@ class KohortClient(_OnTheLoop):
         self.consumer = Consumer(
             *wanted.topics,
             bootstrap_servers=wanted.servers,
-            group_id="g",
+            group_id=wanted.group,
             client_id=wanted.name,
             group_instance_id=wanted.instance,
             partition_assignment_strategy=[*wanted.assignors],
@@ -223,7 +225,7 @@ class AiokafkaClient(_OnTheLoop):
         wanted = self.wanted
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=wanted.servers,
-            group_id="g",
+            group_id=wanted.group,
             client_id=wanted.name,
             group_instance_id=wanted.instance,
             partition_assignment_strategy=[
@@ -366,7 +368,7 @@ class LibrdkafkaClient(OnAThread):
         wanted = self.wanted
         settings: dict[str, Any] = {
             "bootstrap.servers": wanted.servers,
-            "group.id": "g",
+            "group.id": wanted.group,
             "client.id": wanted.name,
             "partition.assignment.strategy": ",".join(wanted.assignors),
             "session.timeout.ms": min(wanted.session_ms, wanted.poll_ms),

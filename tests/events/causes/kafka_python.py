@@ -45,7 +45,7 @@ class KafkaPythonClient(OnAThread):
         wanted = self.wanted
         consumer = KafkaConsumer(
             bootstrap_servers=wanted.servers,
-            group_id="g",
+            group_id=wanted.group,
             client_id=wanted.name,
             group_instance_id=wanted.instance,
             partition_assignment_strategy=self._assignors(wanted.assignors),

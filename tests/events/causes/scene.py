@@ -48,6 +48,7 @@ class Scene:
         before: the group's members when it was last at rest before the act.
         between: its members when the script has asked for them.
         since: how many events there were then.
+        group: the group's id.
     """
 
     make: Callable[[Mapping[str, object], int], Broker]
@@ -62,6 +63,7 @@ class Scene:
     before: Sequence[MemberDescription] = ()
     between: Sequence[MemberDescription] = ()
     since: int = 0
+    group: str = GROUP
     fold: Fold = field(default_factory=Fold)
     beats: dict[str, int] = field(default_factory=dict)
     identities: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
@@ -71,7 +73,8 @@ class Scene:
 
     async def start(self, name: str, library: MakeClient, **options: Any) -> Client:
         """Starts a client, which joins; nobody waits for that."""
-        client = library(Membership(self.broker.bootstrap_servers, name, **options))
+        wanted = {"group": self.group, **options}
+        client = library(Membership(self.broker.bootstrap_servers, name, **wanted))
         self.clients[name] = client
         self.everybody.append(client)
         await client.start()
@@ -94,23 +97,23 @@ class Scene:
 
     def move(self) -> None:
         """Another node coordinates the group."""
-        now = self.broker.coordinator_of(GROUP)
+        now = self.broker.coordinator_of(self.group)
         (other,) = (node for node in self.broker.cluster.nodes if node != now)
-        self.broker.move_coordinator(GROUP, other)
+        self.broker.move_coordinator(self.group, other)
 
     async def restart(self, config: Mapping[str, object]) -> None:
         """The broker is stopped, and there again with other settings."""
         old = self.broker
         port = int(old.bootstrap_servers.rpartition(":")[2])
         await old.stop()
-        self.past += old.events.recent(GROUP)
+        self.past += old.events.recent(self.group)
         self.broker = self.make(config, port)
         self.listen()
         await self.broker.start()
 
     def recent(self) -> list[Event]:
         """What the broker remembers of the group, and that before it what it knew."""
-        return [*self.past, *self.broker.events.recent(GROUP)]
+        return [*self.past, *self.broker.events.recent(self.group)]
 
     # -- topics
 
@@ -133,7 +136,9 @@ class Scene:
         """Who is in the group, as DescribeGroups has it."""
         async with self.admin() as admin:
             try:
-                return (await admin.describe_consumer_groups([GROUP]))[GROUP].members
+                return (await admin.describe_consumer_groups([self.group]))[
+                    self.group
+                ].members
             except GroupIdNotFoundError:
                 return ()
 
@@ -144,7 +149,7 @@ class Scene:
         self.broker.events.listen(self._see)
 
     def _see(self, seen: Seen) -> None:
-        if seen.notice.group_id == GROUP:
+        if seen.notice.group_id == self.group:
             self._take(seen.event)
             self.changed.set()
 
@@ -200,7 +205,8 @@ class Scene:
         """Returns when the group is in a state."""
         groups = self.fold.groups
         await self.until(
-            lambda: GROUP in groups and groups[GROUP].state == state, f"it is {state}"
+            lambda: self.group in groups and groups[self.group].state == state,
+            f"it is {state}",
         )
 
     def has(self, kind: str) -> bool:
@@ -225,7 +231,7 @@ class Scene:
         return took_ns
 
     def _is_at_rest(self) -> bool:
-        known = self.fold.groups.get(GROUP)
+        known = self.fold.groups.get(self.group)
         if known is None or known.state not in {"Stable", "Empty"}:
             return not self.live
         if not all(self._is_quiet(self.clients[name]) for name in self.live):
@@ -235,7 +241,7 @@ class Scene:
 
     def _is_quiet(self, client: Client) -> bool:
         wanted = client.wanted
-        known = self.fold.groups[GROUP]
+        known = self.fold.groups[self.group]
         return any(
             self.beats.get(member_id, 0) >= QUIET_BEATS
             for member_id in known.members
@@ -243,7 +249,7 @@ class Scene:
         )
 
     def _wanted(self) -> Parts:
-        known = self.fold.groups[GROUP]
+        known = self.fold.groups[self.group]
         if not known.members:
             return set()
         return {(t, p) for t, count in self.topics.items() for p in range(count)}
