@@ -1,0 +1,99 @@
+WITH lags AS (
+    SELECT
+        run, "group", time_ns, node, sequence, topic, "partition",
+        greatest(end_offset - "offset", 0) AS lag_
+    FROM silver.commits
+    WHERE error IS NULL AND end_offset IS NOT NULL
+),
+
+deltas AS (
+    SELECT
+        run, "group", time_ns, node, sequence,
+        lag_ - coalesce(
+            lag(lag_) OVER (
+                PARTITION BY run, "group", topic, "partition"
+                ORDER BY time_ns, node, sequence
+            ),
+            0
+        ) AS delta
+    FROM lags
+),
+
+told AS (
+    SELECT run, "group", time_ns, node, sequence, true AS is_commit, sum(delta)::BIGINT AS delta
+    FROM deltas
+    GROUP BY ALL
+    UNION ALL
+    SELECT run, "group", started_ns, node, sequence, false, 0 FROM silver.rebalances
+),
+
+totals AS (
+    SELECT
+        run, "group", time_ns, (time_ns, node, sequence) AS place, is_commit,
+        sum(delta) OVER so_far AS total,
+        count(CASE WHEN NOT is_commit THEN 1 END) OVER so_far AS number,
+        count(CASE WHEN is_commit THEN 1 END) OVER so_far > 0 AS is_known
+    FROM told
+    WINDOW so_far AS (
+        PARTITION BY run, "group" ORDER BY time_ns, node, sequence
+        ROWS UNBOUNDED PRECEDING
+    )
+),
+
+befores AS (
+    SELECT
+        t.run, t.group, t.number, t.total AS lag_before, r.started_ns, r.ended_ns
+    FROM totals AS t
+    JOIN silver.rebalances AS r
+        ON t.run = r.run AND t.group = r.group AND t.number = r.number
+    WHERE NOT t.is_commit AND t.is_known AND r.outcome = 'completed'
+),
+
+peaks AS (
+    SELECT
+        run, "group", number, total AS lag_peak, time_ns AS peak_ns,
+        place AS peak_place
+    FROM totals
+    WHERE is_commit
+    QUALIFY
+        row_number() OVER (
+            PARTITION BY run, "group", number ORDER BY total DESC, place
+        ) = 1
+),
+
+built AS (
+    SELECT *, greatest(lag_peak - lag_before, 0) AS lag_built
+    FROM befores
+    JOIN peaks USING (run, "group", number)
+),
+
+worked AS (
+    SELECT b.run, b.group, b.number, min(t.time_ns) AS worked_off_ns
+    FROM built AS b
+    JOIN totals AS t
+        ON b.run = t.run AND b.group = t.group AND b.number = t.number
+    WHERE
+        b.lag_built > 0
+        AND t.is_commit
+        AND t.total <= b.lag_before
+        AND t.place >= b.peak_place
+    GROUP BY ALL
+)
+
+SELECT
+    built.run,
+    built.group,
+    built.number,
+    built.started_ns,
+    built.ended_ns,
+    built.lag_before,
+    built.lag_peak,
+    built.peak_ns,
+    built.lag_built,
+    worked.worked_off_ns,
+    CASE
+        WHEN worked.worked_off_ns IS NOT NULL
+            THEN greatest(worked.worked_off_ns - built.ended_ns, 0)
+    END AS catch_up_ns
+FROM built
+LEFT JOIN worked USING (run, "group", number)
