@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import duckdb
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 from bench.pipeline.lives import Kind, Life
 from tests.pipeline.duck.parquet import bronze_schema
 
