@@ -35,10 +35,10 @@ def write(
     Raises:
         OSError: it cannot be written.
     """
-    from kohort.pipeline.report.asking import ask, names  # noqa: PLC0415 - loads late
+    from kohort.pipeline.report.asking import ask  # noqa: PLC0415 - loads late
     from kohort.pipeline.report.page import page  # noqa: PLC0415 - loads plotly
 
-    answers = {name: ask(spark, name, runs) for name in names()}
+    answers = {name: ask(spark, name, runs) for name in QUERIES}
     text = page(answers, about=about or {}, runs=runs)
     partial = output.with_name(f".{output.name}.partial")
     try:

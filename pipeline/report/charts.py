@@ -6,7 +6,8 @@ plotly takes some HTML in names for markup, so all names go through `label`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
@@ -58,7 +59,7 @@ def _look(of: str | None) -> tuple[str, str]:
 def _json(figure: go.Figure) -> str:
     """For a script element: nothing in it can end that."""
     made = figure.to_plotly_json()
-    # The page brings its own look; plotly's template would be twice as long as all else.
+    # The page brings its own look; plotly's template would be longer than all else.
     made["layout"].pop("template", None)
     return json.dumps(made).replace("<", "\\u003c")
 
@@ -75,7 +76,7 @@ def _layout(figure: go.Figure, rows: int, x: str, **more: Any) -> None:
     )
 
 
-def _unlike(names: Iterable[str | None]) -> Mapping[str | None, str]:
+def _unlike(names: Iterable[str | None]) -> dict[str | None, str]:
     """Labels of names, no two alike: cut names may be."""
     found: dict[str | None, str] = {}
     for each in names:
@@ -89,9 +90,7 @@ def _unlike(names: Iterable[str | None]) -> Mapping[str | None, str]:
 
 def timeline(rows: Sequence[Row]) -> str:
     """Rebalances over time: a row for each group, a mark for each rebalance."""
-    often: dict[str, int] = {}
-    for row in rows:
-        often[row["group"]] = often.get(row["group"], 0) + 1
+    often = Counter(row["group"] for row in rows)
     names = _unlike(sorted(often, key=lambda group: (often[group], group)))
     longest = max((row["duration_s"] or 0.0 for row in rows), default=0.0) or 1.0
     figure = go.Figure()

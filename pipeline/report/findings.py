@@ -20,6 +20,8 @@ EACH: Final = 3
 """So many of a kind are told of in a sentence."""
 AGAIN: Final = 3
 """Who expired so often did it again and again."""
+WORTH_S: Final = 1.0
+"""Waits are told of that are so long."""
 MATTERS: Final = (
     "stand_still_s",
     "crash_idle_s",
@@ -62,7 +64,7 @@ def suffering(answers: Answers, most: int = CARDS) -> list[Row]:
     rank: dict[str, float] = {}
     for key in MATTERS:
         having = [row for row in groups if (row[key] or 0) > 0]
-        having.sort(key=lambda row: -row[key])  # noqa: B023 - used at once
+        having.sort(key=lambda row: -row[key])
         for place, row in enumerate(having[:most]):
             rank[row["group"]] = rank.get(row["group"], 0.0) + 1.0 / (1 + place)
     found = [row for row in groups if row["group"] in rank]
@@ -78,7 +80,7 @@ def overall(answers: Answers) -> Iterator[Html]:
         return
     yield join(
         said.count(row["runs"], "run"),
-        " of together ",
+        " of " if row["runs"] == 1 else " of together ",
         said.seconds(row["covered_s"]),
         ", between ",
         said(numbers.moment(row["first_ns"])),
@@ -97,9 +99,11 @@ def overall(answers: Answers) -> Iterator[Html]:
         said.count(row["rebalances"], "rebalance"),
         ": ",
         said.count(row["completed"]),
-        " ended with an assignment, ",
-        said.count(row["interrupted"]),
-        " were interrupted by the next one.",
+        " ended with an assignment and ",
+        said.count(row["interrupted"], "was", "were"),
+        " interrupted by the next one",
+        *_others(row),
+        ".",
     )
     if row["stand_still_s"]:
         yield join(
@@ -115,9 +119,40 @@ def overall(answers: Answers) -> Iterator[Html]:
         yield join("No member stood still in a rebalance.")
 
 
+def _others(row: Row) -> tuple[Html | str, ...]:
+    left = row["rebalances"] - row["completed"] - row["interrupted"]
+    if not left:
+        return ()
+    return ("; all others left an empty group, or were not seen to end",)
+
+
 def _until(row: Row) -> str:
     is_same_day = numbers.day(row["first_ns"]) == numbers.day(row["last_ns"])
     return (numbers.clock if is_same_day else numbers.moment)(row["last_ns"])
+
+
+def brief(row: Row) -> Html:
+    """A group in a line: its name, and what it suffers from."""
+    said = From("groups")
+    parts: list[Html | str] = []
+    if row["stand_still_s"]:
+        parts.append(join(said.share(row["capacity_lost"]), " of its capacity lost"))
+    if row["crashes"]:
+        parts.append(said.count(row["crashes"], "member expired", "members expired"))
+    if row["storms"]:
+        parts.append(said.count(row["storms"], "storm"))
+    if row["refused_full"]:
+        parts.append(
+            join(said.count(row["refused_full"], "refusal"), " as it was full")
+        )
+    if row["commit_failures"]:
+        parts.append(said.count(row["commit_failures"], "refused commit"))
+    if row["lag_built_max"]:
+        lag = said.count(row["lag_built_max"], "record")
+        parts.append(join("up to ", lag, " of lag in a rebalance"))
+    if not parts:
+        parts.append(said.count(row["rebalances"], "rebalance"))
+    return join(": ", listed(parts))
 
 
 def of_group(answers: Answers, row: Row) -> Iterator[Html]:
@@ -259,7 +294,11 @@ def _storms(answers: Answers, group: str) -> Iterator[Html]:
 
 
 def _waits(answers: Answers, group: str) -> Iterator[Html]:
-    rows = [row for row in answers["waited_for"].of(group=group) if row["waited_s"] > 1]
+    rows = [
+        row
+        for row in answers["waited_for"].of(group=group)
+        if row["waited_max_s"] >= WORTH_S
+    ]
     if not rows:
         return
     said = From("waited_for")
@@ -335,7 +374,7 @@ def _lag(answers: Answers, group: str) -> Iterator[Html]:
             said.count(row["grown"]),
             " of ",
             said.count(row["rebalances"], "rebalance"),
-            ", by ",
+            " that commits tell of, by ",
             said.count(row["lag_built_p50"], "record"),
             " at the median and ",
             said.count(row["lag_built_max"]),
@@ -355,9 +394,16 @@ def _worked_off(row: Row, said: From) -> tuple[Html | str, ...]:
         " after the end at the median, ",
         said.seconds(row["catch_up_max_s"]),
         " at the longest",
-        *((", and ", said.count(left, "time"), " not at all as far as was seen: the"
-        " next one began, or the events ended") if left else ()),
-    )  # fmt: skip
+        *(
+            (
+                ", and ",
+                said.count(left, "time"),
+                " not at all before the next one began, or the events ended",
+            )
+            if left
+            else ()
+        ),
+    )
 
 
 def _commits(answers: Answers, row: Row) -> Iterator[Html]:

@@ -29,9 +29,7 @@ Part = Html | str
 def join(*parts: Part) -> Html:
     """Parts behind each other."""
     return Html(
-        "".join(
-            part if isinstance(part, Html) else html.escape(part) for part in parts
-        )
+        "".join(part if isinstance(part, Html) else html.escape(part) for part in parts)
     )
 
 

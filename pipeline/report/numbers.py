@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any, Final
 
 from kohort.pipeline.report.markup import Html, Part, join, tag
 
 NS: Final = 1_000_000_000
 _SMALL: Final = 0.001
-_UTC: Final = datetime.UTC
+_UTC: Final = dt.UTC
 
 
 def count(value: Any) -> str:
-    """A whole number: ``12,345``; null: ``-``."""
-    return "–" if value is None else f"{round(value):,}"
+    """A whole number: ``12,345``; null: a dash."""
+    return "\N{EN DASH}" if value is None else f"{round(value):,}"
 
 
 def real(value: Any) -> str:
-    """Three digits that count: ``0.0123``, ``4.56``, ``1,230``; null: ``-``."""
+    """Three digits that count: ``0.0123``, ``4.56``, ``1,230``; null: a dash."""
     if value is None:
-        return "–"
+        return "\N{EN DASH}"
     value = float(value)
     size = abs(value)
     if size < _SMALL:
@@ -31,33 +31,37 @@ def real(value: Any) -> str:
 
 
 def seconds(value: Any) -> str:
-    """``0.12 s``, ``8.1 s``, ``4.2 min``, ``1.5 h``."""
+    """``12 ms``, ``8.1 s``, ``14.2 min``, ``11.5 h``; null: a dash."""
     if value is None:
-        return "–"
-    for size, unit in ((36_000.0, "h"), (600.0, "min")):
-        if abs(value) >= size:
-            return f"{real(value / (3600 if unit == 'h' else 60))} {unit}"
-    return f"{real(value)} s"
+        return "\N{EN DASH}"
+    size = abs(value)
+    if size >= 36_000:
+        return f"{real(value / 3600)} h"
+    if size >= 600:
+        return f"{real(value / 60)} min"
+    if size >= 1 or size == 0:
+        return f"{real(value)} s"
+    return f"{real(value * 1000)} ms"
 
 
 def share(value: Any) -> str:
     """``1.2 %``; null: nobody was there."""
-    return "–" if value is None else f"{real(100 * value)} %"
+    return "\N{EN DASH}" if value is None else f"{real(100 * value)} %"
 
 
 def day(ns: Any) -> str:
     """``2026-11-21``, UTC."""
-    return "–" if ns is None else _moment(ns).strftime("%Y-%m-%d")
+    return "\N{EN DASH}" if ns is None else _moment(ns).strftime("%Y-%m-%d")
 
 
 def clock(ns: Any) -> str:
     """``19:03:07``, UTC."""
-    return "–" if ns is None else _moment(ns).strftime("%H:%M:%S")
+    return "\N{EN DASH}" if ns is None else _moment(ns).strftime("%H:%M:%S")
 
 
 def moment(ns: Any) -> str:
     """``2026-11-21 19:03:07``, UTC."""
-    return "–" if ns is None else _moment(ns).strftime("%Y-%m-%d %H:%M:%S")
+    return "\N{EN DASH}" if ns is None else _moment(ns).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def iso(ns: int) -> str:
@@ -65,11 +69,9 @@ def iso(ns: int) -> str:
     return _moment(ns).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-def _moment(ns: int) -> datetime.datetime:
+def _moment(ns: int) -> dt.datetime:
     """Of virtual clocks, too, which may begin at 0."""
-    return datetime.datetime.fromtimestamp(0, _UTC) + datetime.timedelta(
-        microseconds=ns // 1000
-    )
+    return dt.datetime.fromtimestamp(0, _UTC) + dt.timedelta(microseconds=ns // 1000)
 
 
 class From:

@@ -94,17 +94,9 @@ def in_short(answers: Answers) -> Html:
         lines.append(gaps)
     groups = findings.suffering(answers)
     if groups:
-        said = From("groups")
-        lines.append(
-            join(
-                "Most affected: ",
-                listed(
-                    tag("a", name(row["group"]), href=f"#g-{place}")
-                    for place, row in enumerate(groups[: findings.EACH])
-                ),
-                ".",
-            )
-        )
+        for place, row in enumerate(groups[: findings.EACH + 1]):
+            link = tag("a", name(row["group"]), href=f"#g-{place}")
+            lines.append(join(link, findings.brief(row), "."))
     elif answers["summary"].rows[0]["rebalances"]:
         lines.append(
             join("Nothing hurt: no stand-still, crash, storm or refusal was seen.")
@@ -250,7 +242,7 @@ def _timeline(answers: Answers) -> list[Part]:
 def _hours(answers: Answers) -> list[Part]:
     rows = answers["hours"].rows
     made: list[Part] = []
-    if len({row["hour"] for row in rows}) > 2:  # noqa: PLR2004 - one or two say nothing
+    if len({row["hour"] for row in rows}) > 2:
         made.append(
             figure(
                 charts.hours(rows), "chart-hours", "Rebalances by the hour.", "hours"
@@ -418,15 +410,19 @@ def _storms(answers: Answers) -> Html:
         Cell("from, UTC", "from_ns", numbers.moment),
         Cell("first to last start", "lasted_s", numbers.seconds),
         _REBALANCES,
-        Cell("because", "by_cause", _by_cause),
+        Cell("because", "by_cause", _by_cause, is_number=False),
         Cell("by", "names", _some_names, is_number=False),
     )
     return table("Storms: many rebalances in a short time.", "storms", cells, rows)
 
 
-def _by_cause(counts: Mapping[str, int] | None) -> str:
+def _by_cause(counts: Mapping[str, int] | None) -> Html:
+    said = From("storms")
     pairs = sorted((counts or {}).items(), key=lambda pair: (-pair[1], pair[0]))
-    return "; ".join(f"{findings.cause(each)} {times:,}" for each, times in pairs)
+    return listed(
+        join(findings.cause(each), " ", said(numbers.count(times), is_cell=True))
+        for each, times in pairs or [("", 0)]
+    )
 
 
 def _some_names(names: Sequence[str] | None) -> Html:
@@ -464,7 +460,7 @@ def crashes(answers: Answers) -> Html:
         parts.append(tag("p", "No member expired."))
     back = answers["restarts"].rows
     if back:
-        cells = (
+        returns = (
             _GROUP,
             Cell("the old one", "how", _went, is_number=False),
             Cell("times", "times", numbers.count),
@@ -474,7 +470,7 @@ def crashes(answers: Answers) -> Html:
             Cell("last back, UTC", "last_ns", numbers.moment),
         )
         caption = "Members that went, and another of the same name came after them."
-        parts.append(table(caption, "restarts", cells, back))
+        parts.append(table(caption, "restarts", returns, back))
     return section("Crashes and restarts", *parts, id_="crashes")
 
 
@@ -505,7 +501,7 @@ def lag(answers: Answers) -> Html:
         )
         caption = "The rebalances that built up the most lag."
         parts.append(table(caption, "lag_worst", cells, worst, limit=100))
-    cells = (
+    of_groups = (
         _GROUP,
         Cell("rebalances known", "rebalances", numbers.count),
         Cell("lag grew in", "grown", numbers.count),
@@ -516,7 +512,7 @@ def lag(answers: Answers) -> Html:
         Cell("worked off after, p50", "catch_up_p50_s", numbers.seconds),
         Cell("at the longest", "catch_up_max_s", numbers.seconds),
     )
-    parts.append(table("Lag that rebalances built up.", "lags", cells, rows))
+    parts.append(table("Lag that rebalances built up.", "lags", of_groups, rows))
     parts.append(
         note(
             "Lag is what commits show: a group that commits once a second is known to"
@@ -543,7 +539,7 @@ def commits(answers: Answers) -> Html:
         parts.append(tag("p", "No commit was refused."))
     twice = answers["reprocessed"].rows
     if twice:
-        cells = (
+        again = (
             _GROUP,
             Cell("why", "why", name, is_number=False),
             Cell("records", "records", numbers.count),
@@ -553,7 +549,7 @@ def commits(answers: Answers) -> Html:
             Cell("last, UTC", "last_ns", numbers.moment),
         )
         caption = "Records that were processed twice."
-        parts.append(table(caption, "reprocessed", cells, twice))
+        parts.append(table(caption, "reprocessed", again, twice))
         parts.append(
             note(
                 "A lower bound: only what commits show. Refused: a member had done"
@@ -562,9 +558,7 @@ def commits(answers: Answers) -> Html:
             )
         )
     else:
-        parts.append(
-            tag("p", "As far as commits show, no record was processed twice.")
-        )
+        parts.append(tag("p", "As far as commits show, no record was processed twice."))
     return section("Commits and records processed twice", *parts, id_="commits")
 
 
@@ -586,7 +580,7 @@ def refusals(answers: Answers) -> Html:
     parts: list[Part] = [table("Joins that were refused.", "refusals", cells, rows)]
     full = answers["refused_names"].rows
     if full:
-        cells = (
+        names = (
             _GROUP,
             Cell("who", "name", name, is_number=False),
             Cell("refusals", "refusals", numbers.count),
@@ -594,7 +588,7 @@ def refusals(answers: Answers) -> Html:
             Cell("last, UTC", "last_ns", numbers.moment),
         )
         caption = "Who was refused as the group was full."
-        parts.append(table(caption, "refused_names", cells, full))
+        parts.append(table(caption, "refused_names", names, full))
     return section("Refusals", *parts, id_="refusals")
 
 
