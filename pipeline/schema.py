@@ -61,6 +61,8 @@ REASONS: Final = MappingProxyType(
 """Why a record is in quarantine, and no event."""
 
 _CORRUPT: Final = "_corrupt"
+_ANOTHER: Final = r'\}\s*(\{|,\s*\{\s*"schema")'
+"""What may begin a second event in a line; in a list of an event there is a comma."""
 
 
 def events_schema() -> StructType:
@@ -163,12 +165,12 @@ def _why_no_event(raw: str, prefix: str) -> Column:
     text = sql.trim(sql.col(raw))
     ends = sql.substring(text, -1, 1) == "}"
     is_object = sql.substring(text, 1, 1) == "{"
-    no_json = sql.try_parse_json(sql.col(raw)).isNull()
-    # What follows a whole object is not looked at by who parses; in a list it is.
-    alone = sql.try_parse_json(
-        sql.concat(sql.lit("["), sql.col(raw), sql.lit("]"))
-    ).isNotNull()
-    may_be_more = ~ends | sql.col(raw).rlike(r"\}\s*\{")
+    # Who parses does not look at what follows a value; in a list it does.
+    listed = sql.try_parse_json(sql.concat(sql.lit("["), sql.col(raw), sql.lit("]")))
+    no_json = (
+        listed.isNull() | sql.try_variant_get(listed, "$[1]", "variant").isNotNull()
+    )
+    may_be_more = ~ends | sql.col(raw).rlike(_ANOTHER)
     malformed = (
         sql.when(no_json & is_object & ~ends, sql.lit(CUT_OFF))
         .when(no_json, sql.lit(NOT_JSON))
@@ -181,6 +183,6 @@ def _why_no_event(raw: str, prefix: str) -> Column:
         sql.when(sql.col(raw).isNull(), sql.lit(NULL))
         .when(text == "", sql.lit(NOT_JSON))
         .when(corrupt, malformed)
-        .when(may_be_more & ~alone, sql.lit(NOT_JSON))
+        .when(may_be_more & no_json, sql.lit(NOT_JSON))
         .otherwise(_what_is_missing(prefix))
     )

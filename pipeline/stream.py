@@ -335,14 +335,13 @@ def _folders(name: str) -> Iterator[str]:
 
 def _mind_the_clock(lake: Lake, actual: str, known_for: str) -> None:
     """A clock that went back would make new records late, and late ones are dropped."""
-    batches = [
-        int(n) for n in lake.names(f"{CHECKPOINTS}/{actual}/offsets") if n.isdigit()
-    ]
-    if not batches:
-        return
-    text = lake.read_text(f"{CHECKPOINTS}/{actual}/offsets/{max(batches)}") or ""
-    found = re.search(r'"batchWatermarkMs":(\d+)', text)
-    if found and time.time() * 1000 <= int(found[1]):
+    marks = [0]
+    for folder in ("offsets", "commits"):
+        path = f"{CHECKPOINTS}/{actual}/{folder}"
+        batches = [int(name) for name in lake.names(path) if name.isdigit()]
+        text = lake.read_text(f"{path}/{max(batches)}") if batches else None
+        marks += map(int, re.findall(r'atchWatermarkMs":(\d+)', text or ""))
+    if time.time() * 1000 <= max(marks):
         raise StreamError(
             f"this machine's clock is more than {known_for} behind what it was when the"
             " stream ran last: set it right first"

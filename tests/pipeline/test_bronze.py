@@ -55,7 +55,14 @@ def test_lines_that_are_no_events(lake: Lake, tmp_path: Path) -> None:
     """Each is kept, with the reason; the events around them are taken."""
     whole = json.dumps(event(1))
     bad = {
-        NOT_JSON: ["nul", "{]}", f"{whole} {whole}", f"{whole} and more", '"a" "b"'],
+        NOT_JSON: [
+            "nul",
+            "{]}",
+            f"{whole} {whole}",
+            f"{whole}, {whole}",
+            f"{whole} and more",
+            '"a" "b"',
+        ],
         CUT_OFF: [whole[:-1], whole[:40], "{"],
         NO_OBJECT: ["5", "null", f"[{whole}]"],
         WRONG_TYPE: [

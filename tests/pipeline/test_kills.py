@@ -1,0 +1,56 @@
+"""Killed in the middle, an ingest has not been; the next one is whole.
+
+Ten kills of the stream take minutes: they are a program, `tests.pipeline.kills`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.pipeline.kills import go, kill, start, until
+from tests.pipeline.test_bronze import numbers, write
+from tests.pipeline.test_stream import event
+
+from kohort.pipeline import bronze
+from kohort.pipeline.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+EVENTS = 20_000
+"""So many that its phases last."""
+
+
+def in_the_middle(folder: Path) -> bool:
+    """Parts are being written, and none counts."""
+    return any(folder.glob("bronze/files/*/events/_temporary/0/_temporary/*/*"))
+
+
+def before_the_ledger(folder: Path) -> bool:
+    """Everything is written; only the entry that makes it count is missing."""
+    return any(folder.glob("bronze/files/*/events/_SUCCESS"))
+
+
+@pytest.mark.parametrize("moment", [in_the_middle, before_the_ledger])
+def test_an_ingest_that_is_killed(
+    lake: Lake, tmp_path: Path, moment: Callable[[Path], bool]
+) -> None:
+    """Nothing of it is in bronze; its lock is gone with it; the next takes each once."""
+    line = event(1)
+    file = write(
+        tmp_path / "events.jsonl", *({**line, "sequence": n + 1} for n in range(EVENTS))
+    )
+    process = start("ingest", lake.path, file)
+    try:
+        go(process)
+        until(process, lambda: moment(Path(lake.path)))
+    finally:
+        kill(process)
+    assert lake.names("bronze/ledger") == []
+    assert bronze.events(lake).count() == 0
+    left = lake.names("bronze/files")
+    assert len(left) == 1
+    assert bronze.ingest(lake, [file]).events == EVENTS
+    assert numbers(lake) == [*range(1, EVENTS + 1)]
+    assert left[0] not in lake.names("bronze/files")
