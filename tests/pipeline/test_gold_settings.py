@@ -157,11 +157,11 @@ def scene(**told: dict[str, Any]) -> Callable[[Scene], Scene]:
         "rebalances_saved": 8,
         "stand_still_saved_s": 16,
         "confidence": 0.57,  # 4 / 7
-        "evidence": "4 of 4 departures were restarts: the process was back after 20.0 s"
-        " at the most, as a new member. That made 8 rebalances, with 16.0"
-        " member-seconds of stand-still. A static member takes its old place, if it"
-        " does not leave when it stops, and session.timeout.ms is 30000 or more (it was"
-        " 45000 at the most).",
+        "evidence": "4 of 4 departures were restarts, of 4 processes (by name and"
+        " host): each was back after 20.0 s at the most, as a new member. That"
+        " made 8 rebalances, with 16.0 member-seconds of stand-still. A static member"
+        " takes its old place, if it does not leave when it stops, and"
+        " session.timeout.ms is 30000 or more (it was 45000 at the most).",
     }
 )
 def rolling_restart(g: Group) -> None:

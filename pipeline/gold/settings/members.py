@@ -151,6 +151,7 @@ def of_members(members: DataFrame) -> DataFrame:
     return members.groupBy(*GROUP).agg(
         F.count_if(dynamic & F.col("went") & ~F.col("is_slow")).alias("departures"),
         F.count_if(back).alias("back"),
+        F.size(F.collect_set(F.when(back, F.col("process")))).alias("back_processes"),
         F.max(F.when(back, F.col("away_ns"))).alias("back_ns"),
         F.max(F.when(back, F.col("session_timeout_ms"))).alias("back_session_ms"),
         F.count_if(F.col("how") == "expired").alias("expired"),

@@ -164,8 +164,9 @@ def static_membership() -> Column:
 
     Dynamic members that left or crashed, and whose process was back within five
     minutes, at least three times, and at a cost of at least three rebalances. Not those
-    that left for want of a poll, or were alive when they expired. Confidence: by the
-    restarts, times their share of all departures of dynamic members.
+    that left for want of a poll, or were alive when they expired. Of few processes it
+    is a crash loop, which static members do not end, but keep from the others.
+    Confidence: by the restarts, times their share of all departures of dynamic members.
     """
     return recommended(
         "static-membership",
@@ -174,13 +175,14 @@ def static_membership() -> Column:
         _is_static(),
         suggested=F.lit("one of its own for each member"),
         evidence=F.format_string(
-            "%d of %d departures were restarts: the process was back after %.1f s at"
-            " the most, as a new member. That made %d rebalances, with %.1f"
-            " member-seconds of stand-still. A static member takes its old place, if it"
-            " does not leave when it stops, and session.timeout.ms is %d or more (it"
-            " was %d at the most).",
+            "%d of %d departures were restarts, of %d processes (by name and host):"
+            " each was back after %.1f s at the most, as a new member. That made %d"
+            " rebalances, with %.1f member-seconds of stand-still. A static member"
+            " takes its old place, if it does not leave when it stops, and"
+            " session.timeout.ms is %d or more (it was %d at the most).",
             "back",
             "departures",
+            "back_processes",
             seconds(F.col("back_ns")),
             "back_made",
             number("back_still_s").cast("double"),
