@@ -4,6 +4,27 @@ RUN python -m venv /opt/kohort \
     && /opt/kohort/bin/pip install --no-cache-dir --no-compile /source \
     && /opt/kohort/bin/python -m compileall -q /opt/kohort/lib
 
+# With Java and PySpark, for `kohort pipeline`; Debian 12 has the Java that Spark is for.
+FROM python:3.13-slim-bookworm AS pipeline
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --create-home kohort \
+    && install -d -o kohort -g kohort /lake
+COPY . /source
+RUN python -m venv /opt/kohort \
+    && /opt/kohort/bin/pip install --no-cache-dir '/source[pipeline]' \
+    && rm -rf /source
+ENV PATH="/opt/kohort/bin:$PATH" PYTHONUNBUFFERED=1 KOHORT_LAKE=/lake
+USER kohort
+# The Kafka connector is fetched now, so that no start needs a network.
+RUN python -c "from kohort.pipeline.session import session, stop; \
+    stop(session('local[1]', connector=True))"
+VOLUME /lake
+WORKDIR /lake
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["kohort", "pipeline"]
+
 FROM python:3.13-slim
 RUN useradd --system --no-create-home kohort \
     && install -d -o kohort -g kohort /var/lib/kohort

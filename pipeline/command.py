@@ -232,7 +232,7 @@ def _must_exist(access: Access) -> None:
     "--bootstrap-server",
     "bootstrap",
     metavar="HOST:PORT[,...]",
-    envvar="KOHORT_BOOTSTRAP",
+    envvar="KOHORT_BOOTSTRAP_SERVERS",
     show_envvar=True,
     default="localhost:9092",
     show_default=True,

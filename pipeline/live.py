@@ -58,8 +58,7 @@ class Counts:
             return
         is_next = last["batchId"] <= self.seen + 1
         # To ask for all that it remembers takes long.
-        told: Sequence[Any] = [last] if is_next else query.recentProgress
-        self.take(told)
+        self.take([last] if is_next else query.recentProgress)
 
     def take(self, told: Sequence[Any]) -> None:
         """Takes progress of batches; those that were taken before count once."""
@@ -91,7 +90,7 @@ def _lag(sources: Sequence[Any]) -> int:
 
 
 def _offsets(said: Any) -> dict[str, dict[str, int]]:
-    """By topic and partition; Spark has it as JSON in a text, or as the thing itself."""
+    """By topic and partition; Spark has it as JSON in a text, or as it is."""
     found: Any = json.loads(said) if isinstance(said, str) else said
     return found if isinstance(found, dict) else {}
 

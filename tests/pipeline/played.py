@@ -29,7 +29,7 @@ from kohort.broker.events.bus import Reader
 from kohort.broker.events.views.jsonl import EventsFile
 from kohort.broker.server import Broker
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 """Until somebody who is waited for has said something; none takes as long."""
 MAX_SIZE = 3
 AIOKAFKA_COMMITS = 5
@@ -134,11 +134,17 @@ async def full(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _commit(client: Client, topic: str) -> None:
+    """Commits one offset of a partition that it has."""
     assert isinstance(client, OnAThread)
     consumer = client.consumer
-    # Of librdkafka, whose ranges are by member ids: whichever it has.
-    offsets = [LibrdkafkaPartition(topic, consumer.assignment()[0].partition, 1)]
-    await client._do(lambda: consumer.commit(offsets=offsets, asynchronous=False))  # noqa: SLF001
+
+    def act() -> None:
+        # All on its thread: librdkafka keeps Python's lock while it looks.
+        partition = consumer.assignment()[0].partition
+        offsets = [LibrdkafkaPartition(topic, partition, 1)]
+        consumer.commit(offsets=offsets, asynchronous=False)
+
+    await client._do(act)  # noqa: SLF001 - it has no other way to do that
 
 
 FULL = Known(
@@ -246,7 +252,8 @@ async def _scene(broker: Broker, name: str, folder: Path) -> AsyncIterator[Scene
     try:
         yield scene
     finally:
-        await asyncio.gather(*(each.end() for each in scene.everybody))
+        for each in scene.everybody:
+            await each.end()
 
 
 @contextlib.contextmanager

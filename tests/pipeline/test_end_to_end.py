@@ -1,11 +1,10 @@
-"""A broker, real clients, and the stream job at work meanwhile: are the numbers right?"""
+"""A broker, real clients, and the stream at work meanwhile: are the numbers right?"""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,9 +62,7 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Played]:
+def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Plays it once for all tests.
 
     A stream reads while clients come and go, builds, and is stopped when they are gone.
@@ -97,7 +94,7 @@ def played(
     assert rest.last is not None
     late = bronze.ingest(lake, [str(play.file)])
     after = builds.build(lake)
-    yield Played(lake, play.file, first, rest.last, late, after, folder)
+    return Played(lake, play.file, first, rest.last, late, after, folder)
 
 
 def _live(lake: Lake, address: str, stopping: threading.Event, say: Any) -> Live:

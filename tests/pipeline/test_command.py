@@ -1,0 +1,289 @@
+"""``kohort pipeline``, as users run it: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.commands import KOHORT, done, environment, refused
+from tests.pipeline.serving import serving
+from tests.pipeline.test_build import built
+
+from kohort.pipeline import bronze, command, shown, tables_page, views
+from kohort.pipeline.build import BUILDS
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.live import Counts
+from kohort.pipeline.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ("ingest", "build", "stream", "report", "query")
+LOOK_S = 0.05
+SPARK_STARTS_S = 300.0
+"""As long as all processors have something else to do."""
+
+
+@pytest.fixture
+def without_pyspark(tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody who has not installed it."""
+    package = tmp_path / "path" / "pyspark"
+    package.mkdir(parents=True)
+    text = "raise ModuleNotFoundError(\"No module named 'pyspark'\")\n"
+    (package / "__init__.py").write_text(text)
+    return {"PYTHONPATH": str(package.parent)}
+
+
+# -- without Spark
+
+
+def test_help_needs_no_pyspark(without_pyspark: dict[str, str]) -> None:
+    """Every command says what it is for, and the commands are listed."""
+    listed = done("pipeline", "--help", **without_pyspark)
+    for name in COMMANDS:
+        assert f"  {name} " in listed
+        told = done("pipeline", name, "--help", **without_pyspark)
+        assert "--lake" in told
+        assert "--master" in told
+
+
+def test_without_pyspark_it_says_what_to_install(
+    without_pyspark: dict[str, str], tmp_path: Path
+) -> None:
+    """In one line."""
+    where = ("--lake", str(tmp_path))
+    for words in (
+        ("ingest", "x.jsonl"),
+        ("build",),
+        ("query", "SELECT 1"),
+        ("stream",),
+    ):
+        line = refused("pipeline", *words, *where, code=1, **without_pyspark)
+        assert "pip install 'kohort[pipeline]'" in line
+
+
+@pytest.mark.spark
+def test_without_java_it_says_where_it_looked(tmp_path: Path) -> None:
+    """A JAVA_HOME that is none, and no Java at all."""
+    words = ("pipeline", "ingest", "x.jsonl", "--lake", str(tmp_path))
+    line = refused(*words, code=1, JAVA_HOME=str(tmp_path))
+    assert line.startswith(f"JAVA_HOME is {tmp_path}")
+    line = refused(*words, code=1, PATH=str(tmp_path), JAVA_HOME="")
+    assert "needs Java 17" in line
+
+
+def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    """Before Spark starts."""
+    nowhere = str(tmp_path / "nowhere")
+    for words in (("build",), ("report",), ("query", "SELECT 1")):
+        line = refused("pipeline", *words, code=1, KOHORT_LAKE=nowhere)
+        assert line.startswith(f"{nowhere} is not there: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("build --threshold copies", "--threshold 'copies': must be KEY=VALUE"),
+        ("build --threshold copies=2", "must be a share, 0 to 1"),
+        ("build --threshold copies=x", "must be a share, 0 to 1"),
+        ("build --threshold copy=0", "no such check; there are: missing_events, "),
+        ("build --fail copy", "--fail copy: no such check"),
+        (
+            "build --fail copies --mark copies",
+            "copies: --fail and --mark say different",
+        ),
+        ("build --conf x", "--conf 'x': must be KEY=VALUE"),
+        ("stream --build-every soon", "must be a time such as 30s"),
+        ("stream --build-every 0", "must be a time such as 30s"),
+        ("stream --name a/b", "letters, digits, - and _ are allowed"),
+        ("query", "needs SQL, or --name"),
+        ("query x --name y", "needs SQL, or --name"),
+        ("query x --json --csv", "--json and --csv say different things"),
+        ("query x --run r", "--run needs --name"),
+        ("query --name nonsense", "there is none; there are: "),
+        ("query --tables rebalance", "did you mean silver_rebalances"),
+        ("ingest x --lake=", "--lake '': must be a folder"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(words: str, told: str) -> None:
+    """And before Spark starts."""
+    assert told in refused("pipeline", *words.split(), code=2)
+
+
+def test_tables_are_listed_with_their_meaning() -> None:
+    """All of them; and the columns of one."""
+    listed = done("pipeline", "query", "--tables")
+    for table in TABLES:
+        assert f"\n{views.view(table)} " in listed
+    columns = done("pipeline", "query", "--tables", "silver_runs")
+    assert "key: run" in columns
+    assert "the label scenario" in columns
+
+
+def test_the_page_of_tables_is_up_to_date() -> None:
+    """``python -m kohort.pipeline.tables_page`` has been run."""
+    assert (ROOT / tables_page.PAGE).read_text() == tables_page.page()
+
+
+def test_progress_of_a_stream_is_counted_once() -> None:
+    """Batches that are told of twice, and those without records, add nothing."""
+    counts = Counts()
+    first, second = _batch(0, 5, end=5, latest=9), _batch(1, 4, end=9, latest=9)
+    counts.take([first])
+    assert (counts.events, counts.quarantined, counts.lag) == (5, 1, 4)
+    counts.take([first, second, _batch(2, 0, end=9, latest=10)])
+    assert (counts.events, counts.quarantined, counts.lag) == (9, 2, 1)
+    assert (counts.seen, counts.rate) == (1, 0.0)
+
+
+def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]:
+    observed = {"events": {"events": events, "quarantined": 1, "late": 0}}
+    source = {
+        "endOffset": json.dumps({"t": {"0": end}}),
+        "latestOffset": json.dumps({"t": {"0": latest}}),
+    }
+    return {
+        "batchId": number,
+        "numInputRows": events,
+        "processedRowsPerSecond": 1.0,
+        "observedMetrics": observed if events else {},
+        "sources": [source],
+    }
+
+
+# -- answers
+
+
+@pytest.fixture
+def asked(lake: Lake) -> Lake:
+    """A lake with a build, whose tables have names."""
+    built(lake, {"a": 3, "b": 2})
+    views.register(lake)
+    return lake
+
+
+@pytest.mark.spark
+def test_mistakes_in_a_query_are_told_in_a_line(asked: Lake) -> None:
+    """Tables that are not there, with what was meant; columns; and no SQL at all."""
+    for sql, told in (
+        ("SELECT * FROM runs", r"no table runs: did you mean silver_runs or gold_runs"),
+        ("SELECT * FROM gold.hours", r"no table gold.hours: did you mean gold_hours"),
+        ("SELECT * FROM qqqq", r"no table qqqq: .*query --tables"),
+        ("SELECT evnts FROM silver_runs", r"evnts.* Did you mean .*`events`"),
+        ("SELEC 1", r"Syntax error at or near 'SELEC'"),
+    ):
+        with pytest.raises(PipelineError, match=told) as raised:
+            command._asked(asked.spark, sql)  # noqa: SLF001 - what the command does
+        assert raised.value.code == 2
+        assert "SQLSTATE" not in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+
+@pytest.fixture
+def answer(asked: Lake) -> DataFrame:
+    """Of each sort of value one, null, and a name twice."""
+    return asked.spark.sql(
+        "SELECT run, events AS n, map('c', events) AS m, array(1, 2) AS l,"
+        " timestamp'2026-01-02 03:04:05' AS at, CAST(NULL AS int) AS run,"
+        " 0.5D AS d FROM silver_runs ORDER BY run"
+    )
+
+
+@pytest.mark.spark
+def test_answers_are_printed(
+    answer: DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a table, as JSON and as CSV; times are UTC, wherever this is."""
+    shown.show(*shown.answer(answer, 1))
+    head, first, _, more = capsys.readouterr().out.splitlines()
+    assert head.split() == ["RUN", "N", "M", "L", "AT", "RUN_2", "D"]
+    assert first.split() == [
+        *("a", "3", '{"c":3}', "[1,2]", "2026-01-02", "03:04:05", "-", "0.5")
+    ]
+    assert more == "the first 1 rows; --limit N shows more"
+    told = json.loads("".join(shown.as_json(answer)))
+    assert told[1] == {
+        "run": "b",
+        "n": 2,
+        "m": {"c": 2},
+        "l": [1, 2],
+        "at": "2026-01-02T03:04:05.000Z",
+        "run_2": None,
+        "d": 0.5,
+    }
+    names, *rows = csv.reader(io.StringIO("".join(shown.as_csv(answer))))
+    assert names == ["run", "n", "m", "l", "at", "run_2", "d"]
+    assert rows[0] == ["a", "3", '{"c":3}', "[1,2]", "2026-01-02 03:04:05", "", "0.5"]
+    nothing = "".join(shown.as_json(answer.where("n > 9")))
+    assert json.loads(nothing) == []
+
+
+# -- how they end
+
+
+class Running:
+    """A command that is at work."""
+
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [*KOHORT, "pipeline", *words],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self, number: signal.Signals) -> tuple[int, str, str]:
+        """Sends a signal: the exit code, stdout and stderr."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=SPARK_STARTS_S)
+        return self.process.returncode, out, err
+
+    def line(self) -> str:
+        """The next line of stdout."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_stream_ends_as_it_is_told_to(tmp_path: Path) -> None:
+    """It reads, says what it has read, and ends with 0; nothing is left at work."""
+    where = str(tmp_path / "lake")
+    with serving() as served:
+        served.commit(3)
+        served.written()
+        running = Running("stream", "-b", served.address, "--lake", where, "--no-build")
+        assert running.line().startswith("reads __kohort_events of 127.0.0.1:")
+        code, out, err = running.end(signal.SIGTERM)
+    assert (code, err) == (0, "")
+    assert out.split()[0] == "EVENTS"
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_is_interrupted_leaves_nothing(
+    lake: Lake, tmp_path: Path, number: signal.Signals
+) -> None:
+    """It says so in a line, and ends with 128 and the signal's number."""
+    path = tmp_path / "events.jsonl"
+    event = {"schema": 1, "run": "r", "labels": {}, "node": 1, "kind": "heartbeat"}
+    rows = [{**event, "sequence": n, "time_ns": n, "wall_ns": n} for n in (1, 2)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    bronze.ingest(lake, [str(path)])
+    running = Running("build", "--lake", lake.path, "--master", "local[2]")
+    while not (Path(lake.path) / BUILDS).exists():
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.process.wait(LOOK_S)
+    code, out, err = running.end(number)
+    assert (code, out, err) == (128 + number, "", "kohort: interrupted\n")
+    assert lake.names(BUILDS) == []

@@ -1,0 +1,396 @@
+"""Checks of the data: each finds what it is for, and nothing in a run that is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.events import frame
+
+from kohort.broker.events.schema import KINDS
+from kohort.pipeline import bronze, quality
+from kohort.pipeline import build as builds
+from kohort.pipeline.build import Build, Recipe
+from kohort.pipeline.lake import Lake
+from kohort.pipeline.makers import EVENTS, Frames, Maker, Options
+from kohort.pipeline.quality import FAILED, MARKED, PASSED, Rules
+from kohort.pipeline.tables import BY_PATH
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+GOOD = "good"
+SILVER = ("runs", "rebalances", "memberships", "ownership", "stand_stills")
+IDENTITIES = (
+    "run string, node int, events long, rows long, first long, last long,"
+    " missing long, announced long"
+)
+Row = dict[str, Any]
+NOW_NS = 1_700_000_000_000_000_000
+HOUR_NS = 3_600_000_000_000
+
+
+def event(sequence: int, kind: str = "heartbeat", **fields: Any) -> Row:
+    """An event of a node; a microsecond after the one before it."""
+    common = {"node": 0, "group": "g", "time_ns": sequence * 1_000, "wall_ns": NOW_NS}
+    return {**common, "sequence": sequence, "kind": kind, **fields}
+
+
+def owned(member: str, since: int, until: int | None, **fields: Any) -> Row:
+    """A row of ``silver/ownership``."""
+    row = {"group": "g", "topic": "t", "partition": 0, "member_id": member}
+    span = {"from_ns": since, "until_ns": until, "from_node": 0, "from_sequence": since}
+    return {**row, **span, **fields}
+
+
+def rebalance(number: int, outcome: str, previous_state: str, **fields: Any) -> Row:
+    """A row of ``silver/rebalances``."""
+    row = {"group": "g", "number": number, "outcome": outcome}
+    return {**row, "previous_state": previous_state, "duration_ns": 5, **fields}
+
+
+def member(member_id: str, *, known: bool, **fields: Any) -> Row:
+    """A row of ``silver/memberships``."""
+    row = {"group": "g", "member_id": member_id, "is_start_known": known}
+    return {**row, "from_ns": 10, "until_ns": 20, **fields}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run with one thing that is wrong.
+
+    Attributes:
+        found: what the check is to find,
+        of: of what.
+        events: the run's.
+        silver: rows of tables, by their names.
+        numbers: what there is other than usual in its row of identities.
+    """
+
+    found: int
+    of: int
+    events: Sequence[Row] = (event(1), event(2))
+    silver: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+SPELL = (
+    event(1, "rebalance_started"),
+    event(2, "join_completed"),
+    event(3, "assignment_made"),
+    event(4, "rebalance_started"),
+    event(5, "rebalance_started"),
+    event(6, "group_loaded", members=["loaded"]),
+)
+"""An end that came, one that did not, and a group that another node has taken over."""
+
+CASES: Mapping[str, Case] = {
+    GOOD: Case(
+        0,
+        0,
+        SPELL,
+        {
+            "rebalances": [
+                rebalance(1, "completed", "Empty"),
+                rebalance(2, "interrupted", "Stable"),
+                rebalance(3, "interrupted", "CompletingRebalance"),
+                rebalance(4, "open", "PreparingRebalance", duration_ns=None),
+            ],
+            "memberships": [
+                member("a", known=True, silent_ns=0),
+                member("loaded", known=False, until_ns=None),
+            ],
+            "ownership": [
+                owned("a", 10, 20, idle_ns=0),
+                owned("b", 20, 20),
+                owned("b", 20, 30),
+                owned("a", 40, None),
+                owned("b", 25, None, partition=1),
+            ],
+            "stand_stills": [{"from_ns": 1, "until_ns": 1}],
+        },
+    ),
+    "missing_events": Case(
+        2, 5, [event(1), event(2), event(5)], numbers={"last": 5, "missing": 2}
+    ),
+    "double_events": Case(
+        1, 3, [event(1), event(2), event(2)], numbers={"events": 2, "rows": 2}
+    ),
+    "copies": Case(3, 5, numbers={"rows": 5}),
+    "announced_losses": Case(8, 10, numbers={"announced": 8}),
+    "late_events": Case(
+        1,
+        2,
+        [event(1, source="topic", wall_ns=NOW_NS - HOUR_NS), event(2, source="topic")],
+    ),
+    "time_back": Case(
+        # Within a stretch of numbers, and where one follows another.
+        2,
+        5,
+        [
+            event(1),
+            event(2, time_ns=1),
+            event(3),
+            event(65_536, time_ns=2),
+            event(65_537, time_ns=2),
+        ],
+    ),
+    "unknown_kinds": Case(1, 2, [event(1), event(2, "group_sang")]),
+    "negative_durations": Case(
+        5,
+        6,
+        silver={
+            "rebalances": [
+                rebalance(1, "completed", "Empty", duration_ns=-1),
+                rebalance(2, "completed", "Stable", waited_ns=-1, duration_ns=None),
+            ],
+            "memberships": [member("a", known=True, until_ns=9)],
+            "ownership": [owned("a", 10, 9), owned("a", 20, 30)],
+            "stand_stills": [{"from_ns": 1, "until_ns": 0}],
+        },
+    ),
+    "rebalances_without_end": Case(
+        2,
+        4,
+        silver={
+            "rebalances": [
+                rebalance(1, "interrupted", "Empty"),
+                rebalance(2, "interrupted", "Stable"),
+                rebalance(3, "completed", "Empty"),
+                rebalance(4, "open", "Stable"),
+            ]
+        },
+    ),
+    "ends_without_start": Case(
+        # At the beginning, after the group was loaded, and a second time.
+        3,
+        4,
+        [
+            event(1, "join_completed"),
+            event(2, "assignment_made"),
+            event(3, "group_loaded"),
+            event(4, "join_completed"),
+            event(5, "rebalance_started"),
+            event(6, "assignment_made"),
+        ],
+    ),
+    "two_owners": Case(
+        3,
+        4,
+        silver={
+            # The last one while the first one still lasts.
+            "ownership": [
+                owned("a", 10, None),
+                owned("b", 20, 30),
+                owned("c", 25, 26),
+                owned("d", 50, None),
+            ]
+        },
+    ),
+    "members_unintroduced": Case(
+        1,
+        3,
+        [event(1, "group_loaded", members=["b"])],
+        {
+            "memberships": [
+                member("a", known=False),
+                member("b", known=False),
+                member("c", known=True),
+            ]
+        },
+    ),
+}
+ELSEWHERE = {
+    # What is missing between the two stretches, to have two of them.
+    "time_back": {"missing_events"},
+}
+
+
+def frames(spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> Row:
+    """What the checks look at; each case is a run."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+
+    runs = [
+        {"schema": 1, "labels": {}, **each, "run": run}
+        for run, case in cases.items()
+        for each in case.events
+    ]
+    topics = {(each["run"], each["sequence"]) for each in runs if each.pop("source", 0)}
+    by_stream = sql.concat_ws(" ", "run", "sequence").isin(
+        [f"{run} {sequence}" for run, sequence in topics]
+    )
+    source = sql.when(by_stream, sql.lit("topic")).otherwise(sql.lit("/a/file"))
+    events = (
+        frame(spark, folder, runs)
+        .withColumn("source", source)
+        .withColumn("arrived", sql.timestamp_micros(sql.lit(NOW_NS // 1_000)))
+    )
+    made: Row = {EVENTS: events}
+    for name in SILVER:
+        rows = [
+            {**row, "run": run}
+            for run, case in cases.items()
+            for row in case.silver.get(name, ())
+        ]
+        if name == "runs":
+            rows = [{"run": r, "events": len(c.events)} for r, c in cases.items()]
+        schema = BY_PATH[f"silver/{name}"].schema()
+        made[f"silver/{name}"] = spark.createDataFrame(
+            _full(rows, schema.names), schema
+        )
+    made[quality.ALL_RUNS] = made["silver/runs"]
+    numbers = [(run, *_numbers(case).values()) for run, case in cases.items()]
+    made[quality.IDENTITIES] = spark.createDataFrame(numbers, IDENTITIES)
+    bad = "raw string, reason string, source string, arrived timestamp"
+    made[quality.QUARANTINE] = spark.createDataFrame(
+        [("{", "cut off", "/f", None)], bad
+    )
+    return made
+
+
+def _full(rows: Sequence[Row], names: Sequence[str]) -> list[tuple[Any, ...]]:
+    return [tuple(row.get(name) for name in names) for row in rows]
+
+
+def _numbers(case: Case) -> Row:
+    count = len(case.events)
+    usual = {"node": 0, "events": count, "rows": count, "first": 1, "last": count}
+    return {**usual, "missing": 0, "announced": 0, **case.numbers}
+
+
+@pytest.fixture(scope="module")
+def found(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[tuple[str, str | None], Row]:
+    """All checks of all cases, made once."""
+    made = frames(spark, tmp_path_factory.mktemp("quality"), CASES)
+    rules = Rules(thresholds={"copies": 0.5})
+    rows = quality.judged(made, rules).collect()
+    return {(row["check"], row["run"]): row.asDict() for row in rows}
+
+
+@pytest.mark.parametrize("check", [name for name in CASES if name != GOOD])
+def test_a_check_finds_what_is_wrong(
+    found: Mapping[tuple[str, str | None], Row], check: str
+) -> None:
+    """So many of so many; and it marks the run, or fails the build."""
+    case, row = CASES[check], found[check, check]
+    assert (row["found"], row["of"]) == (case.found, case.of)
+    assert row["share"] == case.found / case.of
+    assert row["outcome"] == quality.CHECKS[check].otherwise
+    assert row["says"] == quality.CHECKS[check].says
+
+
+@pytest.mark.parametrize("check", [name for name in CASES if name != GOOD])
+def test_a_check_finds_nothing_else(
+    found: Mapping[tuple[str, str | None], Row], check: str
+) -> None:
+    """It passes in a run that has a bit of everything, and in those of other checks."""
+    assert found[check, GOOD]["found"] == 0
+    for run in CASES:
+        row = found[check, run]
+        if run != check and check not in ELSEWHERE.get(run, ()):
+            assert (row["outcome"], row["found"]) == (PASSED, 0), run
+
+
+def test_every_check_has_a_case_and_a_row_for_each_run(
+    found: Mapping[tuple[str, str | None], Row],
+) -> None:
+    """None is forgotten; what is no event belongs to no run."""
+    of_runs = {*quality.CHECKS} - {"quarantined_lines"}
+    assert {*CASES} == {*of_runs, GOOD}
+    wanted = {(check, run) for check in of_runs for run in CASES}
+    assert {*found} == {*wanted, ("quarantined_lines", None)}
+    row = found["quarantined_lines", None]
+    events = sum(len(case.events) for case in CASES.values())
+    assert (row["found"], row["of"], row["outcome"]) == (1, events + 1, MARKED)
+
+
+def test_the_kinds_are_those_of_the_broker() -> None:
+    """Who adds a kind tells the pipeline."""
+    assert {kind.name for kind in KINDS} == quality.KINDS
+
+
+# -- what becomes of a build
+
+
+def _made_of(made: Frames) -> Recipe:
+    """Tables as they are, and the checks of them."""
+
+    def maker(path: str) -> Maker:
+        return lambda frames, options: made[path]
+
+    names = [f"silver/{name}" for name in SILVER]
+    tables = (*(BY_PATH[name] for name in names), BY_PATH["gold/quality"])
+    return Recipe(tables, {name: maker(name) for name in names})
+
+
+def built(
+    lake: Lake,
+    tmp_path: Path,
+    rules: Rules,
+    cases: Mapping[str, Case],
+    **more: Any,
+) -> Build:
+    """A build of such runs."""
+    made = frames(lake.spark, tmp_path, cases)
+    return builds.build(
+        lake,
+        Options(),
+        rules,
+        events=made[EVENTS],
+        recipe=_made_of(made),
+        **more,
+    )
+
+
+def test_a_check_marks_a_run_or_fails_the_build(lake: Lake, tmp_path: Path) -> None:
+    """As the user wants it; what failed is not published, and can be looked at."""
+    both = {name: CASES[name] for name in (GOOD, "time_back")}
+    marked = built(lake, tmp_path, Rules(), both)
+    assert (marked.outcome, marked.is_published) == (MARKED, True)
+    assert builds.current(lake) == marked.id
+    first = marked.checks[0]
+    assert (first.name, first.outcome, first.bad) == ("time_back", MARKED, 1)
+    assert (first.found, first.share, first.runs) == (2, 2 / 5, ("time_back",))
+
+    failed = built(lake, tmp_path, Rules(otherwise={"time_back": FAILED}), both)
+    assert (failed.outcome, failed.is_published) == (FAILED, False)
+    assert builds.current(lake) == marked.id
+    seen = builds.read(lake, failed.id, BY_PATH["gold/quality"])
+    (row,) = seen.where("outcome = 'failed'").collect()
+    assert (row["check"], row["run"], row["threshold"]) == ("time_back", "time_back", 0)
+
+    # With another threshold, of the run's rows as they were carried over.
+    rules = Rules({"time_back": 0.4}, {"time_back": FAILED})
+    passed = built(lake, tmp_path, rules, {GOOD: CASES[GOOD]}, runs=[GOOD])
+    assert (passed.runs, passed.outcome) == ([GOOD], PASSED)
+    (check,) = [each for each in passed.checks if each.name == "time_back"]
+    assert (check.found, check.share, check.threshold) == (2, 2 / 5, 0.4)
+    # What failed before it is gone; what was published before it stays.
+    assert lake.names("builds") == sorted([marked.id, passed.id])
+
+
+def test_a_lake_is_looked_at_as_it_is(lake: Lake, tmp_path: Path) -> None:
+    """Numbers that are missing, and lines that are no events, of files."""
+    path = tmp_path / "events.jsonl"
+    common = {"schema": 1, "run": "r", "labels": {}}
+    there = [{**common, **event(n)} for n in (1, 2, 5)]
+    lines = [json.dumps(each) for each in (*there, there[0])]
+    path.write_text("\n".join([*lines, '{"schema":1,', "nonsense"]))
+    bronze.ingest(lake, [str(path)])
+    events = bronze.events(lake)
+    sources = quality.sources(lake, events, None)
+    made = frames(lake.spark, tmp_path, {"r": Case(0, 0, there)})
+    made |= {name: read() for name, read in sources.items()}
+    rows = {row["check"]: row for row in quality.judged(made, Rules()).collect()}
+    assert (rows["missing_events"]["found"], rows["missing_events"]["of"]) == (2, 5)
+    assert (rows["double_events"]["found"], rows["time_back"]["found"]) == (0, 0)
+    assert rows["quarantined_lines"]["found"] == 2
+    assert rows["quarantined_lines"]["of"] == 5
