@@ -39,7 +39,7 @@ def test_an_ingest_that_is_killed(
     """Nothing of it is in bronze; its lock is gone with it; the next takes each once."""
     line = event(1)
     file = write(
-        tmp_path / "events.jsonl", *({**line, "sequence": n + 1} for n in range(EVENTS))
+        tmp_path / "e.jsonl", *({**line, "sequence": n + 1} for n in range(EVENTS))
     )
     process = start("ingest", lake.path, file)
     try:
