@@ -29,7 +29,6 @@ MATTERS: Final = (
     "storms",
     "commit_failures",
     "records_reprocessed",
-    "lag_built_max",
     "interrupted",
 )
 """What a group suffers from: the groups that have most of it are told of."""
@@ -59,16 +58,21 @@ def cause(text: str | None) -> str:
 
 
 def suffering(answers: Answers, most: int = CARDS) -> list[Row]:
-    """The groups to tell of: those first that have the most of what hurts."""
+    """The groups to tell of, which have the most of what hurts; as in ``groups``."""
     groups = answers["groups"].rows
     rank: dict[str, float] = {}
     for key in MATTERS:
         having = [row for row in groups if (row[key] or 0) > 0]
-        having.sort(key=lambda row: -row[key])
-        for place, row in enumerate(having[:most]):
-            rank[row["group"]] = rank.get(row["group"], 0.0) + 1.0 / (1 + place)
-    found = [row for row in groups if row["group"] in rank]
-    return sorted(found, key=lambda row: -rank[row["group"]])[:most]
+        _ranked(rank, sorted(having, key=lambda row: -row[key])[:most])
+    _ranked(rank, [row for row in answers["lags"] if row["lag_built_max"]][:most])
+    chosen = sorted(rank, key=lambda group: -rank[group])[:most]
+    return [row for row in groups if row["group"] in chosen]
+
+
+def _ranked(rank: dict[str, float], rows: Sequence[Row]) -> None:
+    """The first ones count most."""
+    for place, row in enumerate(rows):
+        rank[row["group"]] = rank.get(row["group"], 0.0) + 1.0 / (1 + place)
 
 
 def overall(answers: Answers) -> Iterator[Html]:
@@ -99,10 +103,8 @@ def overall(answers: Answers) -> Iterator[Html]:
         said.count(row["rebalances"], "rebalance"),
         ": ",
         said.count(row["completed"]),
-        " ended with an assignment and ",
-        said.count(row["interrupted"], "was", "were"),
-        " interrupted by the next one",
-        *_others(row),
+        " ended with an assignment",
+        *_others(row, said),
         ".",
     )
     if row["stand_still_s"]:
@@ -119,11 +121,13 @@ def overall(answers: Answers) -> Iterator[Html]:
         yield join("No member stood still in a rebalance.")
 
 
-def _others(row: Row) -> tuple[Html | str, ...]:
-    left = row["rebalances"] - row["completed"] - row["interrupted"]
-    if not left:
-        return ()
-    return ("; all others left an empty group, or were not seen to end",)
+def _others(row: Row, said: From) -> Iterator[Html]:
+    interrupted = row["interrupted"]
+    if interrupted:
+        count = said.count(interrupted, "was", "were")
+        yield join(", ", count, " interrupted by the next one")
+    if row["rebalances"] - row["completed"] - interrupted:
+        yield join("; all others left an empty group, or were not seen to end")
 
 
 def _until(row: Row) -> str:
@@ -138,7 +142,7 @@ def brief(row: Row) -> Html:
     if row["stand_still_s"]:
         parts.append(join(said.share(row["capacity_lost"]), " of its capacity lost"))
     if row["crashes"]:
-        parts.append(said.count(row["crashes"], "member expired", "members expired"))
+        parts.append(said.count(row["crashes"], "expired session"))
     if row["storms"]:
         parts.append(said.count(row["storms"], "storm"))
     if row["refused_full"]:
@@ -147,9 +151,6 @@ def brief(row: Row) -> Html:
         )
     if row["commit_failures"]:
         parts.append(said.count(row["commit_failures"], "refused commit"))
-    if row["lag_built_max"]:
-        lag = said.count(row["lag_built_max"], "record")
-        parts.append(join("up to ", lag, " of lag in a rebalance"))
     if not parts:
         parts.append(said.count(row["rebalances"], "rebalance"))
     return join(": ", listed(parts))
@@ -199,9 +200,9 @@ def _still(answers: Answers, row: Row) -> Iterator[Html]:
                     why.member_seconds(each["stand_still_s"]),
                     ")",
                 )
-                for each in causes[:EACH]
+                for each in causes[: EACH + 1]
             ),
-            *_more(len(causes) - EACH, "cause", why),
+            *_more(len(causes) - EACH - 1, "cause", why),
             ".",
         )
     elif row["rebalances"]:
@@ -212,9 +213,9 @@ def _still(answers: Answers, row: Row) -> Iterator[Html]:
             ". The causes: ",
             listed(
                 join(cause(each["cause"]), " (", why.count(each["rebalances"]), ")")
-                for each in causes[:EACH]
+                for each in causes[: EACH + 1]
             ),
-            *_more(len(causes) - EACH, "cause", why),
+            *_more(len(causes) - EACH - 1, "cause", why),
             ".",
         )
     yield from _who(answers, row["group"])
@@ -252,10 +253,11 @@ def _who(answers: Answers, group: str) -> Iterator[Html]:
 
 
 def _restarts(answers: Answers, group: str) -> Iterator[Html]:
-    said = From("restarts")
+    said, times = From("restarts"), 0
     for row in answers["restarts"].of(group=group):
-        if row["how"] not in {"left", "removed"}:
+        if row["how"] not in {"left", "removed"} or times >= EACH:
             continue
+        times += 1
         yield join(
             said.count(row["times"], "time", "times"),
             " a member ",
@@ -268,7 +270,7 @@ def _restarts(answers: Answers, group: str) -> Iterator[Html]:
             said(numbers.clock(row["first_ns"])),
             " and ",
             said(numbers.clock(row["last_ns"])),
-            "): it was restarted, as far as names tell.",
+            "): restarts, as far as names tell.",
         )
 
 
@@ -342,7 +344,7 @@ def _crashes(answers: Answers, group: str) -> Iterator[Html]:
                 else (" at ", said(numbers.clock(row["first_ns"])))
             ),
             *((", again and again",) if times / row["runs"] >= AGAIN else ()),
-            ": nobody heard of it for its session timeout of ",
+            ": the broker did not hear of it for its session timeout of ",
             said.seconds((row["session_timeout_ms"] or 0) / 1000),
             *_idle(row, said),
             ".",

@@ -44,8 +44,8 @@ def tag(name: str, *parts: Part, **attributes: str | None) -> Html:
 
 
 def listed(parts: Iterable[Part], last: str = " and ") -> Html:
-    """``a, b and c``."""
-    *before, final = parts
+    """``a, b and c``; of none nothing."""
+    *before, final = [*parts] or [""]
     if not before:
         return join(final)
     put = [before[0]]

@@ -104,7 +104,7 @@ def _asset(file: str) -> str:
 
 @functools.cache
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # noqa: PLC0415
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415
 
     # A script element's text has no other line ends than these (HTML, 13.2.3.5).
     return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")

@@ -516,8 +516,9 @@ def lag(answers: Answers) -> Html:
     parts.append(
         note(
             "Lag is what commits show: a group that commits once a second is known to"
-            " a second, and its lag goes up and down by what is written meanwhile. Lag"
-            " that was not worked off before the next rebalance has no time."
+            " a second, and its lag goes up and down by what is written meanwhile. What"
+            " was not worked off before the next rebalance has no time. Lag that was"
+            " largest long after a rebalance is not that one's."
         )
     )
     return section("Lag and catching up", *parts, id_="lag")

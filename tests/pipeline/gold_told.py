@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.pipeline.gold_made import BASE_NS, Made
+
+from kohort.pipeline.report.asking import Answers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +85,6 @@ def bad(spark: SparkSession) -> Made:
                 "commit_failures": 3 if place == 1 else 0,
                 "commit_failures_by_error": {IMAGE: 3} if place == 1 else None,
                 "records_reprocessed": 41 if place == 1 else 0,
-                "lag_built_max": 900 if place == 0 else None,
             }
             for place, group in enumerate(groups)
         ),
@@ -224,13 +227,15 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
                 **groups[0],
                 "number": number,
                 "started_ns": BASE_NS,
+                "ended_ns": BASE_NS,
+                "peak_ns": BASE_NS + (5 + 40 * (number == 4)) * second,
                 "lag_before": 12,
                 "lag_peak": 12 + number * 300,
                 "lag_built": number * 300,
                 "worked_off_ns": BASE_NS if number < 3 else None,
                 "catch_up_ns": number * second if number < 3 else None,
             }
-            for number in (1, 2, 3)
+            for number in (1, 2, 3, 4)
         ),
     )
     member = {"member_id": "m1", "name": UNSEEN, "session_timeout_ms": 8000}
@@ -364,3 +369,9 @@ def large(spark: SparkSession) -> Made:
         share="0.0",
     )
     return made
+
+
+@functools.cache
+def answers(made: Callable[[SparkSession], Made], spark: SparkSession) -> Answers:
+    """What all queries of the report give of one of these; asked once."""
+    return made(spark).answers()

@@ -128,13 +128,13 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def bad(spark: SparkSession) -> Answers:
     """A run in which everything went wrong for groups with every kind of name."""
-    return gold_told.bad(spark).answers()
+    return gold_told.answers(gold_told.bad, spark)
 
 
 @pytest.fixture(scope="module")
 def large(spark: SparkSession) -> Answers:
     """200 runs with 300 groups."""
-    return gold_told.large(spark).answers()
+    return gold_told.answers(gold_told.large, spark)
 
 
 @pytest.fixture

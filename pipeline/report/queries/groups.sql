@@ -5,7 +5,6 @@
 -- capacity_lost_least: of its runs, the least
 -- capacity_lost_most: of its runs, the most
 -- bytes_per_rebalance: metadata and assignments, by the number of completed
--- lag_built_max: the largest of a rebalance; null: none is known
 -- members_most: of its completed rebalances: the most members
 -- crash_idle_max_s: the longest that a partition was idle after a crash; null: none
 SELECT
@@ -33,8 +32,7 @@ SELECT
   sum(commits) AS commits,
   sum(commit_failures) AS commit_failures,
   sum(records_reprocessed) AS records_reprocessed,
-  sum(records_rewound) AS records_rewound,
-  max(lag_built_max) AS lag_built_max
+  sum(records_rewound) AS records_rewound
 FROM gold_groups
 GROUP BY `group`
 ORDER BY stand_still_s DESC, rebalances DESC, refused_full DESC, `group`

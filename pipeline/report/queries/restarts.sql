@@ -1,6 +1,7 @@
 -- How often a member went and another one of the same name came after it, by how it went,
 -- over all runs; at most 500 rows. One that came before the old one was gone, as after a
--- crash, counts with an absence of 0.
+-- crash, counts with an absence of 0. Those that follow each other within 120 s, in a run,
+-- are one row.
 -- how: how the old one went: left, expired, kicked, removed or replaced
 -- names: how many different names
 -- times: how often
@@ -8,6 +9,7 @@
 -- first_ns: the first time that one came back
 -- last_ns: the last time that one came back
 SELECT
+  run,
   `group`,
   how,
   count(DISTINCT name) AS names,
@@ -17,13 +19,28 @@ SELECT
   max(from_ns) AS last_ns
 FROM (
   SELECT
-    `group`, name, from_ns,
-    lag(how) OVER earlier AS how,
-    greatest(from_ns - lag(until_ns) OVER earlier, 0) AS away_ns
-  FROM silver_memberships
-  WINDOW earlier AS (PARTITION BY run, `group`, name ORDER BY from_ns, member_id)
+    *,
+    count_if(is_new) OVER (
+      PARTITION BY run, `group`, how ORDER BY from_ns, member_id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS burst
+  FROM (
+    SELECT
+      *,
+      from_ns > 120000000000 + coalesce(
+        lag(from_ns) OVER (PARTITION BY run, `group`, how ORDER BY from_ns, member_id), 0
+      ) AS is_new
+    FROM (
+      SELECT
+        run, `group`, name, member_id, from_ns,
+        lag(how) OVER earlier AS how,
+        greatest(from_ns - lag(until_ns) OVER earlier, 0) AS away_ns
+      FROM silver_memberships
+      WINDOW earlier AS (PARTITION BY run, `group`, name ORDER BY from_ns, member_id)
+    )
+    WHERE how IS NOT NULL
+  )
 )
-WHERE how IS NOT NULL
-GROUP BY `group`, how
-ORDER BY times DESC, `group`, how
+GROUP BY run, `group`, how, burst
+ORDER BY times DESC, first_ns, `group`, how
 LIMIT 500
