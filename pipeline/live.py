@@ -18,11 +18,11 @@ import click
 from kohort.pipeline import build as builds
 from kohort.pipeline import shown, stream
 from kohort.pipeline.build import Build, NoEventsError
-from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.makers import Options
 from kohort.pipeline.progress import Progress
 from kohort.pipeline.quality import Rules
+from kohort.pipeline.running import told
 from kohort.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ class Live:
             self._watch(reading, following)
             if once and self.every is not None and not self.stopping.is_set():
                 self.build(None)
+        except Exception:
+            # Whoever wants an end has Spark give up what it is at.
+            if not self.stopping.is_set():
+                raise
         finally:
             for query in (following, reading):
                 if query is not None:
@@ -186,16 +190,18 @@ class Live:
             raise stream.problem(error, self.bootstrap)
 
     def _try_to_build(self, runs: Sequence[str] | None) -> None:
-        """Builds; that it does not work this time is no reason to stop reading."""
+        """Builds; that it does not work, this time, is no reason to stop reading."""
         with self._lock:
             touched = set(self.touched)
             self.touched.clear()
         try:
             self.build(runs)
-        except PipelineError as error:
+        except Exception as error:
+            if self.stopping.is_set():
+                raise
             with self._lock:
                 self.touched |= touched
-            self.say(f"no build: {error}")
+            self.say(f"no build: {told(error)}")
 
     def build(self, runs: Sequence[str] | None) -> None:
         """Makes the tables, and says what has come of that."""

@@ -258,9 +258,27 @@ def _end(access: Access, how: int | BaseException) -> NoReturn:
     if isinstance(how, BrokenPipeError):
         _mute()
         sys.exit(0)
-    if type(how).__module__.startswith(("py4j.", "pyspark.")):
+    if is_sparks(how):
         fail(in_a_sentence(how), 1)
     raise how
+
+
+def told(error: Exception) -> str:
+    """What went wrong, in a sentence; whatever is a mistake of ours is raised.
+
+    Raises:
+        Exception: it is neither the user's nor Spark's.
+    """
+    if isinstance(error, PipelineError):
+        return str(error)
+    if is_sparks(error):
+        return in_a_sentence(error)
+    raise error
+
+
+def is_sparks(error: BaseException) -> bool:
+    """Whether Spark has raised it."""
+    return type(error).__module__.startswith(("py4j.", "pyspark."))
 
 
 def _flushed(code: int) -> int:

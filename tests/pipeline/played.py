@@ -14,7 +14,6 @@ from typing import Any
 from aiokafka import TopicPartition  # type: ignore[import-untyped]
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from tests.events.causes.clients import (
-    BRIEF_MS,
     AiokafkaClient,
     Client,
     KohortClient,
@@ -32,6 +31,8 @@ from kohort.broker.server import Broker
 PATIENCE_S = 600.0
 """Until somebody who is waited for has said something; none takes as long."""
 MAX_SIZE = 3
+SESSION_MS = 6_000
+"""Of who crashes: until then it is to last, with Spark at work beside it, too."""
 AIOKAFKA_COMMITS = 5
 LIBRDKAFKA_COMMITS = 7
 
@@ -68,7 +69,7 @@ async def crash(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
     """Ben is gone without a word, while ana goes on."""
     await scene.comes("ana", AiokafkaClient, topics=(scene.group,))
     await halfway()
-    brief = {"topics": (scene.group,), "session_ms": BRIEF_MS}
+    brief = {"topics": (scene.group,), "session_ms": SESSION_MS}
     ben = await scene.comes("ben", KohortClient, **brief)
     scene.misses("ben")
     await ben.crash()
