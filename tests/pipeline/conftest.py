@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.default.parallelism": "4",
-    # Of tests' few rows the code that Spark would generate costs more than it gains.
+    # For tests' few rows the code that Spark, and then Java, would generate costs
+    # more than it gains: two thirds of the CPU of a build.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.streaming.stopTimeout": "30s",
 }
 
