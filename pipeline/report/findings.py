@@ -57,6 +57,12 @@ def cause(text: str | None) -> str:
     return CAUSES.get(text or "", text or "unknown")
 
 
+def because(text: str | None) -> Html:
+    """The same in a sentence; one that is not known is a name."""
+    known = CAUSES.get(text or "")
+    return name(text) if known is None else join(known)
+
+
 def suffering(answers: Answers, most: int = CARDS) -> list[Row]:
     """The groups to tell of, which have the most of what hurts; as in ``groups``."""
     groups = answers["groups"].rows
@@ -193,7 +199,7 @@ def _still(answers: Answers, row: Row) -> Iterator[Html]:
             ". The causes: ",
             listed(
                 join(
-                    cause(each["cause"]),
+                    because(each["cause"]),
                     " (",
                     why.count(each["rebalances"]),
                     ", ",
@@ -212,7 +218,7 @@ def _still(answers: Answers, row: Row) -> Iterator[Html]:
             *runs,
             ". The causes: ",
             listed(
-                join(cause(each["cause"]), " (", why.count(each["rebalances"]), ")")
+                join(because(each["cause"]), " (", why.count(each["rebalances"]), ")")
                 for each in causes[: EACH + 1]
             ),
             *_more(len(causes) - EACH - 1, "cause", why),

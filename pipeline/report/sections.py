@@ -13,7 +13,7 @@ from kohort.pipeline.report.tables import Cell, figure, table
 
 _GROUP: Final = Cell("group", "group", name, is_number=False)
 _REBALANCES: Final = Cell("rebalances", "rebalances", numbers.count)
-_CAUSE: Final = Cell("because", "cause", findings.cause, is_number=False)
+_CAUSE: Final = Cell("because", "cause", findings.because, is_number=False)
 _STILL: Final = Cell("stand-still, member-s", "stand_still_s", numbers.real)
 _LOST: Final = Cell("capacity lost", "capacity_lost", numbers.share)
 _LABELS: Final = 6
@@ -42,9 +42,9 @@ def note(*parts: Part) -> Html:
     return tag("p", *parts, class_="note")
 
 
-def _term(text: str) -> Html:
-    """A word with a digit in it that is no number of ours."""
-    return tag("span", text, class_="term")
+def _term(text: str | None) -> Html:
+    """Words that may have digits which are no numbers of a query."""
+    return tag("span", text or "", class_="term")
 
 
 # -- at the top
@@ -71,7 +71,7 @@ def banner(answers: Answers) -> Html:
             " of ",
             said.count(row["of"]),
             " (",
-            row["says"] or "",
+            _term(row["says"]),
             ")",
         )
         for row in bad
@@ -107,7 +107,7 @@ def in_short(answers: Answers) -> Html:
         lines.append(
             join(
                 said.count(len(advice), "change"),
-                " of settings would help: ",
+                " of settings may help: ",
                 tag("a", "what to change", href="#change"),
                 ".",
             )
@@ -420,7 +420,7 @@ def _by_cause(counts: Mapping[str, int] | None) -> Html:
     said = From("storms")
     pairs = sorted((counts or {}).items(), key=lambda pair: (-pair[1], pair[0]))
     return listed(
-        join(findings.cause(each), " ", said(numbers.count(times), is_cell=True))
+        join(findings.because(each), " ", said(numbers.count(times), is_cell=True))
         for each, times in pairs or [("", 0)]
     )
 
@@ -632,7 +632,7 @@ def what_to_change(answers: Answers) -> Html:
             )
         )
     else:
-        parts.append(tag("p", "No rule found a setting that would help."))
+        parts.append(tag("p", "No rule found a setting that may help."))
     parts.append(_delay(answers))
     return section("What to change", *parts, id_="change")
 
@@ -693,7 +693,7 @@ def how_sure(answers: Answers, about: Mapping[str, Any]) -> Html:
         Cell("of", "of", numbers.count),
         Cell("largest share of a run", "share", numbers.share),
         Cell("threshold", "threshold", numbers.share),
-        Cell("what is counted", "says", str, is_number=False),
+        Cell("what is counted", "says", _term, is_number=False),
     )
     checks = (
         table("Checks of the data.", "quality", cells, rows, most=40)

@@ -152,7 +152,7 @@ def test_the_numbers_are_those_of_the_queries(bad: Answers) -> None:
     """The sentences that a reader starts with, word for word."""
     said = "".join(Reader(page(bad, about=gold_told.ABOUT)).texts)
     for sentence in (
-        "1 run of 30 min, wait",
+        "1 run of 30.0 min, between",
         "36 rebalances: 29 ended with an assignment, 7 were interrupted",
         "stood still for 124 member-seconds, 0.5 % of the 24,700 member-seconds",
         "There are gaps: 5 events are missing of 4,321.",
@@ -170,7 +170,7 @@ def test_the_numbers_are_those_of_the_queries(bad: Answers) -> None:
         "a hint (0.35 of 1, from 17 cases)",
         "at the most, 11 rebalances and 55.5 member-seconds.",
     ):
-        assert sentence.removesuffix(", wait") in said, sentence
+        assert sentence in said
 
 
 def test_without_rows_it_says_so(empty: Answers) -> None:
@@ -185,7 +185,7 @@ def test_without_rows_it_says_so(empty: Answers) -> None:
         "No member expired.",
         "No commit was refused.",
         "No join was refused.",
-        "No rule found a setting that would help.",
+        "No rule found a setting that may help.",
     ):
         assert sentence in said
     assert "data-chart" not in text
@@ -198,7 +198,7 @@ def test_many_runs_and_groups_are_a_few_and_how_many_more(large: Answers) -> Non
     said = "".join(Reader(text).texts)
     assert "200 runs" in said
     assert "And 285 more." in said
-    assert "And 188 more." in said
+    assert "And at least 188 more." in said
     assert "(by run: 9.97 % to 9.97 %)" in said
     assert "How much the runs of a scenario differ." in said
     assert "All 10 checks of the data passed." in said

@@ -18,7 +18,7 @@
   };
 
   // What the page's look says about a chart, over what the chart says itself.
-  const dressed = (layout) => {
+  const dressed = (layout, data) => {
     const axis = (own) => ({
       ...own,
       gridcolor: colour("line"),
@@ -28,6 +28,8 @@
     });
     return {
       ...layout,
+      // There the legend is a line for each.
+      height: layout.height + (narrow.matches ? 18 * data.length : 0),
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: narrow.matches ? 11 : 12.5, color: colour("ink") },
@@ -52,7 +54,7 @@
     for (const spec of specs) {
       const { data, layout } = JSON.parse(spec.textContent);
       const place = document.getElementById(spec.dataset.chart);
-      await Plotly.react(place, data, dressed(layout), config);
+      await Plotly.react(place, data, dressed(layout, data), config);
       place.removeAllListeners("plotly_click");
       place.on("plotly_click", () => { location.hash = `q-${place.dataset.query}`; });
     }
