@@ -78,8 +78,13 @@ class _Watch(threading.Thread):
 
 
 def _tree(root: int) -> Iterator[tuple[int, int, float, int]]:
-    """(pid, birth, CPU seconds, resident bytes) of a process and of all below it."""
+    """(pid, birth, CPU seconds, resident bytes) of a process and of all below it.
+
+    What a process has just started uses that one's memory until it becomes another
+    program; that is counted once.
+    """
     found: dict[int, tuple[int, int, float, int]] = {}
+    sizes: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -92,13 +97,16 @@ def _tree(root: int) -> Iterator[tuple[int, int, float, int]]:
             pid, parent = int(entry.name), int(fields[1])
             cpu = (int(fields[11]) + int(fields[12])) / _TICKS
             found[pid] = (pid, int(fields[19]), cpu, int(fields[21]) * _PAGE)
+            sizes[pid] = int(fields[20])
             children.setdefault(parent, []).append(pid)
-    left = [root]
+    left = [(root, 0)]
     while left:
-        pid = left.pop()
+        pid, parent = left.pop()
         if pid in found:
-            yield found[pid]
-        left += children.get(pid, [])
+            born, cpu, resident = found[pid][1:]
+            is_same = sizes[pid] == sizes.get(parent)
+            yield pid, born, cpu, 0 if is_same else resident
+        left += [(child, pid) for child in children.get(pid, [])]
 
 
 def _size(folder: Path) -> int:

@@ -2,7 +2,7 @@ WITH ahead AS (
     SELECT
         run, "group", number,
         lead(started_ns, $storm_rebalances - 1) OVER onward - started_ns
-        <= round($storm_seconds * 1000000000) AS is_stretch
+        <= round($storm_seconds::DOUBLE * 1e9) AS is_stretch
     FROM silver.rebalances
     WINDOW onward AS (PARTITION BY run, "group" ORDER BY number)
 ),
