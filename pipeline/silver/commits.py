@@ -24,6 +24,9 @@ from kohort.pipeline.silver.order import (
 )
 
 _PARTITION: Final = (*GROUP, "topic", "partition")
+_OWN: Final = ("hash", *_PARTITION)
+"""The same, and a hash of it before: rows are compared by the first 8 bytes of what
+they are sorted by, and these differ where the names of runs and groups do not."""
 
 
 def commits(frames: Frames, _options: Options) -> DataFrame:
@@ -45,12 +48,15 @@ def commits(frames: Frames, _options: Options) -> DataFrame:
 
 def reprocessed(frames: Frames, _options: Options) -> DataFrame:
     """One row per accepted commit that shows some, and way of showing it."""
-    offset, is_accepted = f.col("offset"), f.col("error").isNull()
-    own = along(*_PARTITION)
+    offset, is_accepted = f.col("offset"), f.col("is_accepted")
+    own = along(*_OWN)
     accepted = f.when(is_accepted, offset)
     rows = (
         frames["silver/commits"]
-        .select(*_PARTITION, *IN_ORDER, "member_id", "offset", "error")
+        .select(
+            *(f.xxhash64(*_PARTITION).alias("hash"), *_PARTITION, *IN_ORDER),
+            *("member_id", "offset", f.col("error").isNull().alias("is_accepted")),
+        )
         .withColumns(
             {
                 "before": f.last(accepted, ignorenulls=True).over(before_here(own)),
@@ -93,10 +99,10 @@ def _turns(rows: DataFrame) -> DataFrame:
     Columns: the partition's, before: that one's offset, a: of A, refused_offset: the
     largest offset that was refused to other member ids than A's; null: none was.
     """
-    is_accepted = f.col("error").isNull()
+    is_accepted = f.col("is_accepted")
     by_member = (
         rows.withColumn("turn", f.col("turn") - is_accepted.cast("bigint"))
-        .groupBy(*_PARTITION, "turn", "member_id")
+        .groupBy(*_OWN, "turn", "member_id")
         .agg(
             f.max("before").alias("before"),
             f.max(
@@ -110,7 +116,7 @@ def _turns(rows: DataFrame) -> DataFrame:
         lambda row: ~row["member_id"].eqNullSafe(f.col("a.member_id")),
     )
     return (
-        by_member.groupBy(*_PARTITION, "turn")
+        by_member.groupBy(*_OWN, "turn")
         .agg(
             f.max("before").alias("before"),
             f.max("a").alias("a"),
@@ -129,7 +135,7 @@ def _turns(rows: DataFrame) -> DataFrame:
 
 def lags(frames: Frames, _options: Options) -> DataFrame:
     """One row per completed rebalance with commits before it and in it."""
-    stretches = _stretches(_totals(frames)).where(f.col("lag_before").isNotNull())
+    stretches = _stretches(_totals(frames))
     latest = f.max(f.struct("lag_peak", "peak_ns", "worked_off_ns")).alias("peak")
     peaks = stretches.groupBy(*GROUP, "number", "lag_before").agg(latest)
     built = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
@@ -154,27 +160,28 @@ def _catch_up_ns() -> Column:
 
 
 def _totals(frames: Frames) -> DataFrame:
-    """By how much the lag of the group changed with each event that tells it."""
+    """By how much the lag of the group changed with each event that tells it.
+
+    Starts of rebalances are among them: their change is null. One exchange, by group,
+    for all that follows.
+    """
     lag = f.greatest(f.col("end_offset") - f.col("offset"), f.lit(0))
-    before = f.lag("lag", 1, 0).over(along(*_PARTITION))
-    return (
+    before = f.lag("lag", 1, 0).over(along(*_OWN))
+    told = (
         frames["silver/commits"]
         .where(f.col("error").isNull() & f.col("end_offset").isNotNull())
         .select(*_PARTITION, *IN_ORDER, lag.alias("lag"))
-        .withColumn("change", f.col("lag") - before)
-        .select(*GROUP, *IN_ORDER, "change")
+    )
+    starts = frames["silver/rebalances"].select(
+        *GROUP, f.col("started_ns").alias("time_ns"), "node", "sequence"
+    )
+    return (
+        told.unionByName(starts, allowMissingColumns=True)
         .repartition(*GROUP)
+        .withColumn("hash", f.xxhash64(*_PARTITION))
+        .withColumn("change", f.col("lag") - before)
         .groupBy(*GROUP, *IN_ORDER)
         .agg(f.sum("change").alias("change"))
-        .unionByName(
-            frames["silver/rebalances"].select(
-                *GROUP,
-                f.col("started_ns").alias("time_ns"),
-                "node",
-                "sequence",
-                f.lit(None).cast("bigint").alias("change"),
-            )
-        )
     )
 
 
@@ -190,7 +197,9 @@ def _stretches(totals: DataFrame) -> DataFrame:
     so_far = up_to_here(along(*GROUP))
     change, total = f.col("change"), f.col("total")
     height = f.max(f.when(change.isNotNull(), f.struct("number", "total")))
-    began = f.last(f.when(change.isNull(), f.struct("total")), ignorenulls=True)
+    # -1: there was none, which is not the same as no rebalance.
+    before = f.coalesce("total", f.lit(-1).cast("bigint"))
+    began = f.last(f.when(change.isNull(), before), ignorenulls=True)
     return (
         totals.withColumns(
             {
@@ -201,13 +210,13 @@ def _stretches(totals: DataFrame) -> DataFrame:
         .withColumns(
             {"height": height.over(so_far), "began": began.over(so_far)},
         )
-        .where(change.isNotNull() & f.col("began").isNotNull())
+        .where(change.isNotNull() & (f.col("began") >= 0))
         .select(
             *GROUP,
             "number",
             "time_ns",
             "total",
-            f.col("began.total").alias("lag_before"),
+            f.col("began").alias("lag_before"),
             f.col("height.total").alias("lag_peak"),
         )
         .groupBy(*GROUP, "number", "lag_before", "lag_peak")

@@ -16,6 +16,8 @@ from tests.events.build import recorded
 Event = dict[str, Any]
 ASSIGNORS = ("range", "range", "cooperative-sticky")
 STEPS = 45
+HASTY = "BEF"
+"""Their sessions are over soon, and those of others are not."""
 
 
 class _Play(Clients):
@@ -29,6 +31,8 @@ class _Play(Clients):
     def _member(self, name: str) -> Member:
         member = super()._member(name)
         member.protocols = subscribed("t", protocol=self.assignor)
+        if name in HASTY:
+            member.session_ms = 2_000
         return member
 
     def step(self) -> None:
@@ -36,7 +40,8 @@ class _Play(Clients):
         what = self.dice.choice(
             [
                 *("enter", "rebalance", "rebalance", "rebalance", "sync", "all_sync"),
-                *("commit", "commit", "commit", "leave", "crash", "news"),
+                *("commit",) * 6,
+                *("leave", "crash", "news"),
                 *("sleep", "sleep", "late", "arrive", "move", "administer"),
                 *("heartbeat", "configure", "restart", "restart"),
             ]
@@ -101,19 +106,19 @@ class _Play(Clients):
         self.all_sync("all", dice.choice([6, 6, 6, 2]))
 
     def _commit(self, dice: random.Random, member: Member) -> None:
-        offsets = [
-            (dice.choice("tu"), partition, dice.randrange(40), -1, "")
-            for partition in dice.sample(range(4), dice.randrange(1, 4))
-        ]
-        if dice.random() < 0.1:
-            self.context.commit(offsets)
-        else:
-            self.context.commit(
-                offsets,
-                generation_id=member.generation_id,
-                member_id=member.member_id,
-                instance=member.instance,
-            )
+        """Some commits of some partitions, by a member or by an admin."""
+        who: dict[str, Any] = {
+            "generation_id": member.generation_id,
+            "member_id": member.member_id,
+            "instance": member.instance,
+        }
+        for _ in range(dice.choice([1, 2, 5])):
+            offsets = [
+                (dice.choice("tu"), partition, dice.randrange(40), -1, "")
+                for partition in dice.sample(range(3), dice.randrange(1, 4))
+            ]
+            self.context.commit(offsets, **({} if dice.random() < 0.1 else who))
+            self.sleep(dice.choice([0, 0, 20]))
 
 
 def history(seed: int) -> list[Event]:
@@ -146,4 +151,4 @@ def _told(dice: random.Random, events: list[Any]) -> list[Event]:
 
 
 def _end(dice: random.Random, offset: int) -> int | None:
-    return None if dice.random() < 0.1 else offset + dice.randrange(-2, 30)
+    return None if dice.random() < 0.1 else offset + dice.randrange(-2, 9)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = 250
+HISTORIES = 200
 AGAIN = 40
 """So many of them are computed once more, without the others, in another order."""
 OUTCOMES = {"under_way": "open"}
