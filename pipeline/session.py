@@ -100,7 +100,7 @@ def session(
         _add(settings, "spark.jars.packages", asked)
     elif packages is not None:
         _add(settings, "spark.jars.packages", packages)
-    _add(settings, "spark.jars", jars)
+    _add(settings, "spark.jars", _there(jars))
     _reach(settings["spark.master"])
     spark_conf = conf_class(loadDefaults=False)
     with tempfile.TemporaryFile() as said, _logging(settings):
@@ -213,6 +213,14 @@ def _add(settings: dict[str, str], key: str, more: Iterable[str]) -> None:
         settings[key] = ",".join(parts)
 
 
+def _there(jars: Iterable[str]) -> Iterator[str]:
+    """Without a jar Spark itself would start, and later not find what is in it."""
+    for jar in jars:
+        if "://" not in jar and not Path(jar).exists():
+            raise SparkProblem(f"there is no jar {jar}")
+        yield jar
+
+
 def _reach(master: str) -> None:
     """Spark itself would try for a minute, and then end in a riddle."""
     if not master.startswith("spark://"):
@@ -275,12 +283,10 @@ def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
             " Central, once, into ~/.ivy2.5.2. Without a network give the jars"
             " themselves (--jars), and no packages"
         )
-    found = re.search(r"Could not parse Master URL[^\n]*", everything)
+    found = re.search(r"(Could not parse Master URL|Master must)[^\n]*", everything)
     if found:
-        return f"{found[0]}: it is local[*], spark://host:7077, yarn, k8s://..."
-    missing = re.search(r"(?:File|Jar|jar) (\S+) does not exist", everything)
-    if missing:
-        return f"there is no jar {missing[1]}"
+        master = settings["spark.master"]
+        return f"{master} is no master: local[*], spark://host:7077, yarn, k8s://..."
     if "JAVA_HOME is not set" in said or "No such file or directory" in said:
         return "Spark needs Java 17, and finds none: install it, or set JAVA_HOME"
     lines = [

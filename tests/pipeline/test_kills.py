@@ -36,10 +36,10 @@ def before_the_ledger(folder: Path) -> bool:
 def test_an_ingest_that_is_killed(
     lake: Lake, tmp_path: Path, moment: Callable[[Path], bool]
 ) -> None:
-    """Nothing of it is in bronze; its lock is gone with it; the next takes each once."""
+    """Nothing of it is in bronze, its lock is gone; the next one takes each once."""
     line = event(1)
     file = write(
-        tmp_path / "e.jsonl", *({**line, "sequence": n + 1} for n in range(EVENTS))
+        tmp_path / "e.jsonl", *({**line, "sequence": n} for n in range(1, EVENTS + 1))
     )
     process = start("ingest", lake.path, file)
     try:

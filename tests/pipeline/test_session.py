@@ -1,0 +1,66 @@
+"""Spark does not start: the reason in a sentence, and what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kohort.pipeline import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def refused(call: str, **environment: str) -> str:
+    """What a session says that does not start, in a process of its own."""
+    program = (
+        "import sys; from kohort.pipeline.session import *\n"
+        f"try: {call}\n"
+        "except SparkProblem as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_what_is_missing(tmp_path: Path) -> None:
+    """PySpark, Java, a jar, or who was named as the master."""
+    without = "sys.modules['pyspark'] = None; session()"
+    assert "pip install 'kohort[pipeline]'" in refused(without)
+    assert "set it to where Java 17 is" in refused("session()", JAVA_HOME=str(tmp_path))
+    assert "needs Java 17" in refused("session()", JAVA_HOME="", PATH=str(tmp_path))
+    assert "there is no jar no.jar" in refused("session(jars=['no.jar'])")
+    assert "a-b is no master" in refused("session('a-b')")
+    told = refused("session('spark://127.0.0.1:1')")
+    assert told.startswith("no Spark master answers at spark://127.0.0.1:1: ")
+
+
+def test_a_java_that_is_too_old(tmp_path: Path) -> None:
+    """It says so in its own way, and none of that is on the terminal."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    says = "java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main"
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
+    java.chmod(0o755)
+    assert "too old" in refused("session()", JAVA_HOME=str(tmp_path))
+
+
+def test_a_session_that_is_there(spark: SparkSession) -> None:
+    """It is not taken over without a word; times are UTC, and it is quiet."""
+    with pytest.raises(session.SparkProblem, match="runs in this process already"):
+        session.session()
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.uiWebUrl is None
