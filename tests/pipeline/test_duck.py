@@ -91,9 +91,7 @@ def test_spark_and_duckdb_agree(both: Both, path: str) -> None:
     name = path.replace("/", ".")
     differences = compare(both.folder / path, name, BY_PATH[path], both.connection)
     assert not differences, "\n".join(differences)
-    found = both.connection.execute(f"SELECT count(*) FROM {name}").fetchone()
-    assert found is not None
-    assert found[0] > 0
+    assert both.connection.execute(f"FROM {name} LIMIT 1").fetchall()
 
 
 def test_nothing_is_left_out() -> None:
