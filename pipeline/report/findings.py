@@ -248,7 +248,7 @@ def _who(answers: Answers, group: str) -> Iterator[Html]:
         return
     said = From("culprits")
     yield join(
-        "They began with ",
+        "The rebalances began with ",
         listed(
             join(name(who), " (", said.count(times), ")")
             for who, times in rows[: EACH + 1]

@@ -111,7 +111,7 @@ def figure(chart: str, name: str, caption: str, query: str) -> Html:
             "div",
             class_="chart",
             id=name,
-            role="img",
+            role="group",
             aria_label=f"Chart: {caption} Its numbers are in the table below it.",
             data_query=query,
         ),

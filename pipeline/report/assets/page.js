@@ -50,12 +50,19 @@
     toImageButtonOptions: { format: "svg" },
   };
 
+  // What is drawn is in the tables; one drawing, to measure texts with, is plotly's own.
+  const hide = () => {
+    for (const svg of document.querySelectorAll("svg")) svg.setAttribute("aria-hidden", "true");
+  };
+
   const draw = async () => {
     for (const spec of specs) {
       const { data, layout } = JSON.parse(spec.textContent);
       const place = document.getElementById(spec.dataset.chart);
       await Plotly.react(place, data, dressed(layout, data), config);
-      place.removeAllListeners("plotly_click");
+      hide();
+      for (const event of ["plotly_click", "plotly_afterplot"]) place.removeAllListeners(event);
+      place.on("plotly_afterplot", hide);
       place.on("plotly_click", () => { location.hash = `q-${place.dataset.query}`; });
     }
     document.documentElement.dataset.drawn = String(specs.length);
