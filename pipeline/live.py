@@ -90,9 +90,13 @@ def _lag(sources: Sequence[Any]) -> int:
 
 
 def _offsets(said: Any) -> dict[str, dict[str, int]]:
-    """By topic and partition; Spark has it as JSON in a text, or as it is."""
-    found: Any = json.loads(said) if isinstance(said, str) else said
-    return found if isinstance(found, dict) else {}
+    """By topic and partition; Spark has it as JSON in a text, which may be of nothing."""
+    if isinstance(said, str):
+        try:
+            said = json.loads(said)
+        except ValueError:  # such as "None", before the first batch
+            return {}
+    return said if isinstance(said, dict) else {}
 
 
 @dataclass(slots=True)

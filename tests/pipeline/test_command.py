@@ -142,6 +142,9 @@ def test_progress_of_a_stream_is_counted_once() -> None:
     counts.take([first, second, _batch(2, 0, end=9, latest=10)])
     assert (counts.events, counts.quarantined, counts.lag) == (9, 2, 1)
     assert (counts.seen, counts.rate) == (1, 0.0)
+    nothing = {"endOffset": "None", "latestOffset": None}
+    counts.take([{**_batch(3, 1, end=0, latest=0), "sources": [nothing]}])
+    assert (counts.events, counts.lag) == (10, 0)
 
 
 def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]:
