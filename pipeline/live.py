@@ -90,7 +90,7 @@ def _lag(sources: Sequence[Any]) -> int:
 
 
 def _offsets(said: Any) -> dict[str, dict[str, int]]:
-    """By topic and partition; Spark has it as JSON in a text, which may be of nothing."""
+    """By topic and partition; Spark has it as JSON in a text, or says nothing."""
     if isinstance(said, str):
         try:
             said = json.loads(said)
