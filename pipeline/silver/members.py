@@ -20,6 +20,9 @@ from kohort.pipeline.silver.order import (
 COOPERATIVE: Final = ("cooperative-sticky", "stream", "compatible", "sessioned")
 """Assignors whose members keep what they own while they rebalance (KIP-429)."""
 
+FORGOTTEN: Final = "forgotten"
+"""How a member is gone that a coordinator, which had moved, knew nothing of."""
+
 _OFFERS: Final = ("member_joined", "member_replaced")
 _HAVE: Final = (*_OFFERS, "member_synced", "partitions_changed")
 """Kinds of events that have their member_id as a member."""
@@ -48,8 +51,11 @@ def memberships(frames: Frames, _options: Options) -> DataFrame:
             _first("host"),
             _first("offer"),
             f.max("end").alias("end"),
+            f.max("end.until_ns").isNotNull().alias("has_ended"),
         )
         .where(f.col("from_ns").isNotNull())
+        .join(f.broadcast(_loads(frames)), [*GROUP], "left")
+        .withColumn("forgotten_ns", _forgotten_ns())
     )
     is_cooperative = f.forall(
         f.col("offer.protocols"), lambda name: name.isin(*COOPERATIVE)
@@ -67,12 +73,28 @@ def memberships(frames: Frames, _options: Options) -> DataFrame:
         f.col("offer.session_timeout_ms").alias("session_timeout_ms"),
         f.col("offer.rebalance_timeout_ms").alias("rebalance_timeout_ms"),
         f.coalesce("is_start_known", f.lit(False)).alias("is_start_known"),
-        f.col("end.until_ns").alias("until_ns"),
-        f.col("end.how").alias("how"),
+        f.coalesce("end.until_ns", "forgotten_ns").alias("until_ns"),
+        f.when(f.col("forgotten_ns").isNotNull(), FORGOTTEN)
+        .otherwise(f.col("end.how"))
+        .alias("how"),
         f.col("end.reason").alias("reason"),
         f.col("end.silent_ns").alias("silent_ns"),
     )
     return shaped(found, "silver/memberships")
+
+
+def _loads(frames: Frames) -> DataFrame:
+    """Of each group that was loaded, when: few times, as moves are few."""
+    loaded = of_kinds(frames, "group_loaded")
+    return loaded.groupBy(*GROUP).agg(f.collect_list("time_ns").alias("loads"))
+
+
+def _forgotten_ns() -> Column:
+    """When a member without an end was loaded no more; null: it always was."""
+    # Where there is no end it is that of the last time that it was loaded.
+    since_ns = f.coalesce("end.time_ns", "from_ns")
+    later = f.filter("loads", lambda time_ns: time_ns > since_ns)
+    return f.when(~f.col("has_ended"), f.array_min(later))
 
 
 def _first(name: str) -> Column:

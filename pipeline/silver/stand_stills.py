@@ -7,12 +7,14 @@ still if it had partitions when the wait began, and no other way of going on (KI
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kohort.pipeline.makers import Frames, Options
+from kohort.pipeline.silver.members import FORGOTTEN
 from kohort.pipeline.silver.order import (
     GONE,
     GROUP,
@@ -76,7 +78,27 @@ def _marks(frames: Frames) -> DataFrame:
         f.lit(False).alias("is_start"),
         f.lit("gone").alias("ended"),
     )
-    return own.unionByName(fenced).unionByName(_returns(frames))
+    return reduce(
+        DataFrame.unionByName, [own, fenced, _forgotten(frames), _returns(frames)]
+    )
+
+
+def _forgotten(frames: Frames) -> DataFrame:
+    """Members that are gone unseen, behind all else that happened then."""
+    last = 2**31 - 1
+    return (
+        frames["silver/memberships"]
+        .where(f.col("how") == FORGOTTEN)
+        .select(
+            *_MEMBER,
+            f.col("until_ns").alias("time_ns"),
+            f.lit(last).alias("node"),
+            f.lit(last).cast("bigint").alias("sequence"),
+            f.lit(None).cast("boolean").alias("has"),
+            f.lit(False).alias("is_start"),
+            f.lit("gone").alias("ended"),
+        )
+    )
 
 
 def _returns(frames: Frames) -> DataFrame:

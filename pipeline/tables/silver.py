@@ -111,7 +111,10 @@ MEMBERSHIPS = Table(
     " three kinds of those, and the member_replaced that has it as"
     " replaced_member_id. A coordinator that moves may bring back a member"
     " whose end was not stored: what counts is the last end, in order, and none"
-    " if a group_loaded after it has the member.",
+    " if a group_loaded after it has the member. Or it may know nothing of a"
+    " member: one without any end is forgotten by the first group_loaded that"
+    " is later (by time_ns) than from_ns and than every group_loaded that has"
+    " it.",
     ("run", "group", "member_id"),
     (
         *GROUP,
@@ -158,14 +161,17 @@ MEMBERSHIPS = Table(
             (
                 "until_ns",
                 "bigint",
-                ("time_ns of its end; null: there is none"),
+                (
+                    "time_ns of its end, or of the group_loaded that has forgotten it;"
+                    " null: it has not ended"
+                ),
             ),
             (
                 "how",
                 "string",
                 (
                     "which end: left or removed (the cause of member_left), expired,"
-                    " replaced, or kicked; null: there is none"
+                    " replaced, kicked, or forgotten; null: it has not ended"
                 ),
             ),
             ("reason", "string", "of its end"),
@@ -253,13 +259,14 @@ STAND_STILLS = Table(
     " waits for an assignment and can do nothing meanwhile. It waits from the"
     " first of its member_joined that is not repeated, since it was synced"
     " last, to its member_synced, or until it is gone: its next end in the"
-    " sense of memberships. It stands still if it was assigned partitions when"
-    " the wait began (the owned of its last partitions_changed was not empty)."
-    " A static member that comes back (member_replaced) has what its old id"
-    " had, and waits from then on if of the group's last rebalance_started,"
-    " join_completed and group_loaded, in order, the last is a"
-    " rebalance_started, or if at the same time_ns a rebalance_started with the"
-    " cause static_member_replaced has it among its culprits.",
+    " sense of memberships, or being forgotten. It stands still if it was"
+    " assigned partitions when the wait began (the owned of its last"
+    " partitions_changed was not empty). A static member that comes back"
+    " (member_replaced) has what its old id had, and waits from then on if of"
+    " the group's last rebalance_started, join_completed and group_loaded, in"
+    " order, the last is a rebalance_started, or if at the same time_ns a"
+    " rebalance_started with the cause static_member_replaced has it among its"
+    " culprits.",
     ("run", "group", "member_id", "from_ns"),
     (
         *GROUP,

@@ -47,7 +47,9 @@ def memberships(events: Sequence[Event]) -> dict[str, Row]:
             row = {"member_id": member_id, "from_ns": event["time_ns"]}
             found.setdefault(member_id, row)
     return {
-        member_id: row | _said(events, member_id) | _end(events, member_id)
+        member_id: row
+        | _said(events, member_id)
+        | (_end(events, member_id) or _forgotten(events, row))
         for member_id, row in found.items()
     }
 
@@ -78,8 +80,22 @@ def _said(events: Sequence[Event], member_id: str) -> Row:
     return said
 
 
-def _end(events: Sequence[Event], member_id: str) -> Row:
-    end: Row = dict.fromkeys(("until_ns", "how", "reason", "silent_ns"))
+_NO_END: Row = dict.fromkeys(("until_ns", "how", "reason", "silent_ns"))
+
+
+def _forgotten(events: Sequence[Event], row: Row) -> Row:
+    loads = [e for e in events if e["kind"] == "group_loaded"]
+    known = (e["time_ns"] for e in loads if row["member_id"] in e["members"])
+    since = max([row["from_ns"], *known])
+    for load in loads:
+        if load["time_ns"] > since:
+            return _NO_END | {"until_ns": load["time_ns"], "how": "forgotten"}
+    return _NO_END
+
+
+def _end(events: Sequence[Event], member_id: str) -> Row | None:
+    """None: it has none; with nulls: one that was taken back."""
+    end: Row | None = None
     for event in events:
         if ends(event) == member_id:
             kind = event["kind"]
@@ -92,7 +108,7 @@ def _end(events: Sequence[Event], member_id: str) -> Row:
                 "silent_ns": event.get("silent_ns"),
             }
         elif event["kind"] == "group_loaded" and member_id in event["members"]:
-            end = dict.fromkeys(end)
+            end = end and _NO_END
     return end
 
 
@@ -177,6 +193,11 @@ def stand_stills(events: Sequence[Event]) -> list[Row]:
     waits: dict[str, Row] = {}
     is_joining = False
     starts = [e["time_ns"] for e in events if e["kind"] == "rebalance_started"]
+    forgotten = {
+        row["member_id"]: row["until_ns"]
+        for row in members.values()
+        if row["how"] == "forgotten"
+    }
     for at, event in enumerate(events):
         kind, member_id = event["kind"], event["member_id"]
         if kind in LISTS:
@@ -197,8 +218,10 @@ def stand_stills(events: Sequence[Event]) -> list[Row]:
             ended = "synced" if gone is None else "gone"
             end = {"until_ns": event["time_ns"], "ended": ended}
             found.append({"member_id": over, **waits.pop(over), **end})
-    open_: Row = {"until_ns": None, "ended": None}
-    found += [{"member_id": m, **wait, **open_} for m, wait in waits.items()]
+    for waiting, wait in waits.items():
+        until_ns = forgotten.get(waiting)
+        seen = {"until_ns": until_ns, "ended": until_ns and "gone"}
+        found.append({"member_id": waiting, **wait, **seen})
     return [
         {
             **{name: members[row["member_id"]][name] for name in ("owner", "name")},

@@ -203,23 +203,18 @@ def test_rebalances_are_those_of_why(
 def test_stand_stills_are_those_of_why(
     events: Mapping[str, list[Event]], silver: By
 ) -> None:
-    """Together, as in tests/events/test_metrics_agree.
-
-    But for members that are gone unseen, see the next test: they stand still on.
-    """
+    """Together, as in tests/events/test_metrics_agree."""
     total = 0
     for run, told_ in facts(events):
-        unseen = {life.member_id for life in told_.lives if life.how is Gone.UNSEEN}
         mine = sum(
             (row["until_ns"] or told_.until_ns) - row["from_ns"]
             for row in silver["silver/stand_stills"][run]
-            if row["member_id"] not in unseen
         )
         theirs = sum(
             row.duration_ns
             for rebalance in told_.rebalances
             for row in rebalance.stand_stills
-            if row.partitions != 0 and row.member_id not in unseen
+            if row.partitions != 0
         )
         assert mine == theirs, run
         total += mine
@@ -227,11 +222,7 @@ def test_stand_stills_are_those_of_why(
 
 
 def test_memberships_are_lives(events: Mapping[str, list[Event]], silver: By) -> None:
-    """By their last end.
-
-    On purpose an end that no event tells is none here: `kohort why` takes who is not
-    in a generation, or not in what a coordinator loads, for gone unseen.
-    """
+    """By their last end, or by what a coordinator loads that knows nothing of them."""
     hows: Counter[str | None] = Counter()
     for run, told_ in facts(events):
         lives = {life.member_id: life for life in told_.lives}
@@ -240,11 +231,11 @@ def test_memberships_are_lives(events: Mapping[str, list[Event]], silver: By) ->
         for member_id, life in lives.items():
             row = mine[member_id]
             hows[row["how"]] += 1
-            if life.how is Gone.UNSEEN:
-                continue
-            end = (life.until_ns, None if life.how is None else life.how.value)
+            how = None if life.how is None else life.how.value
+            end = (life.until_ns, "forgotten" if life.how is Gone.UNSEEN else how)
             assert (row["until_ns"], row["how"]) == end, (run, member_id)
-    assert hows.keys() == {"left", "removed", "expired", "replaced", "kicked", None}
+    ends = {"left", "removed", "expired", "replaced", "kicked", "forgotten", None}
+    assert hows.keys() == ends
 
 
 # -- what does not matter

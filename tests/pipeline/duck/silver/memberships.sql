@@ -67,6 +67,25 @@ gone AS (
         OR loaded.place < (last_end.time_ns, last_end.node, last_end.sequence)
 )
 
+-- Who has no end, and is not among those that a coordinator knew later on.
+, forgotten AS (
+    SELECT seen.run, seen.group, seen.member_id, min(loads.time_ns) AS time_ns
+    FROM seen
+    LEFT JOIN loaded USING (run, "group", member_id)
+    JOIN (
+        SELECT run, "group", time_ns, members FROM events WHERE kind = 'group_loaded'
+    ) AS loads
+        ON
+            seen.run = loads.run
+            AND seen.group = loads.group
+            AND loads.time_ns > seen.from_ns
+    ANTI JOIN last_end USING (run, "group", member_id)
+    WHERE
+        NOT list_contains(loads.members, seen.member_id)
+        AND (loaded.place IS NULL OR loads.time_ns > loaded.place[1])
+    GROUP BY ALL
+)
+
 SELECT
     seen.run,
     seen.group,
@@ -88,10 +107,11 @@ SELECT
     said.offer.rebalance_timeout_ms,
     seen.from_ns,
     coalesce(said.is_start_known, false) AS is_start_known,
-    gone.time_ns AS until_ns,
-    gone.how,
+    coalesce(gone.time_ns, forgotten.time_ns) AS until_ns,
+    CASE WHEN forgotten.time_ns IS NULL THEN gone.how ELSE 'forgotten' END AS how,
     gone.reason,
     gone.silent_ns
 FROM seen
 LEFT JOIN said USING (run, "group", member_id)
 LEFT JOIN gone USING (run, "group", member_id)
+LEFT JOIN forgotten USING (run, "group", member_id)

@@ -81,6 +81,10 @@ marks AS (
     UNION ALL
     SELECT run, "group", member_id, time_ns, node, sequence, 'gone', NULL
     FROM part.ends
+    UNION ALL
+    SELECT run, "group", member_id, until_ns, 2147483647, 2147483647, 'gone', NULL
+    FROM silver.memberships
+    WHERE how = 'forgotten'
 ),
 
 waits AS (
