@@ -488,8 +488,8 @@ def advice(row: Mapping[str, Any]) -> Html:
     word = "rather sure" if sure >= 0.7 else "likely" if sure >= 0.4 else "a hint"
     return join(
         f"{word} (",
-        said(numbers.real(sure)),
-        " of 1, from ",
+        said(f"{numbers.real(sure)} of 1"),
+        ", from ",
         said.count(row["cases"], "case"),
         *((" in ", said.count(row["runs"], "run")) if row["runs"] > 1 else ()),
         ")",

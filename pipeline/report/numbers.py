@@ -27,7 +27,7 @@ def real(value: Any) -> str:
         return "0" if size == 0 else f"{value:.2g}"
     if size >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}" if size < 10 else f"{value:.1f}"
+    return f"{value:.3g}"
 
 
 def seconds(value: Any) -> str:
