@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kohort.pipeline.report import sections
+from kohort.pipeline.report import sections, troubles
 from kohort.pipeline.report.asking import BY_NAME, Answer, Answers, Query, sql
 from kohort.pipeline.report.markup import Html, Part, join, name, tag
 from kohort.pipeline.report.sections import section
@@ -59,10 +59,10 @@ def page(
             sections.what_happened(answers),
             sections.who_suffers(answers),
             sections.causes(answers),
-            sections.crashes(answers),
-            sections.lag(answers),
-            sections.commits(answers),
-            sections.refusals(answers),
+            troubles.crashes(answers),
+            troubles.lag(answers),
+            troubles.commits(answers),
+            troubles.refusals(answers),
             sections.what_to_change(answers),
             sections.how_sure(answers, about),
             _queries(answers, about, runs),

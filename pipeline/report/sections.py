@@ -11,9 +11,9 @@ from kohort.pipeline.report.markup import Html, Part, anchor, join, listed, name
 from kohort.pipeline.report.numbers import From
 from kohort.pipeline.report.tables import Cell, figure, table
 
-_GROUP: Final = Cell("group", "group", name, is_number=False)
+GROUP: Final = Cell("group", "group", name, is_number=False)
 _REBALANCES: Final = Cell("rebalances", "rebalances", numbers.count)
-_CAUSE: Final = Cell("because", "cause", findings.because, is_number=False)
+CAUSE: Final = Cell("because", "cause", findings.because, is_number=False)
 _STILL: Final = Cell("stand-still, member-s", "stand_still_s", numbers.real)
 _LOST: Final = Cell("capacity lost", "capacity_lost", numbers.share)
 _LABELS: Final = 6
@@ -218,10 +218,10 @@ def _timeline(answers: Answers) -> list[Part]:
         " Choose a cause in the legend to leave it out."
     )
     cells = (
-        _GROUP,
+        GROUP,
         Cell("number", "number", numbers.count),
         Cell("started, UTC", "started_ns", numbers.moment),
-        _CAUSE,
+        CAUSE,
         Cell("by", "culprit_name", name, is_number=False),
         Cell("took", "duration_s", numbers.seconds),
         Cell("outcome", "outcome", str, is_number=False),
@@ -251,7 +251,7 @@ def _hours(answers: Answers) -> list[Part]:
     if rows:
         cells = (
             Cell("hour, UTC", "hour", lambda hour: hour.strftime("%Y-%m-%d %H:%M")),
-            _GROUP,
+            GROUP,
             _REBALANCES,
             _STILL,
             _LOST,
@@ -299,7 +299,7 @@ def who_suffers(answers: Answers) -> Html:
 
 def _groups(rows: Sequence[Row]) -> Html:
     cells = (
-        _GROUP,
+        GROUP,
         Cell("members, most", "members_most", numbers.count),
         _REBALANCES,
         Cell("interrupted", "interrupted", numbers.count),
@@ -327,7 +327,7 @@ def _durations(answers: Answers) -> list[Part]:
     )
     caption = "How long rebalances took, from the start to the assignment."
     cells = (
-        _GROUP,
+        GROUP,
         Cell("completed", "completed", numbers.count),
         Cell("p50", "duration_p50_s", numbers.seconds),
         Cell("p95", "duration_p95_s", numbers.seconds),
@@ -357,8 +357,8 @@ def causes(answers: Answers) -> Html:
             "Why groups rebalanced.",
             "causes",
             (
-                _GROUP,
-                _CAUSE,
+                GROUP,
+                CAUSE,
                 _REBALANCES,
                 Cell("completed", "completed", numbers.count),
                 _STILL,
@@ -376,8 +376,8 @@ def causes(answers: Answers) -> Html:
 
 def _culprits(answers: Answers) -> Html:
     cells = (
-        _GROUP,
-        _CAUSE,
+        GROUP,
+        CAUSE,
         Cell("by", "name", name, is_number=False),
         _REBALANCES,
         Cell("took together", "duration_s", numbers.seconds),
@@ -392,7 +392,7 @@ def _waited(answers: Answers) -> Html:
     if not rows:
         return tag("p", "Nobody was waited for.")
     cells = (
-        _GROUP,
+        GROUP,
         Cell("who", "name", name, is_number=False),
         Cell("the last in join phases", "rebalances", numbers.count),
         Cell("waited together", "waited_s", numbers.seconds),
@@ -406,7 +406,7 @@ def _storms(answers: Answers) -> Html:
     if not rows:
         return tag("p", "There was no storm of rebalances.")
     cells = (
-        _GROUP,
+        GROUP,
         Cell("from, UTC", "from_ns", numbers.moment),
         Cell("first to last start", "lasted_s", numbers.seconds),
         _REBALANCES,
@@ -431,168 +431,6 @@ def _some_names(names: Sequence[str] | None) -> Html:
     return tag("span", *shown, f"and {left} more" if left > 0 else "", class_="name")
 
 
-# -- crashes, lag, commits, refusals
-
-
-def crashes(answers: Answers) -> Html:
-    """Members that expired, and those that went and came back."""
-    parts: list[Part] = []
-    rows = answers["crashes"].rows
-    if rows:
-        cells = (
-            _GROUP,
-            Cell("who", "name", name, is_number=False),
-            Cell("expired", "crashes", numbers.count),
-            Cell("session timeout, ms", "session_timeout_ms", numbers.count),
-            Cell("partitions handed on", "partitions", numbers.count),
-            Cell("idle, partition-s", "crash_idle_s", numbers.real),
-            Cell("longest", "crash_idle_max_s", numbers.seconds),
-        )
-        caption = "Members that were not heard of for their session timeout."
-        parts.append(table(caption, "crashes", cells, rows, limit=1000))
-        parts.append(
-            note(
-                "The broker cannot tell a crash from a long pause or a lost network."
-                " Idle is from the last sign of life to the next owner."
-            )
-        )
-    else:
-        parts.append(tag("p", "No member expired."))
-    back = answers["restarts"].rows
-    if back:
-        returns = (
-            _GROUP,
-            Cell("the old one", "how", _went, is_number=False),
-            Cell("times", "times", numbers.count),
-            Cell("names", "names", numbers.count),
-            Cell("away, median", "away_p50_s", numbers.seconds),
-            Cell("first back, UTC", "first_ns", numbers.moment),
-            Cell("last back, UTC", "last_ns", numbers.moment),
-        )
-        caption = "Members that went, and another of the same name came after them."
-        parts.append(table(caption, "restarts", returns, back))
-    return section("Crashes and restarts", *parts, id_="crashes")
-
-
-def _went(how: str) -> str:
-    return findings.WENT.get(how, how)
-
-
-def lag(answers: Answers) -> Html:
-    """What lag rebalances built up, and how long it took to work it off."""
-    rows = answers["lags"].rows
-    if not rows:
-        text = "No commit says where the log ended, so lag is not known."
-        return section("Lag", tag("p", text), id_="lag")
-    parts: list[Part] = []
-    worst = answers["lag_worst"].rows
-    if worst:
-        caption = "The rebalances with the most lag: what they took, and what it cost."
-        parts.append(figure(charts.lags(worst), "chart-lag", caption, "lag_worst"))
-        cells = (
-            _GROUP,
-            Cell("started, UTC", "started_ns", numbers.moment),
-            _CAUSE,
-            Cell("by", "culprit_name", name, is_number=False),
-            Cell("took", "duration_s", numbers.seconds),
-            Cell("lag before", "lag_before", numbers.count),
-            Cell("grew by", "lag_built", numbers.count),
-            Cell("worked off after", "catch_up_s", numbers.seconds),
-        )
-        caption = "The rebalances that built up the most lag."
-        parts.append(table(caption, "lag_worst", cells, worst, limit=100))
-    of_groups = (
-        _GROUP,
-        Cell("rebalances known", "rebalances", numbers.count),
-        Cell("lag grew in", "grown", numbers.count),
-        Cell("worked off in", "worked_off", numbers.count),
-        Cell("lag before, p50", "lag_before_p50", numbers.count),
-        Cell("grew by, p50", "lag_built_p50", numbers.count),
-        Cell("at the most", "lag_built_max", numbers.count),
-        Cell("worked off after, p50", "catch_up_p50_s", numbers.seconds),
-        Cell("at the longest", "catch_up_max_s", numbers.seconds),
-    )
-    parts.append(table("Lag that rebalances built up.", "lags", of_groups, rows))
-    parts.append(
-        note(
-            "Lag is what commits show: a group that commits once a second is known to"
-            " a second, and its lag goes up and down by what is written meanwhile. What"
-            " was not worked off before the next rebalance has no time. Lag that was"
-            " largest long after a rebalance is not that one's."
-        )
-    )
-    return section("Lag and catching up", *parts, id_="lag")
-
-
-def commits(answers: Answers) -> Html:
-    """Commits that were refused, and records that were processed twice."""
-    parts: list[Part] = []
-    rows = answers["commit_failures"].rows
-    if rows:
-        cells = (
-            _GROUP,
-            Cell("error", "error", name, is_number=False),
-            Cell("commits", "commits", numbers.count),
-        )
-        caption = "Commits that were refused."
-        parts.append(table(caption, "commit_failures", cells, rows))
-    else:
-        parts.append(tag("p", "No commit was refused."))
-    twice = answers["reprocessed"].rows
-    if twice:
-        again = (
-            _GROUP,
-            Cell("why", "why", name, is_number=False),
-            Cell("records", "records", numbers.count),
-            Cell("times", "times", numbers.count),
-            Cell("partitions", "partitions", numbers.count),
-            Cell("first, UTC", "first_ns", numbers.moment),
-            Cell("last, UTC", "last_ns", numbers.moment),
-        )
-        caption = "Records that were processed twice."
-        parts.append(table(caption, "reprocessed", again, twice))
-        parts.append(
-            note(
-                "A lower bound: only what commits show. Refused: a member had done"
-                " them, its commit was refused, and another one did them again."
-                " Rewound: somebody committed less than was committed before."
-            )
-        )
-    else:
-        parts.append(tag("p", "As far as commits show, no record was processed twice."))
-    return section("Commits and records processed twice", *parts, id_="commits")
-
-
-def refusals(answers: Answers) -> Html:
-    """Joins that were refused."""
-    rows = answers["refusals"].rows
-    if not rows:
-        text = "No join was refused."
-        return section("Refusals", tag("p", text), id_="refusals")
-    cells = (
-        _GROUP,
-        Cell("what", "kind", name, is_number=False),
-        Cell("why", "cause", name, is_number=False),
-        Cell("refusals", "refusals", numbers.count),
-        Cell("names", "names", numbers.count),
-        Cell("first, UTC", "first_ns", numbers.moment),
-        Cell("last, UTC", "last_ns", numbers.moment),
-    )
-    parts: list[Part] = [table("Joins that were refused.", "refusals", cells, rows)]
-    full = answers["refused_names"].rows
-    if full:
-        names = (
-            _GROUP,
-            Cell("who", "name", name, is_number=False),
-            Cell("refusals", "refusals", numbers.count),
-            Cell("first, UTC", "first_ns", numbers.moment),
-            Cell("last, UTC", "last_ns", numbers.moment),
-        )
-        caption = "Who was refused as the group was full."
-        parts.append(table(caption, "refused_names", names, full))
-    return section("Refusals", *parts, id_="refusals")
-
-
 # -- what to change, and how sure that is
 
 
@@ -613,7 +451,7 @@ def what_to_change(answers: Answers) -> Html:
         )
     if rows:
         cells = (
-            _GROUP,
+            GROUP,
             Cell("rule", "rule", name, is_number=False),
             Cell("setting", "setting", name, is_number=False),
             Cell("to", "suggested", str),
@@ -671,7 +509,7 @@ def _delay(answers: Answers) -> Html:
         )
     cells = (
         Cell("scenario", "scenario", name, is_number=False),
-        _GROUP,
+        GROUP,
         Cell("delay, ms", "delay_ms", numbers.count),
         Cell("pairs of runs", "pairs", numbers.count),
         Cell("rebalances saved, p50", "rebalances_saved_p50", numbers.real),
