@@ -115,6 +115,11 @@ class Live:
         keep: builds that are left.
         progress: shows what goes on.
         say: is told each line that is printed.
+        counts: how far it has come.
+        touched: runs that have got events since a build was last begun.
+        owed: runs that have events which no published build has.
+        is_based: a build of this process was published, so that `owed` is all there is.
+        last: the last build, published or not.
     """
 
     lake: Lake
@@ -130,6 +135,8 @@ class Live:
     say: Callable[[str], None] = click.echo
     counts: Counts = field(default_factory=Counts)
     touched: set[str] = field(default_factory=set)
+    owed: set[str] = field(default_factory=set)
+    is_based: bool = False
     last: Build | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -180,12 +187,9 @@ class Live:
                 self._complain(following)
             if is_over:
                 return
-            with self._lock:
-                runs = sorted(self.touched)
-            if self.every is None or not runs or time.monotonic() < due:
+            if self.every is None or not self.touched or time.monotonic() < due:
                 continue
-            # What was touched when this process's predecessor ended is not known.
-            self._try_to_build(None if self.last is None else runs)
+            self._try_to_build()
             due = time.monotonic() + self.every
 
     def _complain(self, query: StreamingQuery) -> None:
@@ -193,13 +197,15 @@ class Live:
         if error is not None:
             raise stream.problem(error, self.bootstrap)
 
-    def _try_to_build(self, runs: Sequence[str] | None) -> None:
+    def _try_to_build(self) -> None:
         """Builds; that it does not work, this time, is no reason to stop reading."""
         with self._lock:
             touched = set(self.touched)
             self.touched.clear()
+        self.owed |= touched
         try:
-            self.build(runs)
+            # What was touched when this process's predecessor ended is not known.
+            self.build(sorted(self.owed) if self.is_based else None)
         except Exception as error:
             if self.stopping.is_set():
                 raise
@@ -224,6 +230,10 @@ class Live:
         finally:
             self.progress.tables(0)
         self.last = made
+        if made.is_published:
+            # The next one is based on it; on one whose checks failed nothing is.
+            self.is_based = True
+            self.owed.clear()
         self.say(shown.last_line(made))
 
     def _show(self) -> None:
