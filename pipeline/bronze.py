@@ -29,7 +29,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import FILES, LEDGER, STREAMS, File, Lake
+from kohort.pipeline.lake import FILES, LEDGER, STREAMS, File, Lake, pattern_of
 from kohort.pipeline.lineage import code_version
 from kohort.pipeline.schema import IDENTITY, RAW, WHY, checked, events_schema, parsed
 
@@ -267,8 +267,9 @@ class _Ingest:
         from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
 
         read = self._lake.spark.read
-        parquet = [each.path for each in self._files if each.path.endswith(PARQUET)]
-        texts = [each.path for each in self._files if not each.path.endswith(PARQUET)]
+        paths = [pattern_of(each.path) for each in self._files]
+        parquet = [each for each in paths if each.endswith(PARQUET)]
+        texts = [each for each in paths if not each.endswith(PARQUET)]
         parts: list[DataFrame] = []
         if texts:
             lines = read.text(texts).filter(sql.length(sql.trim("value")) > 0)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import time
 import uuid
@@ -255,6 +256,11 @@ def absolute(path: str) -> str:
     return (
         path if _scheme(path) != "file" or "://" in path else str(Path(path).absolute())
     )
+
+
+def pattern_of(path: str) -> str:
+    """The pattern that this path alone has: Spark reads every path as a pattern."""
+    return re.sub(r"([\\*?{}\[\]])", r"\\\1", path)
 
 
 def _scheme(path: str) -> str:

@@ -80,7 +80,7 @@ def test_lines_that_are_no_events(lake: Lake, tmp_path: Path) -> None:
     assert {*bad} | {"null"} == {*REASONS}
     odd = event(3, kind="of the future", new_field={"a": 1}, reason="}  { \u00e9")
     lines = ["", *(line for group in bad.values() for line in group), odd, "  "]
-    path = write(tmp_path / "a b+c%20.jsonl", whole, *lines)
+    path = write(tmp_path / "a b+c%20[1]{2}.jsonl", whole, *lines)
     told_of: list[str] = []
     done = bronze.ingest(lake, [path], told_of.append)
     assert done.quarantined == {reason: len(group) for reason, group in bad.items()}
