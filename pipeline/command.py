@@ -331,6 +331,9 @@ def report(
     It says what happened, which groups suffer and why, what to change, and how sure
     that is; each number has the query that gave it.
     """
+    path = Path(output)
+    if not path.parent.is_dir():
+        fail(f"--output {output}: there is no folder {path.parent}", 2)
     _must_exist(access)
     with access.open() as lake:
         from kohort.pipeline import build as builds  # noqa: PLC0415 - loads late
@@ -339,7 +342,6 @@ def report(
 
         found = views.register(lake, build_id)
         access.progress.say("writes the report")
-        path = Path(output)
         about = builds.about(lake, found) or {}
         reports.write(lake.spark, path, runs=[*runs] or None, about=about)
     click.echo(f"{output}: of build {found}")

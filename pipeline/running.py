@@ -258,6 +258,8 @@ def _end(access: Access, how: int | BaseException) -> NoReturn:
     if isinstance(how, BrokenPipeError):
         _mute()
         sys.exit(0)
+    if isinstance(how, OSError):
+        fail(str(how), 1)
     if is_sparks(how):
         fail(in_a_sentence(how), 1)
     raise how

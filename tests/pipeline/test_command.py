@@ -109,6 +109,7 @@ def test_a_lake_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
         ("query x --json --csv", "--json and --csv say different things"),
         ("query x --run r", "--run needs --name"),
         ("query --name nonsense", "there is none; there are: "),
+        ("report -o nowhere/r.html", "--output nowhere/r.html: there is no folder"),
         ("query --tables rebalance", "did you mean silver_rebalances"),
         ("ingest x --lake=", "--lake '': must be a folder"),
     ],
