@@ -49,6 +49,7 @@ WENT: Final[Mapping[str, str]] = {
     "kicked": "was thrown out",
     "removed": "was removed by an admin",
     "replaced": "was replaced",
+    "forgotten": "was forgotten by a coordinator that moved",
 }
 
 

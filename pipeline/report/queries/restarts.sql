@@ -2,7 +2,7 @@
 -- over all runs; at most 500 rows. One that came before the old one was gone, as after a
 -- crash, counts with an absence of 0. Those that follow each other within 120 s, in a run,
 -- are one row.
--- how: how the old one went: left, expired, kicked, removed or replaced
+-- how: how the old one went: left, expired, kicked, removed, replaced or forgotten
 -- names: how many different names
 -- times: how often
 -- away_p50_s: from the end of the one to the start of the other, the median, in seconds
