@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -210,8 +209,3 @@ def _named_apart(found: DataFrame) -> DataFrame:
         seen[name] = seen.get(name, 0) + 1
         names.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
     return found.toDF(*names)
-
-
-def as_text(value: Any) -> str:
-    """A value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False)

@@ -45,14 +45,6 @@ def nanoseconds(seconds_: Column) -> Column:
     return F.round(seconds_ * float(SECOND_NS)).cast("decimal(28,0)")
 
 
-def where_not_null(value: Column, *columns: str) -> Column:
-    """The value, null where one of the columns is."""
-    is_there = F.lit(True)
-    for column in columns:
-        is_there &= F.col(column).isNotNull()
-    return F.when(is_there, value)
-
-
 def counted(key: Column, count: Column) -> Column:
     """An aggregate: a map from keys to counts, keys in order; null where it is empty.
 

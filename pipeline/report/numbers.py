@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from kohort.pipeline.report.markup import Html, Part, join, tag
 
-NS: Final = 1_000_000_000
 _SMALL: Final = 0.001
 _UTC: Final = dt.UTC
 

@@ -51,7 +51,7 @@ def page(
         runs: of which the answers are; None: of all.
     """
     body = join(
-        _head(answers, about, runs),
+        _head(about, runs),
         tag(
             "main",
             sections.banner(answers),
@@ -125,10 +125,7 @@ def _hash(text: str) -> str:
 # -- what it is about
 
 
-def _head(
-    answers: Answers, about: Mapping[str, Any], runs: Sequence[str] | None
-) -> Html:
-    del answers
+def _head(about: Mapping[str, Any], runs: Sequence[str] | None) -> Html:
     links = (tag("li", tag("a", text, href=f"#{to}")) for to, text in _LINKS)
     said: list[Part] = []
     if about.get("build"):
