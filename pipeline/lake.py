@@ -141,18 +141,6 @@ class Lake:
         """Makes a folder, and those above it."""
         self._system().mkdirs(self._path(path))
 
-    def rename(self, path: str, to: str) -> None:
-        """Gives a file or folder another place, where nothing may be yet.
-
-        Raises:
-            LakeError: it did not work.
-        """
-        self.make(to.rpartition("/")[0])
-        if self.exists(to) or not self._system().rename(
-            self._path(path), self._path(to)
-        ):
-            raise LakeError(f"{self.uri(path)} could not be renamed to {to}")
-
     def read_json(self, path: str) -> dict[str, Any] | None:
         """A small file with a JSON object; None if it is not there.
 
