@@ -259,6 +259,11 @@ def _must_exist(access: Access) -> None:
     help="How often tables are made, if there is something new.",
 )
 @click.option("--no-build", is_flag=True, help="Makes no tables.")
+@click.option(
+    "--skip-lost",
+    is_flag=True,
+    help="For one start: goes on where retention has taken records that were not read.",
+)
 @_build_options
 @spark_options
 def stream(
@@ -270,6 +275,7 @@ def stream(
     once: bool,
     build_every: str,
     no_build: bool,
+    skip_lost: bool,
     options: Options,
     rules: Rules,
     keep: int,
@@ -297,6 +303,7 @@ def stream(
             rules,
             keep,
             access.progress,
+            skips_lost=skip_lost,
         )
         return live.run(once=once)
 

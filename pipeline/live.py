@@ -115,6 +115,7 @@ class Live:
         keep: builds that are left.
         progress: shows what goes on.
         say: is told each line that is printed.
+        skips_lost: goes on where records that were not read are gone from the topic.
         counts: how far it has come.
         touched: runs that have got events since a build was last begun.
         owed: runs that have events which no published build has.
@@ -133,6 +134,7 @@ class Live:
     keep: int
     progress: Progress
     say: Callable[[str], None] = click.echo
+    skips_lost: bool = False
     counts: Counts = field(default_factory=Counts)
     touched: set[str] = field(default_factory=set)
     owed: set[str] = field(default_factory=set)
@@ -148,7 +150,12 @@ class Live:
         """
         started = time.monotonic()
         reading = stream.start(
-            self.lake, self.bootstrap, name=self.name, topic=self.topic, once=once
+            self.lake,
+            self.bootstrap,
+            name=self.name,
+            topic=self.topic,
+            once=once,
+            options=stream.SKIP_LOST if self.skips_lost else {},
         )
         following: StreamingQuery | None = None
         self.say(f"reads {self.topic} of {self.bootstrap} into {self.lake.path}")

@@ -69,6 +69,10 @@ _OPTIONS: Final = MappingProxyType(
 )
 
 
+SKIP_LOST: Final = MappingProxyType({"failOnDataLoss": "false"})
+"""For `start`: goes on with what is left of a topic whose retention took records."""
+
+
 class StreamError(PipelineError):
     """A stream that cannot begin, or has ended; the text says what to do."""
 
@@ -192,7 +196,7 @@ def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineErro
             "records that were not read yet are gone from the topic: it was made anew,"
             " or its retention took them. Start the stream again: a topic that was made"
             " anew is read from its beginning. If it ends like this again it was"
-            " retention: start it once with the option failOnDataLoss=false"
+            " retention: start it once with --skip-lost, and it goes on with the rest"
         )
     if "UnknownTopicOrPartition" in text:
         return StreamError(
