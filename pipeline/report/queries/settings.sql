@@ -11,13 +11,13 @@ SELECT
   rule,
   setting,
   `where`,
-  max_by(suggested, cases) AS suggested,
+  max_by(suggested, struct(cases, run)) AS suggested,
   count(DISTINCT run) AS runs,
   sum(cases) AS cases,
   sum(rebalances_saved) AS rebalances_saved,
   sum(stand_still_saved_s) AS stand_still_saved_s,
-  max_by(confidence, cases) AS confidence,
-  max_by(evidence, cases) AS evidence
+  max_by(confidence, struct(cases, run)) AS confidence,
+  max_by(evidence, struct(cases, run)) AS evidence
 FROM gold_settings
 GROUP BY `group`, rule, setting, `where`
 ORDER BY stand_still_saved_s DESC NULLS LAST, confidence DESC, `group`, rule
