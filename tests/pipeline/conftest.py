@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,32 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.streaming.stopTimeout": "30s",
 }
+
+
+EXTRA = frozenset({"duckdb", "pandas", "plotly", "py4j", "pyarrow", "pyspark"})
+"""What the extras pipeline and dev bring, and the extra test does not."""
+
+
+class Module(pytest.Module):
+    """Tests that, where they cannot be loaded for want of an extra, are skipped."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Its tests."""
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            name = getattr(error.__cause__, "name", None) or ""
+            if name.partition(".")[0] not in EXTRA:
+                raise
+            pytest.skip(f"there is no {name}: pip install -e '.[dev]'")
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module:
+    """Other versions of Python have the extra test alone."""
+    made: pytest.Module = Module.from_parent(parent, path=module_path)
+    return made
 
 
 def unusable(reason: str) -> None:
