@@ -49,6 +49,7 @@ _STEPS: Final = (
     "silver/ownership",
     "silver/stand_stills",
     "silver/commits",
+    "part/partitions",
     "silver/reprocessed",
     "silver/refusals",
     "silver/moves",

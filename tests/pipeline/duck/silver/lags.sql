@@ -1,8 +1,9 @@
 WITH lags AS (
     SELECT
-        run, "group", time_ns, node, sequence, topic, "partition",
+        id, run, "group", time_ns, node, sequence,
         greatest(end_offset - "offset", 0) AS lag_
     FROM silver.commits
+    JOIN part.partitions USING (run, "group", topic, "partition")
     WHERE error IS NULL AND end_offset IS NOT NULL
 ),
 
@@ -10,29 +11,28 @@ deltas AS (
     SELECT
         run, "group", time_ns, node, sequence,
         lag_ - coalesce(
-            lag(lag_) OVER (
-                PARTITION BY run, "group", topic, "partition"
-                ORDER BY time_ns, node, sequence
-            ),
-            0
+            lag(lag_) OVER (PARTITION BY id ORDER BY time_ns, node, sequence), 0
         ) AS delta
     FROM lags
 ),
 
+-- Starts of rebalances have a number and no delta.
 told AS (
-    SELECT run, "group", time_ns, node, sequence, true AS is_commit, sum(delta)::BIGINT AS delta
+    SELECT
+        run, "group", time_ns, node, sequence, NULL AS number,
+        sum(delta)::BIGINT AS delta
     FROM deltas
     GROUP BY ALL
     UNION ALL
-    SELECT run, "group", started_ns, node, sequence, false, 0 FROM silver.rebalances
+    SELECT run, "group", started_ns, node, sequence, number, NULL
+    FROM silver.rebalances
 ),
 
 totals AS (
     SELECT
-        run, "group", time_ns, (time_ns, node, sequence) AS place, is_commit,
-        sum(delta) OVER so_far AS total,
-        count(CASE WHEN NOT is_commit THEN 1 END) OVER so_far AS number,
-        count(CASE WHEN is_commit THEN 1 END) OVER so_far > 0 AS is_known
+        run, "group", time_ns, node, sequence, delta IS NOT NULL AS is_commit,
+        (sum(delta) OVER so_far)::BIGINT AS total,
+        last_value(number IGNORE NULLS) OVER so_far AS number
     FROM told
     WINDOW so_far AS (
         PARTITION BY run, "group" ORDER BY time_ns, node, sequence
@@ -46,18 +46,19 @@ befores AS (
     FROM totals AS t
     JOIN silver.rebalances AS r
         ON t.run = r.run AND t.group = r.group AND t.number = r.number
-    WHERE NOT t.is_commit AND t.is_known AND r.outcome = 'completed'
+    WHERE NOT t.is_commit AND t.total IS NOT NULL AND r.outcome = 'completed'
 ),
 
 peaks AS (
     SELECT
         run, "group", number, total AS lag_peak, time_ns AS peak_ns,
-        place AS peak_place
+        (time_ns, node, sequence) AS peak_place
     FROM totals
-    WHERE is_commit
+    WHERE is_commit AND number IS NOT NULL
     QUALIFY
         row_number() OVER (
-            PARTITION BY run, "group", number ORDER BY total DESC, place
+            PARTITION BY run, "group", number
+            ORDER BY total DESC, time_ns, node, sequence
         ) = 1
 ),
 
@@ -76,7 +77,7 @@ worked AS (
         b.lag_built > 0
         AND t.is_commit
         AND t.total <= b.lag_before
-        AND t.place >= b.peak_place
+        AND (t.time_ns, t.node, t.sequence) >= b.peak_place
     GROUP BY ALL
 )
 

@@ -65,24 +65,22 @@ gone AS (
     WHERE
         loaded.place IS NULL
         OR loaded.place < (last_end.time_ns, last_end.node, last_end.sequence)
-)
+),
 
 -- Who has no end, and is not among those that a coordinator knew later on.
-, forgotten AS (
+forgotten AS (
     SELECT seen.run, seen.group, seen.member_id, min(loads.time_ns) AS time_ns
     FROM seen
     LEFT JOIN loaded USING (run, "group", member_id)
     JOIN (
-        SELECT run, "group", time_ns, members FROM events WHERE kind = 'group_loaded'
+        SELECT run, "group", time_ns FROM events WHERE kind = 'group_loaded'
     ) AS loads
         ON
             seen.run = loads.run
             AND seen.group = loads.group
             AND loads.time_ns > seen.from_ns
     ANTI JOIN last_end USING (run, "group", member_id)
-    WHERE
-        NOT list_contains(loads.members, seen.member_id)
-        AND (loaded.place IS NULL OR loads.time_ns > loaded.place[1])
+    WHERE loaded.place IS NULL OR loads.time_ns > loaded.place[1]
     GROUP BY ALL
 )
 

@@ -1,60 +1,54 @@
-WITH counted AS (
-    SELECT
-        run, "group", topic, "partition", time_ns, node, sequence, member_id,
-        "offset", error,
-        count(CASE WHEN error IS NULL THEN 1 END) OVER (
-            PARTITION BY run, "group", topic, "partition"
-            ORDER BY time_ns, node, sequence
-            ROWS UNBOUNDED PRECEDING
-        ) AS accepted
+WITH short AS (
+    SELECT id, time_ns, node, sequence, member_id, "offset", error IS NULL AS is_accepted
     FROM silver.commits
+    JOIN part.partitions USING (run, "group", topic, "partition")
 ),
 
-pairs AS (
+-- Of each row, the last accepted one before it.
+followed AS (
     SELECT
         *,
-        lag("offset") OVER (
-            PARTITION BY run, "group", topic, "partition" ORDER BY accepted
-        ) AS b_offset
-    FROM counted
-    WHERE error IS NULL
+        last_value(
+            CASE
+                WHEN is_accepted
+                    THEN {'node': node, 'sequence': sequence, 'offset': "offset"}
+            END IGNORE NULLS
+        ) OVER (
+            PARTITION BY id ORDER BY time_ns, node, sequence
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS b
+    FROM short
 ),
 
--- Of what was refused since the accepted row of that number, the largest per member.
+-- Of what was refused since then, the largest per member.
 refused AS (
-    SELECT
-        run, "group", topic, "partition", accepted, member_id,
-        max("offset") AS "offset"
-    FROM counted
-    WHERE error IS NOT NULL
+    SELECT id, b.node, b.sequence, member_id, max("offset") AS "offset"
+    FROM followed
+    WHERE NOT is_accepted AND b IS NOT NULL
     GROUP BY ALL
 ),
 
 again AS (
     SELECT
-        a.run, a.group, a.topic, a.partition, a.time_ns, a.node, a.sequence,
-        a.member_id, 'refused' AS why,
-        least(any_value(a.offset), max(f.offset)) - any_value(a.b_offset) AS records
-    FROM pairs AS a
+        a.id, a.time_ns, a.node, a.sequence, a.member_id, 'refused' AS why,
+        least(any_value(a.offset), max(f.offset)) - any_value(a.b.offset) AS records
+    FROM followed AS a
     JOIN refused AS f
         ON
-            a.run = f.run
-            AND a.group = f.group
-            AND a.topic = f.topic
-            AND a.partition = f.partition
-            AND a.accepted = f.accepted + 1
+            a.id = f.id
+            AND a.b.node = f.node
+            AND a.b.sequence = f.sequence
             AND a.member_id IS DISTINCT FROM f.member_id
-    WHERE a.b_offset IS NOT NULL
+    WHERE a.is_accepted
     GROUP BY ALL
     UNION ALL
-    SELECT
-        run, "group", topic, "partition", time_ns, node, sequence, member_id,
-        'rewound', b_offset - "offset"
-    FROM pairs
-    WHERE member_id <> ''
+    SELECT id, time_ns, node, sequence, member_id, 'rewound', b.offset - "offset"
+    FROM followed
+    WHERE is_accepted AND member_id <> ''
 )
 
 SELECT
     run, "group", topic, "partition", time_ns, node, sequence, member_id, why, records
 FROM again
+JOIN part.partitions USING (id)
 WHERE records > 0
