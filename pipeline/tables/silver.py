@@ -112,9 +112,9 @@ MEMBERSHIPS = Table(
     " replaced_member_id. A coordinator that moves may bring back a member"
     " whose end was not stored: what counts is the last end, in order, and none"
     " if a group_loaded after it has the member. Or it may know nothing of a"
-    " member: one without any end is forgotten by the first group_loaded that"
-    " is later (by time_ns) than from_ns and than every group_loaded that has"
-    " it.",
+    " member: one of which no end counts is forgotten by the first group_loaded"
+    " that is later (by time_ns) than from_ns and than every group_loaded that"
+    " has it.",
     ("run", "group", "member_id"),
     (
         *GROUP,

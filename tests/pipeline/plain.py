@@ -94,7 +94,7 @@ def _forgotten(events: Sequence[Event], row: Row) -> Row:
 
 
 def _end(events: Sequence[Event], member_id: str) -> Row | None:
-    """None: it has none; with nulls: one that was taken back."""
+    """None: it has none, or it was taken back."""
     end: Row | None = None
     for event in events:
         if ends(event) == member_id:
@@ -108,7 +108,7 @@ def _end(events: Sequence[Event], member_id: str) -> Row | None:
                 "silent_ns": event.get("silent_ns"),
             }
         elif event["kind"] == "group_loaded" and member_id in event["members"]:
-            end = end and _NO_END
+            end = None
     return end
 
 
