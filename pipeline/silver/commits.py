@@ -28,6 +28,9 @@ _OWN: Final = ("hash", *_PARTITION)
 """The same, and a hash of it before: rows are compared by the first 8 bytes of what
 they are sorted by, and these differ where the names of runs and groups do not."""
 
+_PEAK_NS: Final = 30_000_000_000
+"""So long after a rebalance lag may be its doing; later a peak is of every day."""
+
 
 def commits(frames: Frames, _options: Options) -> DataFrame:
     """One row per offset of an OffsetCommit: nothing is sorted or exchanged."""
@@ -173,7 +176,11 @@ def _totals(frames: Frames) -> DataFrame:
         .select(*_PARTITION, *IN_ORDER, lag.alias("lag"))
     )
     starts = frames["silver/rebalances"].select(
-        *GROUP, f.col("started_ns").alias("time_ns"), "node", "sequence"
+        *GROUP,
+        f.col("started_ns").alias("time_ns"),
+        "node",
+        "sequence",
+        f.coalesce(f.col("ended_ns") + _PEAK_NS, f.lit(0)).alias("peak_until_ns"),
     )
     return (
         told.unionByName(starts, allowMissingColumns=True)
@@ -181,7 +188,10 @@ def _totals(frames: Frames) -> DataFrame:
         .withColumn("hash", f.xxhash64(*_PARTITION))
         .withColumn("change", f.col("lag") - before)
         .groupBy(*GROUP, *IN_ORDER)
-        .agg(f.sum("change").alias("change"))
+        .agg(
+            f.sum("change").alias("change"),
+            f.max("peak_until_ns").alias("peak_until_ns"),
+        )
     )
 
 
@@ -192,11 +202,13 @@ def _stretches(totals: DataFrame) -> DataFrame:
     worked_off_ns: when T was first back at lag_before, while it was the largest.
 
     The number grows along the order. So the largest (number, T) so far has the
-    largest T of that rebalance so far, without another sort.
+    largest T of that rebalance so far, without another sort. What is later than
+    `_PEAK_NS` after it is left out there.
     """
     so_far = up_to_here(along(*GROUP))
     change, total = f.col("change"), f.col("total")
-    height = f.max(f.when(change.isNotNull(), f.struct("number", "total")))
+    is_near = change.isNotNull() & (f.col("time_ns") <= f.col("peak_until_ns"))
+    height = f.max(f.when(is_near, f.struct("number", "total")))
     # -1: there was none, which is not the same as no rebalance.
     before = f.coalesce("total", f.lit(-1).cast("bigint"))
     began = f.last(f.when(change.isNull(), before), ignorenulls=True)
@@ -205,12 +217,14 @@ def _stretches(totals: DataFrame) -> DataFrame:
             {
                 "total": f.sum("change").over(so_far),
                 "number": count_if(change.isNull()).over(so_far),
+                "peak_until_ns": f.last("peak_until_ns", ignorenulls=True).over(so_far),
             }
         )
         .withColumns(
             {"height": height.over(so_far), "began": began.over(so_far)},
         )
         .where(change.isNotNull() & (f.col("began") >= 0))
+        .where(f.col("height.number") == f.col("number"))
         .select(
             *GROUP,
             "number",

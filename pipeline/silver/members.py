@@ -51,7 +51,6 @@ def memberships(frames: Frames, _options: Options) -> DataFrame:
             _first("host"),
             _first("offer"),
             f.max("end").alias("end"),
-            f.max("end.until_ns").isNotNull().alias("has_ended"),
         )
         .where(f.col("from_ns").isNotNull())
         .join(f.broadcast(_loads(frames)), [*GROUP], "left")
@@ -91,10 +90,10 @@ def _loads(frames: Frames) -> DataFrame:
 
 def _forgotten_ns() -> Column:
     """When a member without an end was loaded no more; null: it always was."""
-    # Where there is no end it is that of the last time that it was loaded.
+    # Without one, "end" has when it was loaded last; null: it never was.
     since_ns = f.coalesce("end.time_ns", "from_ns")
     later = f.filter("loads", lambda time_ns: time_ns > since_ns)
-    return f.when(~f.col("has_ended"), f.array_min(later))
+    return f.when(f.col("end.how").isNull(), f.array_min(later))
 
 
 def _first(name: str) -> Column:

@@ -112,9 +112,9 @@ MEMBERSHIPS = Table(
     " replaced_member_id. A coordinator that moves may bring back a member"
     " whose end was not stored: what counts is the last end, in order, and none"
     " if a group_loaded after it has the member. Or it may know nothing of a"
-    " member: one without any end is forgotten by the first group_loaded that"
-    " is later (by time_ns) than from_ns and than every group_loaded that has"
-    " it.",
+    " member: one of which no end counts is forgotten by the first group_loaded"
+    " that is later (by time_ns) than from_ns and than every group_loaded that"
+    " has it.",
     ("run", "group", "member_id"),
     (
         *GROUP,
@@ -407,12 +407,14 @@ MOVES = Table(
 LAGS = Table(
     "lags",
     SILVER,
-    "What lag a completed rebalance built up, as commits show it. T, the group's lag"
-    " after an OffsetCommit, is the sum over its partitions of end_offset - offset (at"
-    " least 0) of the last accepted row at or before it, in order; only rows that have"
-    " an end_offset count, and only events with such rows. The rebalance's events are"
-    " those from its rebalance_started to the next one of the group. No row where"
-    " there is no T before it, or none among its events.",
+    "What lag a completed rebalance built up, as commits show it. T, the"
+    " group's lag after an OffsetCommit, is the sum over its partitions of"
+    " end_offset - offset (at least 0) of the last accepted row at or before"
+    " it, in order; only rows that have an end_offset count, and only events"
+    " with such rows. The rebalance's events are those from its"
+    " rebalance_started to the next one of the group; for the peak those not"
+    " later than 30 s after ended_ns: what comes later is of every day. No row"
+    " where there is no T before it, or none for the peak.",
     ("run", "group", "number"),
     (
         *GROUP,
@@ -421,8 +423,8 @@ LAGS = Table(
             ("started_ns", "bigint", "of the rebalance"),
             ("ended_ns", "bigint", "of the rebalance"),
             ("lag_before", "bigint", "records: the last T before it"),
-            ("lag_peak", "bigint", "records: the largest T of its events"),
-            ("peak_ns", "bigint", "time_ns of the first event with that"),
+            ("lag_peak", "bigint", "records: the largest T for the peak"),
+            ("peak_ns", "bigint", "time_ns of the first of its events with that"),
             ("lag_built", "bigint", "lag_peak - lag_before, at least 0"),
             (
                 "worked_off_ns",

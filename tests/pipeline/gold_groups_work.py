@@ -301,7 +301,7 @@ def full_for_two(g: Group) -> None:
 @scene(
     commit_on_revocation={
         "setting": "enable.auto.commit",
-        "suggested": "false",
+        "suggested": "false, and commitSync in onPartitionsRevoked",
         "cases": 3,
         "confidence": 0.38,  # 3 / 6 * 3 / 4
         "evidence": "40 records were processed twice, in 3 cases, after commits were"

@@ -94,7 +94,7 @@ def _forgotten(events: Sequence[Event], row: Row) -> Row:
 
 
 def _end(events: Sequence[Event], member_id: str) -> Row | None:
-    """None: it has none; with nulls: one that was taken back."""
+    """None: it has none, or it was taken back."""
     end: Row | None = None
     for event in events:
         if ends(event) == member_id:
@@ -108,7 +108,7 @@ def _end(events: Sequence[Event], member_id: str) -> Row | None:
                 "silent_ns": event.get("silent_ns"),
             }
         elif event["kind"] == "group_loaded" and member_id in event["members"]:
-            end = end and _NO_END
+            end = None
     return end
 
 
@@ -316,11 +316,13 @@ def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
         if (low := before[rebalance["number"]]) is not None
         and (own := [t for t in totals if t[0] == rebalance["number"]])
         and rebalance["outcome"] == "completed"
+        and own[0][1] <= rebalance["ended_ns"] + 30 * 10**9
     ]
 
 
 def _lag(rebalance: Row, before: int, totals: Sequence[tuple[int, int, int]]) -> Row:
-    peak = max(total for _, _, total in totals)
+    near_ns = rebalance["ended_ns"] + 30 * 10**9
+    peak = max(total for _, time_ns, total in totals if time_ns <= near_ns)
     at = next(i for i, row in enumerate(totals) if row[2] == peak)
     off = None
     if peak > before:

@@ -35,6 +35,8 @@ SESSION_MS = 6_000
 """Of who crashes: until then it is to last, with Spark at work beside it, too."""
 AIOKAFKA_COMMITS = 5
 LIBRDKAFKA_COMMITS = 7
+AFTERWARDS = (5, 2)
+"""Offsets that are committed after a rebalance: three records less in the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Known:
         refused: names that found the group full.
         refusals: how often they were told.
         commits: accepted commits; None: the clients commit by themselves.
+        rewound: records that were committed, and then were not.
     """
 
     culprits: Mapping[tuple[str, str], int]
@@ -55,6 +58,7 @@ class Known:
     refused: tuple[str, ...] = ()
     refusals: int = 0
     commits: int | None = None
+    rewound: int = 0
 
     @property
     def causes(self) -> Mapping[str, int]:
@@ -115,7 +119,7 @@ ROLLING = Known(
 
 
 async def full(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
-    """Two of three members commit; a fourth finds no room."""
+    """Two of three members commit, one less than before; a fourth has no room."""
     where = {"topics": (scene.group,)}
     ana = await scene.comes("ana", AiokafkaClient, **where)
     ben = await scene.comes("ben", LibrdkafkaClient, **where)
@@ -129,20 +133,24 @@ async def full(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
     scene.misses("dora")
     await scene.until_event("member_refused", "dora", cause="full")
     await dora.end()
-    for name in ("ana", "ben", "cleo"):
+    await scene.misses("ana").close()
+    await scene.until_at_rest()
+    for offset in AFTERWARDS:
+        await _commit(ben, scene.group, offset)
+    for name in ("ben", "cleo"):
         await scene.misses(name).close()
         await scene.until_at_rest()
 
 
-async def _commit(client: Client, topic: str) -> None:
-    """Commits one offset of a partition that it has."""
+async def _commit(client: Client, topic: str, offset: int = 1) -> None:
+    """Commits one offset of the first partition that it has."""
     assert isinstance(client, OnAThread)
     consumer = client.consumer
 
     def act() -> None:
         # All on its thread: librdkafka keeps Python's lock while it looks.
         partition = consumer.assignment()[0].partition
-        offsets = [LibrdkafkaPartition(topic, partition, 1)]
+        offsets = [LibrdkafkaPartition(topic, partition, offset)]
         consumer.commit(offsets=offsets, asynchronous=False)
 
     await client._do(act)  # noqa: SLF001 - it has no other way to do that
@@ -156,7 +164,8 @@ FULL = Known(
     },
     refused=("dora",),
     refusals=1,
-    commits=AIOKAFKA_COMMITS + LIBRDKAFKA_COMMITS,
+    commits=AIOKAFKA_COMMITS + LIBRDKAFKA_COMMITS + len(AFTERWARDS),
+    rewound=AFTERWARDS[0] - AFTERWARDS[1],
 )
 
 SCRIPTS = {"crash": crash, "rolling": rolling, "full": full}

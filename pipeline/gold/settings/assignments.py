@@ -165,7 +165,8 @@ def commit_on_revocation() -> Column:
         "enable.auto.commit",
         "client",
         F.col("twice") >= FEWEST,
-        suggested=F.lit("false"),
+        # A broker does not see whether the client commits by itself.
+        suggested=F.lit("false, and commitSync in onPartitionsRevoked"),
         evidence=F.format_string(
             "%d records were processed twice, in %d cases, after commits were refused:"
             " %d of %d refused commits came during a rebalance or after it. Commit in"

@@ -1,5 +1,4 @@
--- The 100 rebalances that built up the most lag, which was largest not later than 30 s
--- after their end.
+-- The 100 rebalances that built up the most lag.
 -- catch_up_s: seconds from its end until the lag was worked off; null: unknown
 -- duration_s: how long it took, in seconds
 -- cause: of the rebalance
@@ -10,6 +9,6 @@ SELECT
 FROM silver_lags AS l
 JOIN silver_rebalances AS r
   ON r.run = l.run AND r.`group` = l.`group` AND r.number = l.number
-WHERE l.lag_built > 0 AND l.peak_ns <= l.ended_ns + 30000000000
+WHERE l.lag_built > 0
 ORDER BY l.lag_built DESC, l.started_ns, l.`group`
 LIMIT 100

@@ -54,7 +54,8 @@ peaks AS (
         run, "group", number, total AS lag_peak, time_ns AS peak_ns,
         (time_ns, node, sequence) AS peak_place
     FROM totals
-    WHERE is_commit AND number IS NOT NULL
+    JOIN befores USING (run, "group", number)
+    WHERE is_commit AND time_ns <= ended_ns + 30000000000
     QUALIFY
         row_number() OVER (
             PARTITION BY run, "group", number

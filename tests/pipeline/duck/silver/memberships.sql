@@ -79,7 +79,7 @@ forgotten AS (
             seen.run = loads.run
             AND seen.group = loads.group
             AND loads.time_ns > seen.from_ns
-    ANTI JOIN last_end USING (run, "group", member_id)
+    ANTI JOIN gone USING (run, "group", member_id)
     WHERE loaded.place IS NULL OR loads.time_ns > loaded.place[1]
     GROUP BY ALL
 )
