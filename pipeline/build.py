@@ -56,6 +56,8 @@ _UNCOMPILED: Final = MappingProxyType(
 )
 _RUNS: Final = BY_PATH["silver/runs"]
 _QUALITY: Final = BY_PATH["gold/quality"]
+_SETTINGS: Final = "gold/settings"
+"""What helps a group may have been seen by comparing its run with another one."""
 
 Progress = Callable[[str, str], None]
 """Is told of each table: its path, and ``begins``, ``ends`` or ``fails``."""
@@ -446,7 +448,10 @@ def _compiled(lake: Lake, events: DataFrame) -> Iterator[None]:
 
 
 def _has_run(table: Table) -> bool:
-    return any(column.name == "run" for column in table.columns)
+    """Whether its rows are each of a run, and depend on that alone."""
+    return table.path != _SETTINGS and any(
+        column.name == "run" for column in table.columns
+    )
 
 
 def _types(rows: DataFrame) -> list[tuple[str, str]]:

@@ -348,6 +348,7 @@ def report(
         from kohort.pipeline import views  # noqa: PLC0415
 
         found = views.register(lake, build_id)
+        views.must_have(lake, runs)
         access.progress.say("writes the report")
         about = builds.about(lake, found) or {}
         reports.write(lake.spark, path, runs=[*runs] or None, about=about)
@@ -418,6 +419,7 @@ def query(
         from kohort.pipeline import views  # noqa: PLC0415 - loads late
 
         views.register(lake, build_id)
+        views.must_have(lake, runs)
         access.progress.say("asks")
         _print(_asked(lake.spark, text or ""), as_json, as_csv, limit)
 

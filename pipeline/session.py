@@ -7,6 +7,7 @@ looked up there, and told in a sentence.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -21,6 +22,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.lake import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +102,7 @@ def session(
         _add(settings, "spark.jars.packages", asked)
     elif packages is not None:
         _add(settings, "spark.jars.packages", packages)
-    _add(settings, "spark.jars", _there(jars))
+    _add(settings, "spark.jars", map(absolute, _there(jars)))
     _reach(settings["spark.master"])
     spark_conf = conf_class(loadDefaults=False)
     with tempfile.TemporaryFile() as said, _logging(settings):
@@ -255,13 +257,16 @@ def _logging(settings: dict[str, str]) -> Iterator[None]:
 def _launch(conf: Any, said: IO[bytes]) -> Any:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - takes long
 
+    # Spark makes folders where it stands (artifacts, spark-warehouse).
+    home = tempfile.mkdtemp(prefix="kohort-spark-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     with warnings.catch_warnings():
         # It forks; other threads of this process have no part in that.
         warnings.simplefilter("ignore", DeprecationWarning)
         # Where Java does not start, PySpark leaves its pipe to the garbage.
         warnings.simplefilter("ignore", ResourceWarning)
         launch: Any = launch_gateway
-        return launch(conf, {"stdout": said, "stderr": said})
+        return launch(conf, {"stdout": said, "stderr": said, "cwd": home})
 
 
 def _text(said: IO[bytes]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from kohort.pipeline import build as builds
@@ -12,6 +13,9 @@ from kohort.pipeline.tables import BY_PATH, TABLES, Table
 if TYPE_CHECKING:
     from kohort.pipeline.lake import Lake
 
+_RUNS: Final = BY_PATH["silver/runs"]
+_MOST: Final = 5
+"""Runs that are named."""
 _LIKELY: Final = 0.5
 """How similar a name is that somebody might have meant."""
 
@@ -45,6 +49,20 @@ def register(lake: Lake, build_id: str | None = None) -> str:
         if (table := BY_PATH.get(each["table"])) is not None:
             builds.read(lake, found, table).createOrReplaceTempView(view(table))
     return found
+
+
+def must_have(lake: Lake, runs: Collection[str]) -> None:
+    """Sees to it that the tables that are registered have these runs.
+
+    Raises:
+        PipelineError: they have not.
+    """
+    there = {row["run"] for row in lake.spark.table(view(_RUNS)).collect()}
+    missing = [run for run in runs if run not in there]
+    if missing:
+        some = ", ".join(sorted(there)[:_MOST])
+        more = ", ..." if len(there) > _MOST else ""
+        raise PipelineError(f"there is no run {missing[0]}; there are: {some}{more}", 2)
 
 
 def meant(name: str) -> str:

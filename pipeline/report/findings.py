@@ -351,14 +351,20 @@ def _crashes(answers: Answers, group: str) -> Iterator[Html]:
                 else (" at ", said(numbers.clock(row["first_ns"])))
             ),
             *((", again and again",) if times / row["runs"] >= AGAIN else ()),
-            ": the broker did not hear of it for its session timeout of ",
-            said.seconds((row["session_timeout_ms"] or 0) / 1000),
+            ": the broker did not hear of it for its session timeout",
+            *_of_timeout(row["session_timeout_ms"], said),
             *_idle(row, said),
             ".",
         )
     if len(rows) > EACH:
         more = said.count(len(rows) - EACH, "more name")
         yield join(more, " of this group expired.")
+
+
+def _of_timeout(session_timeout_ms: int | None, said: From) -> tuple[Html | str, ...]:
+    if session_timeout_ms is None:
+        return ()
+    return (" of ", said.seconds(session_timeout_ms / 1000))
 
 
 def _idle(row: Row, said: From) -> tuple[Html | str, ...]:

@@ -191,6 +191,14 @@ def test_mistakes_in_a_query_are_told_in_a_line(asked: Lake) -> None:
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.spark
+def test_a_run_that_is_not_there_is_told_in_a_line(asked: Lake) -> None:
+    """Else the report of it would be empty, and say nothing of that."""
+    views.must_have(asked, ["a"])
+    with pytest.raises(PipelineError, match="no run nobody's; there are: a"):
+        views.must_have(asked, ["a", "nobody's"])
+
+
 @pytest.fixture
 def answer(asked: Lake) -> DataFrame:
     """Of each sort of value one, null, and a name twice."""
