@@ -228,10 +228,10 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
                 "number": number,
                 "started_ns": BASE_NS,
                 "ended_ns": BASE_NS,
-                "peak_ns": BASE_NS + (5 + 40 * (number == 4)) * second,
+                "peak_ns": BASE_NS + 5 * second,
                 "lag_before": 12,
-                "lag_peak": 12 + number * 300,
-                "lag_built": number * 300,
+                "lag_peak": 12 + number % 4 * 300,
+                "lag_built": number % 4 * 300,
                 "worked_off_ns": BASE_NS if number < 3 else None,
                 "catch_up_ns": number * second if number < 3 else None,
             }
