@@ -211,7 +211,7 @@ def _check(type_: Type) -> Check:
     if type_.startswith("["):
         return partial(_is_list, _check(type_[1:-1]))
     if type_ in ROWS:
-        row = [(field.name, _check(field.type)) for field in ROWS[type_]]
+        row = [(field, _check(field.type)) for field in ROWS[type_]]
         return partial(_is_row, row)
     return _CHECKS[type_]
 
@@ -220,9 +220,11 @@ def _is_list(is_one: Check, value: Any) -> bool:
     return type(value) is list and all(map(is_one, value))
 
 
-def _is_row(fields: Sequence[tuple[str, Check]], value: Any) -> bool:
+def _is_row(fields: Sequence[tuple[Field, Check]], value: Any) -> bool:
     return type(value) is dict and all(
-        is_one(value.get(name)) for name, is_one in fields
+        (field.may_be_null and value.get(field.name) is None)
+        or is_one(value.get(field.name))
+        for field, is_one in fields
     )
 
 

@@ -227,6 +227,20 @@ def test_a_field_of_another_type(
     assert "that is no " not in run("g", "--events", file).output
 
 
+def test_rows_without_what_they_need_not_have(file: Path, stream: Stream) -> None:
+    """An older kohort wrote offsets without the end of the log; it may be unknown."""
+    row = {"topic": "t", "partition": 0, "offset": 1}
+    ends = [{}, {"end_offset": None}, {"end_offset": 5}]
+    before = [*stream.events]
+    stream.say("offsets_committed", None, offsets=[row | end for end in ends])
+    file.write_text("".join(json.dumps(each) + "\n" for each in stream.events))
+    assert "that is no " not in run("g", "--events", file).output
+    stream.say("offsets_committed", None, offsets=[row | {"end_offset": "5"}])
+    file.write_text("".join(json.dumps(each) + "\n" for each in stream.events))
+    told = f"line {len(before) + 2}: has a offsets that is no [offset]"
+    assert told in run("g", "--events", file).output
+
+
 def test_two_sources(file: Path) -> None:
     """Events are in a file, or with a broker; a broker in the environment is no say."""
     result = run("g", "--events", file, "--http", "9080")

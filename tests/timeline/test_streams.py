@@ -27,8 +27,8 @@ def fits(field: Field, value: Any) -> bool:
         return isinstance(value, list) and all(fits(row, each) for each in value)
     if field.type in ROWS:
         columns = ROWS[field.type]
-        return {column.name for column in columns} == set(value) and all(
-            fits(column, value[column.name]) for column in columns
+        return set(value) <= {column.name for column in columns} and all(
+            fits(column, value.get(column.name)) for column in columns
         )
     return isinstance(value, TYPES[field.type])
 
