@@ -86,7 +86,8 @@ def _check(spark: Path, duck: Path) -> Iterable[str]:
 
     from kohort.pipeline.tables import BY_PATH  # noqa: PLC0415
 
-    with duckdb.connect() as connection:
+    settings = {"memory_limit": "8GB", "temp_directory": str(duck / SCRATCH)}
+    with duckdb.connect(config=settings) as connection:
         for path in PATHS:
             files = f"read_parquet('{duck / path}/*.parquet')"
             told = compare(spark / path, files, BY_PATH[path], connection)
