@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from bench.pipeline.sides import SCRATCH
 from bench.pipeline.watch import Phase, watched
@@ -86,7 +87,10 @@ def _check(spark: Path, duck: Path) -> Iterable[str]:
 
     from kohort.pipeline.tables import BY_PATH  # noqa: PLC0415
 
-    settings = {"memory_limit": "8GB", "temp_directory": str(duck / SCRATCH)}
+    settings: dict[str, Any] = {
+        "memory_limit": "8GB",
+        "temp_directory": str(duck / SCRATCH),
+    }
     with duckdb.connect(config=settings) as connection:
         for path in PATHS:
             files = f"read_parquet('{duck / path}/*.parquet')"
