@@ -44,10 +44,18 @@ class Member {
   async join () {
     const { consumer, topic } = this
     const { CRASH, GROUP_JOIN, HEARTBEAT, REBALANCING } = consumer.events
-    consumer.on(GROUP_JOIN, ({ payload }) => this.owns('assigned', payload.memberAssignment[topic] || []))
+    consumer.on(GROUP_JOIN, ({ payload }) => {
+      this.generation = null
+      this.owns('assigned', payload.memberAssignment[topic] || [])
+    })
     consumer.on(REBALANCING, () => this.owns('revoked', []))
-    // The one event of kafkajs that names the generation.
-    consumer.on(HEARTBEAT, ({ payload }) => { this.generation = payload.groupGenerationId })
+    // The one event of kafkajs that names the generation: of an assignment it is known by
+    // the first heartbeat after it.
+    consumer.on(HEARTBEAT, ({ payload }) => {
+      if (this.generation === payload.groupGenerationId) return
+      this.generation = payload.groupGenerationId
+      this.owns('assigned', this.held)
+    })
     consumer.on(CRASH, ({ payload }) => {
       if (payload.restart) note(`crashed, restarts: ${payload.error}`)
       else say({ event: 'error', text: String(payload.error) })
