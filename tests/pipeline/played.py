@@ -19,7 +19,6 @@ from tests.events.causes.clients import (
     KohortClient,
     LibrdkafkaClient,
     OnAThread,
-    kafka_python,
 )
 from tests.events.causes.scene import CONFIG, Scene
 from tests.pipeline.serving import _written
@@ -95,7 +94,8 @@ CRASH = Known(
 
 async def rolling(scene: Scene, halfway: Callable[[], Awaitable[None]]) -> None:
     """Three members are restarted one after another, and shut down in the end."""
-    crew = {"ana": AiokafkaClient, "ben": LibrdkafkaClient, "cleo": kafka_python}
+    # Not kafka-python: as a leader it rebalances now and then without a cause.
+    crew = {"ana": AiokafkaClient, "ben": LibrdkafkaClient, "cleo": KohortClient}
     for name, library in crew.items():
         await scene.comes(name, library, topics=(scene.group,))
     await halfway()
@@ -114,7 +114,6 @@ ROLLING = Known(
         for cause in ("member_joined", "member_left")
         for name in ("ana", "ben", "cleo")
     },
-    commits=0,
 )
 
 

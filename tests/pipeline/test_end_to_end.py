@@ -29,11 +29,7 @@ from kohort.pipeline.tables import BY_PATH
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    # kafka-python's modules warn when they are loaded.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = pytest.mark.spark
 NEVER_S = 1e9
 """Between builds: each life of the stream has one at the most."""
 
