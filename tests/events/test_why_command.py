@@ -229,8 +229,8 @@ def test_a_field_of_another_type(
 
 def test_rows_without_what_they_need_not_have(file: Path, stream: Stream) -> None:
     """An older kohort wrote offsets without the end of the log; it may be unknown."""
-    row = {"topic": "t", "partition": 0, "offset": 1}
-    ends = [{}, {"end_offset": None}, {"end_offset": 5}]
+    row: dict[str, object] = {"topic": "t", "partition": 0, "offset": 1}
+    ends: list[dict[str, object]] = [{}, {"end_offset": None}, {"end_offset": 5}]
     before = [*stream.events]
     stream.say("offsets_committed", None, offsets=[row | end for end in ends])
     file.write_text("".join(json.dumps(each) + "\n" for each in stream.events))
