@@ -127,7 +127,7 @@ class Aiokafka:
 
         self._library = aiokafka
         if wanted.assignor != "roundrobin":
-            raise NotImplementedError(wanted.assignor)
+            raise ValueError(f"{wanted.assignor}: aiokafka pods have roundrobin only")
         self._consumer = aiokafka.AIOKafkaConsumer(
             wanted.group,
             bootstrap_servers=wanted.bootstrap,
