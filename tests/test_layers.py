@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,7 +66,8 @@ def walk(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
             yield from walk(child, types=types)
 
 
-def imports(path: Path, *, types: bool = True) -> set[str]:
+@functools.cache
+def imports(path: Path, *, types: bool = True) -> frozenset[str]:
     """The modules that a file imports, wherever in it."""
     found: set[str] = set()
     for node in walk(ast.parse(path.read_text()), types=types):
@@ -79,7 +81,7 @@ def imports(path: Path, *, types: bool = True) -> set[str]:
                 f"{name}.{alias.name}" if f"{name}.{alias.name}" in MODULES else name
                 for alias in node.names
             }
-    return found
+    return frozenset(found)
 
 
 def package(module: str) -> str:

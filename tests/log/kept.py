@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Final
+
+from hypothesis.stateful import RuleBasedStateMachine
 
 from kohort.broker.log.directory import DataDir
 from kohort.broker.log.partition import Partition
@@ -27,6 +30,23 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     """In memory if there is such a place: many flushes take long on a disk."""
     memory = Path("/dev/shm")
     return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+
+
+class InFolder(RuleBasedStateMachine):
+    """A machine with a folder of its own.
+
+    Hypothesis also takes down machines for which it ran out of choices before they
+    had begun: whatever is opened says then how it is closed, to `closing`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closing = contextlib.ExitStack()
+        self.root = Path(self.closing.enter_context(temporary_folder()))
+
+    def teardown(self) -> None:
+        """Nothing is left open, and no file."""
+        self.closing.close()
 
 
 def segments_of(partition: Partition) -> SegmentStore:

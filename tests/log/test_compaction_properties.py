@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
 )
-from tests.log.kept import EVERYWHERE, MEMORY, Keeper, temporary_folder
+from tests.log.kept import EVERYWHERE, MEMORY, InFolder, Keeper
 
 from kohort.broker.log import compaction
 from kohort.broker.log.results import LogConfig
@@ -37,19 +35,8 @@ KEYS = [b"", b"a", b"b", b"c" * 129, b"d" * 129]
 PAIRS = st.tuples(st.sampled_from(KEYS), st.sampled_from([None, b"", b"x", b"y" * 40]))
 
 
-class CompactionMachine(RuleBasedStateMachine):
+class CompactionMachine(InFolder):
     """A compacted partition beside all that was ever written to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = temporary_folder()
-
-    def teardown(self) -> None:
-        """Nothing is left open, and no file."""
-        if self.cleaning is not None:
-            self.cleaning.close()
-        self.keeper.close()
-        self.folder.cleanup()
 
     @initialize(
         kind=st.sampled_from(EVERYWHERE),
@@ -64,7 +51,8 @@ class CompactionMachine(RuleBasedStateMachine):
         """An empty partition, which may also lose its start."""
         self.retention, self.lag = retention, lag
         self.limits = {"max_keys": max_keys, "records_per_step": step}
-        self.keeper = Keeper(kind, Path(self.folder.name))
+        self.keeper = Keeper(kind, self.root)
+        self.closing.callback(self.keeper.close)
         self.partition = self.keeper.partition(
             LogConfig(
                 cleanup_policy="compact,delete",
@@ -79,6 +67,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.now = NOW
         self.written: list[Record] = []
         self.cleaning: Generator[None, None, None] | None = None
+        self.closing.callback(self._end_cleaning)
         self.began_at = 0
         # Of each producer, the last sequence and the offset that has it.
         self.sequences: dict[int, tuple[int, int]] = {}
@@ -179,9 +168,12 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule()
     def abandon(self) -> None:
         """It ends early."""
-        assert self.cleaning is not None
-        self.cleaning.close()
-        self.cleaning = None
+        self._end_cleaning()
+
+    def _end_cleaning(self) -> None:
+        if self.cleaning is not None:
+            self.cleaning.close()
+            self.cleaning = None
 
     @rule(back=st.integers(0, 8))
     def delete_records(self, back: int) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
 )
-from tests.log.kept import BATCH_BY_BATCH, Keeper, temporary_folder
+from tests.log.kept import BATCH_BY_BATCH, InFolder, Keeper
 
 from kohort.broker.log.memory import LONG_BATCH
 from kohort.broker.log.results import (
@@ -49,17 +47,8 @@ class Batch:
         return max(record.timestamp_ms for record in self.found)
 
 
-class LogMachine(RuleBasedStateMachine):
+class LogMachine(InFolder):
     """A partition beside a list; every rule asks both."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = temporary_folder()
-
-    def teardown(self) -> None:
-        """Nothing is left open, and no file."""
-        self.keeper.close()
-        self.folder.cleanup()
 
     @initialize(
         kind=st.sampled_from(BATCH_BY_BATCH),
@@ -69,7 +58,8 @@ class LogMachine(RuleBasedStateMachine):
     def begin(self, kind: str, retention: int, size: int) -> None:
         """An empty partition."""
         config = LogConfig(retention_ms=retention, retention_bytes=size)
-        self.keeper = Keeper(kind, Path(self.folder.name))
+        self.keeper = Keeper(kind, self.root)
+        self.closing.callback(self.keeper.close)
         self.partition = self.keeper.partition(config)
         self.batches: list[Batch] = []
         self.start = self.end = self.grown = self.calls = 0

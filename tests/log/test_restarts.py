@@ -12,13 +12,12 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
 )
-from tests.log.kept import opened, temporary_folder
+from tests.log.kept import InFolder, opened
 
 from kohort.broker.log import checkpoints
 from kohort.broker.log.directory import DataDir
@@ -44,24 +43,18 @@ TAILS = {
 }
 
 
-class RestartMachine(RuleBasedStateMachine):
+class RestartMachine(InFolder):
     """Files beside memory; every rule asks both."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = temporary_folder()
         self.lives = 0
         self.now_ms = NOW
-
-    def teardown(self) -> None:
-        """Nothing is left open, and no file."""
-        self.folder.close()
-        self.root.cleanup()
 
     @property
     def path(self) -> Path:
         """Where the directory is in this life."""
-        return Path(self.root.name) / str(self.lives)
+        return self.root / str(self.lives)
 
     @property
     def partition_path(self) -> Path:
@@ -86,6 +79,10 @@ class RestartMachine(RuleBasedStateMachine):
         self.folder: DataDir
         self.files: Partition
         self._open()
+        self.closing.callback(self._close)
+
+    def _close(self) -> None:
+        self.folder.close()  # that of its last life
 
     def _open(self) -> None:
         epoch = self.memory.leader_epoch

@@ -328,9 +328,17 @@ class OnAThread(Client):
     @contextlib.asynccontextmanager
     async def busy(self) -> AsyncIterator[None]:
         """The application does something else meanwhile, and does not poll."""
+        polls_no_more: Future[None] = Future()
         is_free = threading.Event()
-        busy = asyncio.ensure_future(self._do(is_free.wait))
+
+        def be_busy() -> None:
+            polls_no_more.set_result(None)
+            is_free.wait()
+
+        busy = asyncio.ensure_future(self._do(be_busy))
         try:
+            # A poll that is under way could still join again.
+            await asyncio.wrap_future(polls_no_more)
             yield
         finally:
             is_free.set()
