@@ -26,11 +26,14 @@ MODES: dict[str, list[tuple[str, ...]]] = {
 """What members offer: also on the way from eager to cooperative."""
 
 MOST = 6
-FACTOR = 8
+FACTOR = 16
 """More sequences than other tests have examples."""
 
 CALM_MS = 420_000
 """By then whoever has crashed is forgotten, a new member's first join included."""
+QUIET_MS = 40_000
+"""No rebalance in this time, and nobody in the group who is gone: it has settled. It is
+longer than any session, any request and the time between two polls."""
 
 TOPICS: list[list[str]] = [["t"], ["t", "u"], ["t"], ["u"], []]
 INSTANCES: list[str | None] = [None, None, None, "i-0", "i-1"]
@@ -139,6 +142,19 @@ class Storm:
         """Time passes."""
         self.world.run([100, 600, 3_000, 3_000, 12_000, 40_000][choice % 6])
 
+    def settle(self) -> None:
+        """Time passes until nothing happens any more but heartbeats."""
+        world = self.world
+        for _ in range(CALM_MS // QUIET_MS):
+            before = world.context.generations.get("g")
+            world.run(QUIET_MS)
+            group = world.context.coordinator.groups.get("g")
+            living = {c.session.member_id for c in self.living()}
+            if group is None or (
+                group.generation_id == before and group.members.keys() <= living
+            ):
+                return
+
     def calm_down(self) -> None:
         """It is over: the group settles, then everybody goes."""
         world = self.world
@@ -149,13 +165,13 @@ class Storm:
             client.poll()
             # Whoever was not there to hear of a change does so now.
             client.tell(MetadataChanged(world.partitions))
-        world.run(CALM_MS)
+        self.settle()
         if any(c.session.settings.group_instance_id for c in world.clients):
             # As in Kafka, what a static member that returns has subscribed to,
             # or has missed as the leader, counts from the next rebalance on.
             for client in self.living():
                 client.tell(RebalanceEnforced("for those who returned"))
-            world.run(30_000)
+            self.settle()
         assert not [c for c in self.living() if c.failure], "who fails ends"
         world.check_settled()
         for client in self.living():

@@ -11,7 +11,14 @@ import sys
 from kohort.pipeline import bronze, session, stream
 from kohort.pipeline.lake import Lake
 
-SETTINGS = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
+SETTINGS = {
+    "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "2",
+    # It does not live long enough for code to pay that Spark would generate.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
 def main(what: str, where: str, *rest: str) -> None:
