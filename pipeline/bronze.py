@@ -338,8 +338,14 @@ def _source() -> Column:
     """The path of a row's file, as the ledger has it."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
 
-    encoded = sql.regexp_replace(sql.col("_metadata.file_path"), r"\+", "%2B")
-    return sql.regexp_replace(sql.try_url_decode(encoded), "^file:/+", "/")
+    encoded = sql.col("_metadata.file_path")
+    decoded = sql.try_url_decode(sql.replace(encoded, sql.lit("+"), sql.lit("%2B")))
+    # It is done for each row again, and most paths can do without.
+    path = sql.when(encoded.contains("%"), decoded).otherwise(encoded)
+    local = "file:///"
+    return sql.when(
+        path.startswith(local), path.substr(len(local), 2**31 - 1)
+    ).otherwise(path)
 
 
 # -- reading

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.pipeline import lineage, quality
 from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.lake import java
 from kohort.pipeline.lineage import Inputs, Made
 from kohort.pipeline.makers import Maker, Options
 from kohort.pipeline.tables import BY_PATH, TABLES, Table
@@ -468,15 +469,16 @@ def _is_empty(lake: Lake, path: str) -> bool:
 
 def _footers(lake: Lake, path: str) -> tuple[int, int, int]:
     """Rows, files and bytes of a table: of Parquet's footers, without a job."""
-    jvm: Any = lake.spark.sparkContext._jvm  # noqa: SLF001 - the only way to it
+    paths = java(lake.spark, "org.apache.hadoop.fs.Path")
+    inputs = java(lake.spark, "org.apache.parquet.hadoop.util.HadoopInputFile")
+    readers = java(lake.spark, "org.apache.parquet.hadoop.ParquetFileReader")
     conf = lake.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     rows = files = size = 0
     for name in lake.names(path):
         if not name.endswith(".parquet"):
             continue
-        where = jvm.org.apache.hadoop.fs.Path(lake.uri(f"{path}/{name}"))
-        file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(where, conf)
-        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+        file = inputs.fromPath(paths(lake.uri(f"{path}/{name}")), conf)
+        reader = readers.open(file)
         try:
             rows += int(reader.getRecordCount())
         finally:

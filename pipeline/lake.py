@@ -22,6 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -68,6 +69,9 @@ class Lake:
         spark: the session that reaches it.
         path: a folder, or a URI of one; it need not be there yet.
 
+    Raises:
+        LakeError: the path is a pattern.
+
     Attributes:
         spark: the session.
         path: where it is, as it was given, but absolute.
@@ -76,6 +80,11 @@ class Lake:
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
         self.spark = spark
         self.path = absolute(os.fspath(path)).rstrip("/") or "/"
+        if any(mark in self.path for mark in "*?{}[]"):
+            raise LakeError(
+                f"{self.path}: the path of a lake has none of * ? {{ }} [ ]: Spark"
+                " reads every path as a pattern"
+            )
 
     @property
     def is_local(self) -> bool:
@@ -109,7 +118,8 @@ class Lake:
             return None
         stream = self._system().open(self._path(path))
         try:
-            text = self._jvm().org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            utils = java(self.spark, "org.apache.commons.io.IOUtils")
+            text = utils.toString(stream, "UTF-8")
         finally:
             stream.close()
         return str(text)
@@ -203,7 +213,7 @@ class Lake:
         Args:
             pattern: as Hadoop has it: ``*``, ``?``, ``[a-c]``, ``{a,b}``.
         """
-        where = self._jvm().org.apache.hadoop.fs.Path(absolute(pattern))
+        where = self._java_path(absolute(pattern))
         system = where.getFileSystem(self._conf())
         if system.exists(where):
             found = [system.getFileStatus(where)]
@@ -217,26 +227,36 @@ class Lake:
 
     # -- Java's
 
-    def _jvm(self) -> Any:
-        return self.spark._jvm  # noqa: SLF001 - PySpark has no other way
-
     def _conf(self) -> Any:
         return self.spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
+    @cached_property
+    def _java_path(self) -> Any:
+        return java(self.spark, "org.apache.hadoop.fs.Path")
+
     def _path(self, path: str) -> Any:
-        return self._jvm().org.apache.hadoop.fs.Path(self.uri(path))
+        return self._java_path(self.uri(path))
 
     def _system(self) -> Any:
         return self._path("").getFileSystem(self._conf())
 
     def _rename_over(self, source: Any, target: Any) -> None:
-        hadoop = self._jvm().org.apache.hadoop.fs
-        context = hadoop.FileContext.getFileContext(target.toUri(), self._conf())
-        rename = getattr(self._jvm(), "org.apache.hadoop.fs.Options$Rename")
+        contexts = java(self.spark, "org.apache.hadoop.fs.FileContext")
+        context = contexts.getFileContext(target.toUri(), self._conf())
+        rename = java(self.spark, "org.apache.hadoop.fs.Options$Rename")
         gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001
         options = gateway.new_array(rename, 1)
         options[0] = rename.OVERWRITE
         context.rename(source, target, options)
+
+
+def java(spark: SparkSession, name: str) -> Any:
+    """A class of Java's, by its whole name.
+
+    Written with dots, ``jvm.org.apache...``, each part of the name would be looked for
+    in each jar: that took a tenth of a small build.
+    """
+    return getattr(spark._jvm, name)  # noqa: SLF001 - PySpark has no other way
 
 
 def absolute(path: str) -> str:

@@ -100,13 +100,11 @@ def parsed(texts: DataFrame, column: str) -> DataFrame:
     )
     event = event.withColumn(WHY, _why_no_event(RAW, "_event."))
     is_event = sql.col(WHY).isNull()
+    event = event.withColumn("_event", sql.when(is_event, sql.col("_event")))
     return upgraded(
         event.select(
             *others,
-            *(
-                sql.when(is_event, sql.col(f"_event.{name}")).alias(name)
-                for name in _names()
-            ),
+            *(f"_event.{name}" for name in _names()),
             sql.when(~is_event, sql.col(RAW)).alias(RAW),
             WHY,
         )
@@ -116,6 +114,8 @@ def parsed(texts: DataFrame, column: str) -> DataFrame:
 def checked(rows: DataFrame) -> DataFrame:
     """The same as `parsed`, of rows that have types already, such as Parquet's.
 
+    The columns of a row that is no event stay as they are.
+
     Args:
         rows: has the columns of `events_schema`, and perhaps others.
     """
@@ -123,14 +123,10 @@ def checked(rows: DataFrame) -> DataFrame:
 
     names = _names()
     others = [name for name in rows.columns if name not in names]
-    with_reason = rows.withColumn(WHY, _what_is_missing(""))
-    is_event = sql.col(WHY).isNull()
+    text = sql.to_json(sql.struct(*names))
     return upgraded(
-        with_reason.select(
-            *others,
-            *(sql.when(is_event, sql.col(name)).alias(name) for name in names),
-            sql.when(~is_event, sql.to_json(sql.struct(*names))).alias(RAW),
-            WHY,
+        rows.withColumn(WHY, _what_is_missing("")).select(
+            *others, *names, sql.when(sql.col(WHY).isNotNull(), text).alias(RAW), WHY
         )
     )
 

@@ -32,7 +32,7 @@ from kohort.pipeline.bronze import (
     sink_schema,
 )
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import CHECKPOINTS, STREAMS, Lake
+from kohort.pipeline.lake import CHECKPOINTS, STREAMS, Lake, java
 from kohort.pipeline.schema import IDENTITY, RAW, WHY, parsed
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TOPIC: Final = "__kohort_events"
+ADMIN: Final = "org.apache.kafka.clients.admin.AdminClient"
+"""Kafka's own client, which the connector brings."""
 NAME: Final = "live"
 FOLLOWERS: Final = "followers"
 """How far those who follow streams have come."""
@@ -267,9 +269,12 @@ def _hold(lake: Lake, name: str) -> contextlib.ExitStack:
 
 def _topic(lake: Lake, options: Mapping[str, str], topic: str) -> tuple[str, int]:
     """Its id, and how many partitions it has; the connector brings Kafka's client."""
-    jvm: Any = lake.spark._jvm  # noqa: SLF001 - PySpark has no other way
-    kafka = jvm.org.apache.kafka.clients.admin.AdminClient
-    if not hasattr(kafka, "create"):
+    from py4j.java_gateway import (  # type: ignore[import-untyped]  # noqa: PLC0415
+        JavaPackage,
+    )
+
+    kafka = java(lake.spark, ADMIN)
+    if isinstance(kafka, JavaPackage):  # what is no class is taken for one
         raise StreamError(
             "this session has no Kafka connector: start it with session(connector=True)"
         )
@@ -292,7 +297,7 @@ def _topic(lake: Lake, options: Mapping[str, str], topic: str) -> tuple[str, int
         raise StreamError(_why_no_topic(str(error), bootstrap, topic)) from error
     finally:
         if admin is not None:
-            admin.close(jvm.java.time.Duration.ZERO)
+            admin.close(java(lake.spark, "java.time.Duration").ZERO)
 
 
 def _why_no_topic(text: str, bootstrap: str, topic: str) -> str:

@@ -60,13 +60,14 @@ async def until(broker: Broker, condition: Callable[[History], bool]) -> History
 
 
 def has_members(count: int) -> Callable[[History], bool]:
-    """Whether the last rebalance is over, and so many are in it."""
+    """Whether the last rebalance is over for all, and so many are in it."""
 
     def condition(found: History) -> bool:
         if not found.rebalances:
             return False
         last = found.rebalances[-1]
-        return last.outcome == "completed" and len(last.members) == count
+        is_over = all(each.ended_by != "unseen" for each in last.stand_stills)
+        return is_over and last.outcome == "completed" and len(last.members) == count
 
     return condition
 

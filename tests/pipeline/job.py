@@ -2,13 +2,16 @@
 
 python -m tests.pipeline.job stream LAKE BOOTSTRAP
 python -m tests.pipeline.job ingest LAKE FILE...
+python -m tests.pipeline.job build LAKE
 """
 
 from __future__ import annotations
 
 import sys
 
-from kohort.pipeline import bronze, session, stream
+from tests.pipeline.test_build import RECIPE
+
+from kohort.pipeline import bronze, build, session, stream
 from kohort.pipeline.lake import Lake
 
 SETTINGS = {
@@ -22,7 +25,7 @@ SETTINGS = {
 
 
 def main(what: str, where: str, *rest: str) -> None:
-    """Streams until it is killed, or ingests."""
+    """Streams until it is killed, or ingests, or builds a few tables."""
     streams = what == "stream"
     spark = session.session("local[2]", SETTINGS, connector=streams, driver_memory="1g")
     lake = Lake(spark, where)
@@ -30,8 +33,10 @@ def main(what: str, where: str, *rest: str) -> None:
     sys.stdin.readline()
     if streams:
         stream.start(lake, rest[0], every="0 seconds").awaitTermination()
-    else:
+    elif what == "ingest":
         bronze.ingest(lake, rest)
+    else:
+        build.build(lake, recipe=RECIPE)
 
 
 if __name__ == "__main__":

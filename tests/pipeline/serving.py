@@ -105,6 +105,15 @@ class Serving:
 
         self.run(work)
 
+    def lose(self, topic: str, before: int) -> None:
+        """Records below an offset are gone from a topic, as retention takes them."""
+
+        async def work(_: WireClient) -> None:
+            (partition,) = self.broker.cluster.topics.by_name[topic].partitions
+            assert partition.delete_records(before) == (0, before)
+
+        self.run(work)
+
     def events(self) -> list[Event]:
         """All events until now."""
 

@@ -212,6 +212,12 @@ def test_what_a_killed_ingest_leaves_is_taken_away(lake: Lake, tmp_path: Path) -
     assert numbers(lake) == [1]
 
 
+def test_a_lake_is_a_folder(spark: SparkSession) -> None:
+    """What Spark would read as a pattern is refused before anything is written."""
+    with pytest.raises(LakeError, match=r"/x\[1\]: the path of a lake has none of"):
+        Lake(spark, "x[1]")
+
+
 def test_small_files_of_a_lake(spark: SparkSession, lake: Lake) -> None:
     """Written whole or not at all, also where there is no folder of this machine."""
     other = Lake(spark, f"file://{lake.path}/there")

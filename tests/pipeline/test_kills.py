@@ -1,4 +1,4 @@
-"""Killed in the middle, an ingest has not been; the next one is whole.
+"""Killed in the middle, an ingest or a build has not been; the next one is whole.
 
 Ten kills of the stream take minutes: they are a program, `tests.pipeline.kills`.
 """
@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from tests.pipeline.kills import go, kill, start, until
 from tests.pipeline.test_bronze import numbers, write
+from tests.pipeline.test_build import RECIPE, SUMS, rows
 from tests.pipeline.test_stream import event
 
 from kohort.pipeline import bronze
+from kohort.pipeline import build as builds
 from kohort.pipeline.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -54,3 +56,40 @@ def test_an_ingest_that_is_killed(
     assert bronze.ingest(lake, [file]).events == EVENTS
     assert numbers(lake) == [*range(1, EVENTS + 1)]
     assert left[0] not in lake.names("bronze/files")
+
+
+def with_some_tables(build: Path) -> bool:
+    """The first table is written, and others are being made of it."""
+    return (build / "silver/runs/_SUCCESS").exists()
+
+
+def with_all_tables(build: Path) -> bool:
+    """The last one is written; now it is looked at, and published."""
+    return (build / "gold/sums/_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("moment", [with_some_tables, with_all_tables])
+def test_a_build_that_is_killed(
+    lake: Lake, tmp_path: Path, moment: Callable[[Path], bool]
+) -> None:
+    """Readers have a whole one all the time; the next one takes away what is left."""
+    bronze.ingest(lake, [write(tmp_path / "e.jsonl", event(1), event(2), event(3))])
+    first = builds.build(lake, recipe=RECIPE).id
+    process = start("build", lake.path)
+    try:
+        go(process)
+        others = Path(lake.path) / "builds"
+        until(
+            process,
+            lambda: any(moment(o) for o in others.iterdir() if o.name != first),
+        )
+    finally:
+        kill(process)
+    seen = builds.current(lake)
+    assert seen == first or (
+        moment is with_all_tables and builds.about(lake, str(seen))
+    )
+    assert rows(lake, SUMS) == [(3,)]
+    last = builds.build(lake, recipe=RECIPE).id
+    assert rows(lake, SUMS) == [(3,)]
+    assert lake.names("builds") == sorted({first, str(seen), last})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.pipeline.serving import Event, Serving, serving
 
 from kohort.pipeline import bronze, stream
@@ -197,6 +198,36 @@ def test_a_broker_that_goes_and_comes_back(lake: Lake, tmp_path: Path) -> None:
         assert numbers[each["run"]] == each["sequence"]
     assert numbers[first[0]["run"]] >= len(first)
     assert numbers[second[0]["run"]] == len(second)
+
+
+def test_a_session_without_the_connector(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told what its maker has to do."""
+    monkeypatch.setattr(stream, "ADMIN", "org.apache.nowhere.AdminClient")
+    with pytest.raises(stream.StreamError, match=r"session\(connector=True\)"):
+        stream.start(lake, "127.0.0.1:1")
+
+
+def test_retention_that_was_faster(lake: Lake) -> None:
+    """The stream ends, and says what to do; it goes on with the rest if it is told to.
+
+    What is gone is missing, in as many words.
+    """
+    with serving() as served:
+        served.create("t")
+        served.produce("t", event(1), event(2))
+        once(lake, served, topic="t")
+        for sequence in (3, 4, 5):
+            served.produce("t", event(sequence))
+        served.lose("t", 4)
+        with pytest.raises(StreamingQueryException) as caught:
+            once(lake, served, topic="t")
+        assert "start it once with --skip-lost" in str(stream.problem(caught.value))
+        once(lake, served, topic="t", options=stream.SKIP_LOST)
+    assert [each["sequence"] for each in told(bronze.events(lake))] == [1, 2, 5]
+    (row,) = bronze.identities(lake).collect()
+    assert (row["missing"], row["announced"]) == (2, 0)
 
 
 def test_a_clock_that_went_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
