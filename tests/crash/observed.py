@@ -91,6 +91,23 @@ def all_committed(
     }
 
 
+def unsettle(group: Group, number: int, asking: Asking) -> None:
+    """Has a dynamic member leave and come back; returns once the group rebalances.
+
+    Or has rebalanced: that may be over before anybody looks, but not without a trace.
+    """
+    group.worker.until_bounced()
+    before = members_of(asking.describe(group.name))
+    group.worker.bounce(number)
+
+    def unsettled() -> bool | None:
+        now = asking.describe(group.name)
+        is_so = now.group_state != "Stable" or members_of(now) != before
+        return True if is_so else None
+
+    asking.until(f"{group.name} rebalances", unsettled)
+
+
 def _commits_of(group: Group) -> dict[str, int]:
     """How many commits each member has had acknowledged, by member id.
 

@@ -21,6 +21,7 @@ from tests.crash.observed import (
     members_of,
     read_all,
     snapshot,
+    unsettle,
     until_at_the_ends,
     until_members_commit,
 )
@@ -283,15 +284,10 @@ class Run:
         changing = self._load.groups[-1]
         self._snapshots.pop(changing.name, None)
         number = self._draw.randrange(3)
-        changing.worker.bounce(number)
-        if number == 0:
-            return  # static: its leaving and its coming back change no state
-
-        def unstable() -> bool | None:
-            state = self._asking.describe(changing.name).group_state
-            return True if state != "Stable" else None
-
-        self._asking.until("the group rebalances", unstable)
+        if number == 0:  # static: its leaving and its coming back change no state
+            changing.worker.bounce(number)
+        else:
+            unsettle(changing, number, self._asking)
 
     def _settle(self) -> None:
         """Waits until all groups are Stable and commit; what was Stable stayed so."""

@@ -17,6 +17,7 @@ from tests.crash.observed import (
     all_committed,
     read_all,
     snapshot,
+    unsettle,
     until_at_the_ends,
     until_members_commit,
 )
@@ -195,14 +196,8 @@ class Play:
 
     def _unsettle(self, group: Group) -> None:
         """Has a member leave and come back: the move is to find a rebalance."""
-        group.worker.bounce(self._draw.randrange(STATIC, MEMBERS))
+        unsettle(group, self._draw.randrange(STATIC, MEMBERS), self._asking)
         self.report.done["member replaced"] += 1
-
-        def unstable() -> bool | None:
-            state = self._asking.describe(group.name).group_state
-            return True if state != "Stable" else None
-
-        self._asking.until(f"{group.name} rebalances", unstable)
 
     def _start_one(self) -> None:
         node = self._draw.choice(self._stopped)
