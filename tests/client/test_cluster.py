@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.client.cancelling import cancel_at_every_await
 from tests.client.fake_broker import Asked, FakeBroker, alone, knows
+from tests.client.time_up import is_up_after_a_failure
 
 from kohort.broker.server import Broker
 from kohort.client.cluster import Cluster
@@ -153,13 +154,16 @@ async def test_a_cluster_that_comes_later_is_found() -> None:
     await broker.stop()
 
 
-async def test_a_cluster_that_does_not_come_is_given_up() -> None:
+async def test_a_cluster_that_does_not_come_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Time is up: the error tells the last one, and nothing is left open."""
     async with FakeBroker() as gone:
         pass
     cluster = Cluster(config(gone.address))
+    is_up_after_a_failure(monkeypatch)
     with pytest.raises(RequestTimedOutError, match="the last error was") as caught:
-        await cluster.start(timeout_ms=500)
+        await cluster.start()
     assert caught.value.broker == gone.address
     assert caught.value.api == "Metadata"
     assert isinstance(caught.value.__cause__, ConnectionFailedError)

@@ -12,6 +12,7 @@ from tests.client.consuming import (
     poll_until,
     take,
 )
+from tests.client.time_up import is_up_after_a_failure
 
 from kohort.broker.server import Broker
 from kohort.client.consumer import Consumer
@@ -320,13 +321,12 @@ async def test_partitions_by_hand_with_a_group_for_offsets(stage: Stage) -> None
 # -- errors
 
 
-async def test_nobody_is_there() -> None:
+async def test_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """start() raises, and everything is closed."""
     async with Broker() as gone:
         address = gone.bootstrap_servers
-    reader = Consumer(
-        bootstrap_servers=address, default_api_timeout_ms=300, group_id="g"
-    )
+    reader = Consumer(bootstrap_servers=address, group_id="g")
+    is_up_after_a_failure(monkeypatch)
     with pytest.raises(KohortError) as caught:
         await reader.start()
     assert isinstance(caught.value.__cause__, ConnectionFailedError)

@@ -52,7 +52,7 @@ async def test_the_leader_looks_after_topics_of_others(stage: Stage) -> None:
         async with stage.consumer(others) as b, stage.admin() as admin:
             await poll_until(lambda: shares(b) == [1], leader, b)
             (await admin.create_partitions({others: 3})).check()
-            await poll_until(lambda: shares(b) == [3], leader, b)
+            await poll_until(lambda: is_shared(4, leader, b), leader, b)
             assert b.assignment() == places(0, 1, 2, topic=others)
             assert leader.assignment() == {stage.p0}
 

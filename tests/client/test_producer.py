@@ -16,6 +16,7 @@ from tests.client.producing import (
     records,
     values,
 )
+from tests.client.time_up import is_up_after_a_failure
 
 from kohort.broker.server import Broker
 from kohort.client.admin import Admin
@@ -194,10 +195,13 @@ async def test_a_topic_that_cannot_be_fails_at_once(broker: Broker) -> None:
             await sender.send("a b", b"v")
 
 
-async def test_a_topic_that_is_not_made_is_waited_for() -> None:
+async def test_a_topic_that_is_not_made_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without auto creation time is up, and the error says why."""
     config = {"auto.create.topics.enable": False}
-    async with Broker(config) as broker, producer(broker, max_block_ms=30) as sender:
+    async with Broker(config) as broker, producer(broker) as sender:
+        is_up_after_a_failure(monkeypatch)
         with pytest.raises(RequestTimedOutError) as caught:
             await sender.send("t", b"v")
         assert "Metadata, topic 't': time is up" in str(caught.value)
