@@ -338,14 +338,16 @@ def _source() -> Column:
     """The path of a row's file, as the ledger has it."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
 
-    encoded = sql.col("_metadata.file_path")
-    decoded = sql.try_url_decode(sql.replace(encoded, sql.lit("+"), sql.lit("%2B")))
+    uri, most = sql.col("_metadata.file_path"), 2**31 - 1
+    # Of a local file it has one slash, or three.
+    path = (
+        sql.when(uri.startswith("file:///"), uri.substr(len("file:///"), most))
+        .when(uri.startswith("file:/"), uri.substr(len("file:/"), most))
+        .otherwise(uri)
+    )
+    decoded = sql.try_url_decode(sql.replace(path, sql.lit("+"), sql.lit("%2B")))
     # It is done for each row again, and most paths can do without.
-    path = sql.when(encoded.contains("%"), decoded).otherwise(encoded)
-    local = "file:///"
-    return sql.when(
-        path.startswith(local), path.substr(len(local), 2**31 - 1)
-    ).otherwise(path)
+    return sql.when(path.contains("%"), decoded).otherwise(path)
 
 
 # -- reading

@@ -39,6 +39,8 @@ CHECKPOINTS: Final = "checkpoints"
 BUILDS: Final = "builds"
 LOCKS: Final = "locks"
 
+_MARKS: Final = "*?{}[]" if os.name == "nt" else "*?{}[]\\"
+"""Of patterns; where there is no Windows, a backslash, too."""
 _OBJECT_STORES: Final = frozenset({"s3a", "s3", "gs", "abfs", "abfss", "wasb", "wasbs"})
 """Where a rename copies, and a file appears as a whole when it is closed."""
 
@@ -80,10 +82,10 @@ class Lake:
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
         self.spark = spark
         self.path = absolute(os.fspath(path)).rstrip("/") or "/"
-        if any(mark in self.path for mark in "*?{}[]"):
+        if any(mark in self.path for mark in _MARKS):
             raise LakeError(
-                f"{self.path}: the path of a lake has none of * ? {{ }} [ ]: Spark"
-                " reads every path as a pattern"
+                f"{self.path}: the path of a lake has none of {' '.join(_MARKS)}:"
+                " Spark reads every path as a pattern"
             )
 
     @property
