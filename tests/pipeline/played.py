@@ -14,6 +14,7 @@ from typing import Any
 from aiokafka import TopicPartition  # type: ignore[import-untyped]
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from tests.events.causes.clients import (
+    POLL_S,
     AiokafkaClient,
     Client,
     KohortClient,
@@ -147,9 +148,11 @@ async def _commit(client: Client, topic: str, offset: int = 1) -> None:
     consumer = client.consumer
 
     def act() -> None:
-        # All on its thread: librdkafka keeps Python's lock while it looks.
-        partition = consumer.assignment()[0].partition
-        offsets = [LibrdkafkaPartition(topic, partition, offset)]
+        # All on its thread: librdkafka keeps Python's lock while it looks. A poll has
+        # to give it the assignment; heartbeats, at which the scene looks, need none.
+        while not (assigned := consumer.assignment()):
+            consumer.poll(POLL_S)
+        offsets = [LibrdkafkaPartition(topic, assigned[0].partition, offset)]
         consumer.commit(offsets=offsets, asynchronous=False)
 
     await client._do(act)  # noqa: SLF001 - it has no other way to do that
@@ -178,7 +181,7 @@ class Play:
     Attributes:
         file: all events, as ``--events`` writes them; whole once it is `calm`.
         address: of the broker.
-        ready: there is an address.
+        ready: a group is halfway: the topic has its rebalances.
         go_on: to be set by whoever watches; until then all wait halfway.
         calm: all clients are gone, and all events are where they belong.
         over: to be set by whoever watches: the broker may stop.
@@ -222,7 +225,6 @@ class Play:
         with broker.events.subscribe() as reader:
             async with broker:
                 self.address = broker.bootstrap_servers
-                self.ready.set()
                 await self._groups(broker)
                 await view.close()
                 await _written(broker, _last(reader))
@@ -231,6 +233,8 @@ class Play:
 
     async def _groups(self, broker: Broker) -> None:
         async def halfway() -> None:
+            await _written(broker, broker.events.recent()[-1]["sequence"])
+            self.ready.set()
             assert await asyncio.to_thread(self.go_on.wait, PATIENCE_S)
 
         async def play(name: str) -> None:

@@ -189,7 +189,11 @@ def test_a_mark_and_a_number_lead_to_their_query(bad: Answers, show: Show) -> No
     assert shown.page.evaluate("location.hash") == "#q-summary"
     assert shown.page.locator("h3:target").inner_text() == "summary"
     shown.page.locator("#chart-timeline").scroll_into_view_if_needed()
-    shown.page.locator("#chart-timeline .points path").last.click(force=True)
+    point = shown.page.locator("#chart-timeline .points path").last
+    point.hover(force=True)
+    # Plotly looks at most every 50 ms, and of a click with nothing under it says none.
+    shown.page.wait_for_selector("#chart-timeline .hovertext")
+    point.click(force=True)
     shown.page.wait_for_function("() => location.hash === '#q-timeline'")
 
 
