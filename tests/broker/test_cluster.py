@@ -82,8 +82,9 @@ def elsewhere(broker: Broker, node_id: int) -> int:
 async def join(client: WireClient, group: str = "g", member_id: str = "") -> Any:
     """JoinGroup with one protocol; an id that is demanded is used."""
     protocols = [JoinGroupRequestProtocol("range", b"")]
+    # Nobody waits for the end of its session, or is to see it, however slow it all is.
     request = JoinGroupRequest(
-        group, 10_000, 10_000, member_id, None, "consumer", protocols
+        group, 300_000, 10_000, member_id, None, "consumer", protocols
     )
     answer = await client.call("JoinGroup", 9, request)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
