@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.client.fake_broker import Asked, FakeBroker
+from tests.client.time_up import is_up_after_a_failure
 
 from kohort.client.admin import Admin
 from kohort.client.admin_values import (
@@ -332,11 +333,14 @@ async def test_an_admin_client_that_is_closed_amid_its_start_stays_closed() -> N
                 await admin.list_topics()
 
 
-async def test_a_node_that_is_not_there_is_named() -> None:
+async def test_a_node_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Configurations of broker 77."""
     async with administered() as (_, admin):
+        is_up_after_a_failure(monkeypatch)
         resource = ConfigResource(ResourceType.BROKER, "77")
-        error = await error_of(admin.describe_configs([resource], timeout_ms=50))
+        error = await error_of(admin.describe_configs([resource]))
         assert isinstance(error, RequestTimedOutError | ConnectionFailedError)
         assert "node 77" in str(error)
         assert error.api == "DescribeConfigs"
@@ -356,7 +360,9 @@ def told(fake: FakeBroker, *topics: MetadataResponseTopic) -> MetadataResponse:
     return MetadataResponse(0, nodes, "fake", 1, topics)
 
 
-async def test_time_is_up_for_some_items_only() -> None:
+async def test_time_is_up_for_some_items_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What has a result keeps it; the others tell why they have none."""
     leaderless = MetadataResponseTopic(
         0, "t", partitions=[MetadataResponsePartition(0, 0, -1)]
@@ -370,8 +376,9 @@ async def test_time_is_up_for_some_items_only() -> None:
         FakeBroker({"Metadata": metadata}) as fake,
         Admin(bootstrap_servers=fake.address, retry_backoff_ms=1) as admin,
     ):
+        is_up_after_a_failure(monkeypatch)
         asked = {TP: LATEST, TopicPartition("bad", 0): LATEST}
-        listed = await admin.list_offsets(asked, timeout_ms=500)
+        listed = await admin.list_offsets(asked)
         assert kinds(listed.errors) == {
             TP: RequestTimedOutError,
             TopicPartition("bad", 0): InvalidTopicError,
