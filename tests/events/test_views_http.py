@@ -270,7 +270,7 @@ async def test_who_never_reads() -> None:
     async with watching() as client:
         node = client.broker.events.of(1)
         reader, writer = await ask_by_hand(client, "/events")
-        for _ in range(20):
+        for _ in range(6):
             happen(node, *("g" * 100,) * 5_000)
             # The stream has its turns, until there is no more room for it.
             await client.events("&group=nobody")
