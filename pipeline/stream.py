@@ -193,7 +193,9 @@ def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineErro
     if isinstance(error, PipelineError):
         return error
     text = str(error).partition("=== Streaming Query ===")[0]
-    if re.search(r"DATA_LOSS|OffsetOutOfRange|offset was changed from", text):
+    if re.search(
+        r"DATA_LOSS|data may have been lost|OffsetOutOfRange|was changed from", text
+    ):
         return StreamError(
             "records that were not read yet are gone from the topic: it was made anew,"
             " or its retention took them. Start the stream again: a topic that was made"

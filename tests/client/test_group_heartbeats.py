@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -119,7 +120,10 @@ async def test_a_static_member_that_does_not_poll_falls_silent(
     settings = {"max_poll_interval_ms": 500, "session_timeout_ms": 2_000}
     async with stage.member(group_instance_id="i", **settings) as a:
         await poll_until(lambda: shares(a) == [1], a)
-        await stage.until_members(1)
+        # It polls until it was seen: from then on it is not a member for long.
+        seen = asyncio.create_task(stage.until_members(1))
+        await poll_until(seen.done, a)
+        await seen
         await stage.until_members(0)
         assert not sent.of("LeaveGroup", stage.group)
         await poll_until(lambda: shares(a) == [1], a)
