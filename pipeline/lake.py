@@ -255,8 +255,8 @@ class Lake:
 def java(spark: SparkSession, name: str) -> Any:
     """A class of Java's, by its whole name.
 
-    Written with dots, ``jvm.org.apache...``, each part of the name would be looked for
-    in each jar: that took a tenth of a small build.
+    Written with dots, ``jvm.org.apache...``, it costs more: each part of the name is
+    looked for in all jars.
     """
     return getattr(spark._jvm, name)  # noqa: SLF001 - PySpark has no other way
 
