@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from tests.pipeline.serving import Event, Serving, serving
 
 from kohort.pipeline import bronze, stream
@@ -214,6 +213,8 @@ def test_retention_that_was_faster(lake: Lake) -> None:
 
     What is gone is missing, in as many words.
     """
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - as above
+
     with serving() as served:
         served.create("t")
         served.produce("t", event(1), event(2))
