@@ -49,12 +49,13 @@ than for a core."""
 
 FEW_BYTES: Final = 4 << 20
 """Of Parquet: some 200,000 events."""
-_UNCOMPILED: Final = MappingProxyType(
+UNCOMPILED: Final = MappingProxyType(
     {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
 )
+"""Spark's settings for few events: it makes no Java for them."""
 _RUNS: Final = BY_PATH["silver/runs"]
 _QUALITY: Final = BY_PATH["gold/quality"]
 _SETTINGS: Final = "gold/settings"
@@ -434,9 +435,9 @@ def _compiled(lake: Lake, events: DataFrame) -> Iterator[None]:
     """Of few events it takes longer to compile Java for them than to do without."""
     plan: Any = events._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - as above
     conf = lake.spark.conf
-    before = {name: conf.get(name, None) for name in _UNCOMPILED}
+    before = {name: conf.get(name, None) for name in UNCOMPILED}
     if int(str(plan.stats().sizeInBytes())) <= FEW_BYTES:
-        for name, value in _UNCOMPILED.items():
+        for name, value in UNCOMPILED.items():
             conf.set(name, value)
     try:
         yield

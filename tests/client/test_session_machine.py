@@ -151,7 +151,9 @@ class Storm:
             group = world.context.coordinator.groups.get("g")
             living = {c.session.member_id for c in self.living()}
             if group is None or (
-                group.generation_id == before and group.members.keys() <= living
+                group.state in {"Stable", "Empty"}
+                and group.generation_id == before
+                and group.members.keys() <= living
             ):
                 return
 

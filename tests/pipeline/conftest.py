@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pipeline.settings import QUICK
 
 from kohort.pipeline import session
 from kohort.pipeline.lake import Lake
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
 SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.default.parallelism": "4",
-    # For tests' few rows the code that Spark, and then Java, would generate costs
-    # more than it gains: two thirds of the CPU of a build.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    **QUICK,
     "spark.sql.streaming.stopTimeout": "30s",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from tests.pipeline.settings import QUICK
 from tests.pipeline.test_build import RECIPE
 
 from kohort.pipeline import bronze, build, session, stream
@@ -17,10 +18,7 @@ from kohort.pipeline.lake import Lake
 SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
-    # It does not live long enough for code to pay that Spark would generate.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    **QUICK,
 }
 
 
