@@ -321,7 +321,8 @@ async def test_a_close_that_is_cancelled_leaves_nothing_running(
         await readers[-1].close()
 
     await open_another()
-    assert await cancel_at_every_await(close, afterwards) > 2
+    # Its member's end, and its connections'; that of its tasks, unless it has come.
+    assert await cancel_at_every_await(close, afterwards) >= 2
     await readers[-1].close()
     await is_left_alone(before)
 
