@@ -168,9 +168,9 @@ async def test_a_partition_that_there_is_not_is_waited_for(broker: Broker) -> No
     async with producer(broker, max_block_ms=30) as sender:
         with pytest.raises(RequestTimedOutError, match="topic 't', partition 3: "):
             await sender.send("t", b"v", partition=3)
+    async with producer(broker) as sender, asyncio.TaskGroup() as group:
         with pytest.raises(UnknownTopicError, match="partition -1"):
             await sender.send("t", b"v", partition=-1)
-    async with producer(broker) as sender, asyncio.TaskGroup() as group:
         sending = group.create_task(sender.send_and_wait("t", b"v", partition=3))
         async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             (await admin.create_partitions({"t": 4})).check()

@@ -294,15 +294,22 @@ async def test_a_broker_that_asks_for_time_gets_it() -> None:
     assert times[1] - times[0] >= 0.04
 
 
-async def test_memory_that_does_not_come_back_is_waited_for_in_time() -> None:
+async def test_memory_that_does_not_come_back_is_waited_for_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """max.block.ms; it is there again when the broker answers."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
     async with Leader(silent) as leader:
-        settings = {"buffer_memory": 1_000, "max_block_ms": 40, "linger_ms": 0}
+        settings = {"buffer_memory": 1_000, "max_block_ms": 10_000, "linger_ms": 0}
         async with producer(leader, **settings) as sender:
             first = await sender.send("t", b"v" * 800, partition=0)
-            with pytest.raises(RequestTimedOutError, match="buffer_memory is full"):
-                await sender.send("t", b"v" * 800, partition=0)
             await leader.has_got(1)
+            refused = asyncio.create_task(sender.send("t", b"v" * 800, partition=0))
+            await asyncio.sleep(0)
+            monkeypatch.setattr(loop, "time", lambda: now() + 10)
+            with pytest.raises(RequestTimedOutError, match="buffer_memory is full"):
+                await refused
             leader.take(leader.produced[0])
             second = await sender.send("t", b"v" * 800, partition=0)
             assert first.done()
