@@ -95,6 +95,9 @@ def _kafka_python(addresses: str, way: str, is_over: Event) -> list[Row]:
         consumer.assign([KafkaPythonPartition(EVENTS_TOPIC, 0)])
     rows: list[Row] = []
     try:
+        # A leader that learns of its partitions later has to join again, and forgets to
+        # if a poll ends while its SyncGroup is under way.
+        consumer.topics()
         while not is_read(rows) and not is_over.is_set():
             for polled in consumer.poll(100).values():
                 rows += [(record.key, record.value) for record in polled]

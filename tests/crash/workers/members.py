@@ -309,7 +309,6 @@ class PythonMember(Member):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._consumer = self._connected()
-        self._consumer.subscribe([self.topic], listener=_PythonListener(self))
 
     def _connected(self) -> Any:
         while True:
@@ -334,9 +333,11 @@ class PythonMember(Member):
                 time.sleep(PACE_S)
                 continue
             try:
-                # A leader that learns of its partitions after it has joined joins
-                # again.
-                consumer.partitions_for_topic(self.topic)
+                consumer.subscribe([self.topic], listener=_PythonListener(self))
+                # Asked for the topics now, it has them before it joins: else it may
+                # have to join again, and forgets to if it leads and a poll ends while
+                # its SyncGroup is under way.
+                consumer.topics()
             except PythonError:
                 consumer.close(autocommit=False)
                 time.sleep(PACE_S)

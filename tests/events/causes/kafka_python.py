@@ -62,8 +62,7 @@ class KafkaPythonClient(OnAThread):
         if wanted.topics:
             consumer.subscribe([*wanted.topics])
             # A leader that learns of its partitions later has to join again.
-            for topic in wanted.topics:
-                consumer.partitions_for_topic(topic)
+            consumer.topics()
         self.consumer = consumer
 
     def _assignors(self, names: Sequence[str]) -> list[Any]:

@@ -56,9 +56,10 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
             partition_assignment_strategy=[ASSIGNORS[wanted.assignor]],
         )
         self.consumer.subscribe([wanted.topic], listener=self)
-        # Have the topic's metadata before the first poll joins: a leader that learns of
-        # its partitions later has to join again.
-        self.consumer.partitions_for_topic(wanted.topic)
+        # Asked for the topics now, it has them before it joins: else it may have to
+        # join again, and forgets to if it leads and a poll ends while its SyncGroup is
+        # under way.
+        self.consumer.topics()
 
     # A cooperative rebalance names only what changes, an eager one everything.
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
