@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, TopicPartition
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 COMMITTED_S = 30.0
 """For an answer that comes at once, unless the coordinator is away."""
+ELSEWHERE = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+"""What a coordinator answers that moves; librdkafka looks for it meanwhile."""
 
 
 def begin(
     consumer: Consumer, partitions: list[TopicPartition], *, is_cooperative: bool
 ) -> None:
-    """To be called in `on_assign`: starts at 0 where nothing is committed.
+    """To be called in `on_assign`: starts at what is committed, or at 0.
 
     librdkafka is not to ask where a partition begins. If it asks (ListOffsets,
     which waits behind a Fetch), and the partition is revoked before the answer,
@@ -23,17 +31,32 @@ def begin(
     gets them, from offset 0 on, whatever is committed. 2.16.0 does it with
     `consume` and with `poll`, on Apache Kafka 4.3 as well.
 
+    Nor is it to ask by itself what is committed: a coordinator that is one no longer
+    refuses the whole group and names no partition (OffsetFetch v2 and later, as Apache
+    Kafka 4.3 has it), and then 2.16.0 waits for them for ever: nobody reads them before
+    the next rebalance.
+
     Raises:
         KafkaException: the coordinator does not say what is committed.
     """
-    known = consumer.committed(partitions, COMMITTED_S) if partitions else []
-    new = {each.partition for each in known if each.offset < 0}
-    if not new:
-        return  # librdkafka assigns, and resumes at what is committed
-    for each in partitions:
-        if each.partition in new:
-            each.offset = 0
+    if not partitions:
+        return
+    known = _committed(consumer, partitions)
+    for each in known:
+        each.offset = max(each.offset, 0)
     if is_cooperative:
-        consumer.incremental_assign(partitions)
+        consumer.incremental_assign(known)
     else:
-        consumer.assign(partitions)
+        consumer.assign(known)
+
+
+def _committed(
+    consumer: Consumer, partitions: list[TopicPartition]
+) -> list[TopicPartition]:
+    deadline = time.monotonic() + COMMITTED_S
+    while True:
+        try:
+            return consumer.committed(partitions, COMMITTED_S)
+        except KafkaException as error:
+            if error.args[0].code() not in ELSEWHERE or time.monotonic() > deadline:
+                raise
