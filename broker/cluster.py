@@ -16,6 +16,7 @@ from kohort.broker.group_records import Encoder
 from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import LongWork
 from kohort.broker.shards import NodeGroups, Shards
 from kohort.broker.topics import (
     EVENTS_TOPIC,
@@ -64,6 +65,7 @@ class Cluster:
         nodes: the nodes by id.
         topic_created: called with each topic that is created; None for nobody.
         shards: the partitions of ``__consumer_offsets`` and their coordinators.
+        long_work: work of requests that takes more than one turn of the event loop.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Cluster:
         self._first_unused_producer_id = 0
         self._next_producer_id = 0
         self.topic_created: Callable[[Topic], object] | None = None
+        self.long_work = LongWork()
         self.topics = Topics(
             config, ids, self._make_partition, self._drop_partition, self._save
         )

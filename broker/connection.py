@@ -19,6 +19,7 @@ from typing import Any, cast
 from kohort.broker import telemetry
 from kohort.broker.cluster import Node
 from kohort.broker.dispatch import UnknownApiError, route_of
+from kohort.broker.long_work import Piecework
 from kohort.broker.request import Request
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
@@ -73,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._closed = asyncio.get_running_loop().create_future()
         self._frames: deque[Frame] = deque()
         self._current: Request | None = None
+        self._work: Piecework | None = None
         self._out: list[Buffer] = []
         self._out_size = 0
         self._join_below = JOIN_BELOW
@@ -117,6 +119,8 @@ class Connection(asyncio.Protocol):
         self._frames.clear()
         if not self._closed.done():
             self._closed.set_result(None)
+        if self._work is not None:
+            self._work.stop()
         current, self._current = self._current, None
         if current is not None and current.abandon is not None:
             current.abandon()
@@ -254,15 +258,30 @@ class Connection(asyncio.Protocol):
         if self.node.counters is not None:
             request.started = time.monotonic()
         try:
-            route.handle(request)
-        except Exception:
-            # A defect of ours; the client must not take it for an answer.
-            log.exception(
-                "request_failed", api=request.api.name, version=request.version
-            )
-            self._current = None
-            self._frames.clear()
-            self._failure = f"{request.api.name} v{request.version} failed"
+            work = route.handle(request)
+            if work is not None:
+                self._work = self.node.cluster.long_work.start(
+                    work, lambda error: self._later_failed(request, error)
+                )
+        except Exception as error:  # noqa: BLE001 - the connection ends by it
+            self._request_failed(request, error)
+
+    def _later_failed(self, request: Request, error: Exception) -> None:
+        """A later piece of a request's work raised this."""
+        self._request_failed(request, error)
+        self._handle_frames()
+
+    def _request_failed(self, request: Request, error: Exception) -> None:
+        """A defect of ours; the client must not take it for an answer."""
+        log.error(
+            "request_failed",
+            api=request.api.name,
+            version=request.version,
+            exc_info=error,
+        )
+        self._current = None
+        self._frames.clear()
+        self._failure = f"{request.api.name} v{request.version} failed"
 
     def _refuse_version(self, correlation_id: int) -> None:
         """ApiVersions in an unknown version: a v0 body that names the known ones."""

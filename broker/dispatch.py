@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.protocol import registry
 from kohort.protocol.messages import WireError
@@ -22,7 +23,8 @@ class Route:
     Attributes:
         flexible: whether request headers have tagged fields.
         decode: reads the request's body.
-        handle: the handler; takes the `Request`.
+        handle: the handler; takes the `Request`. What it returns is work that goes
+            on in later turns of the event loop; None if there is none.
         respond: for APIs of groups, makes the response of a coordinator's result.
         format: how responses are written.
     """
@@ -35,7 +37,7 @@ class Route:
         )
         self.flexible = api.is_flexible(version)
         self.decode = api.request(version).decode
-        self.handle: Callable[[Request], None] = module.handle
+        self.handle: Callable[[Request], Work | None] = module.handle
         self.respond: Callable[[Request, Any], None] = getattr(
             module, "respond", Request.reply
         )

@@ -1,0 +1,116 @@
+"""Long work of requests, done a piece at a time, so that no request stops the others.
+
+A handler with much to do is a generator. Between two of its yields lies about a
+millisecond of work at most:
+
+1. The first piece runs at once. Most requests are small and end in it; they are
+   answered in the same turn of the event loop, as if nothing could be long.
+2. What is not finished goes to the end of a queue. In each turn of the event loop
+   one piece of the first in the queue runs, and it goes to the end again. However
+   many requests are long, a heartbeat waits for one piece, not for one request.
+3. When nobody waits for the answer any more, the generator is closed.
+
+Pieces are counted, not timed: the same requests take the same turns, whatever the
+machine does meanwhile, so a run can be replayed. Anything that was looked up before
+a yield (a topic, a partition, a group) may be gone after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+Work = Generator[None, None, Any]
+"""Work that yields wherever other requests may come in between."""
+
+
+def soon(callback: Callable[[], None]) -> None:
+    """Calls `callback` in the next turn of the running event loop."""
+    asyncio.get_running_loop().call_soon(callback)
+
+
+class LongWork:
+    """The work under way, in the order in which it gets its turns.
+
+    Args:
+        call_soon: calls a function in the next turn of the event loop.
+    """
+
+    __slots__ = ("_call_soon", "_queue")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], None] = soon) -> None:
+        self._call_soon = call_soon
+        self._queue: deque[Piecework] = deque()
+
+    def __len__(self) -> int:
+        """How much work is under way."""
+        return len(self._queue)
+
+    def start(
+        self, work: Work, failed: Callable[[Exception], None]
+    ) -> Piecework | None:
+        """Runs the first piece; the others get a turn of the loop each.
+
+        Args:
+            work: the generator.
+            failed: takes what a later piece raises. The first one's is raised here.
+
+        Returns:
+            The unfinished work; None if the first piece was all.
+        """
+        try:
+            next(work)
+        except StopIteration:
+            return None
+        piecework = Piecework(work, failed)
+        if not self._queue:
+            self._call_soon(self._turn)
+        self._queue.append(piecework)
+        return piecework
+
+    def _turn(self) -> None:
+        """Runs one piece of the first in the queue that still is wanted."""
+        queue = self._queue
+        while queue and queue[0].is_stopped:
+            queue.popleft()
+        if queue:
+            # It stays in the queue meanwhile: a piece may start other work.
+            if queue[0].go_on():
+                queue.rotate(-1)
+            else:
+                queue.popleft()
+        if queue:
+            self._call_soon(self._turn)
+
+
+class Piecework:
+    """Work that is not finished.
+
+    Attributes:
+        is_stopped: nobody wants it any more.
+    """
+
+    __slots__ = ("_failed", "_work", "is_stopped")
+
+    def __init__(self, work: Work, failed: Callable[[Exception], None]) -> None:
+        self._work = work
+        self._failed = failed
+        self.is_stopped = False
+
+    def go_on(self) -> bool:
+        """Runs one piece; whether there is another one."""
+        try:
+            next(self._work)
+        except StopIteration:
+            return False
+        except Exception as error:  # noqa: BLE001 - whoever started it knows what to do
+            self._failed(error)
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Closes the generator: none of the rest is done."""
+        self.is_stopped = True
+        self._work.close()

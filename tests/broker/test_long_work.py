@@ -1,0 +1,105 @@
+"""Long work: a piece a turn, side by side, and none for who has gone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from kohort.broker.long_work import LongWork, Work
+
+
+class Turns:
+    """An event loop of nothing but turns."""
+
+    def __init__(self) -> None:
+        self.work = LongWork(self._call_soon)
+        self.done: list[str] = []
+        self.failures: list[Exception] = []
+        self._callbacks: deque[Callable[[], None]] = deque()
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def pieces(self, name: str, count: int) -> Work:
+        """Work of so many pieces, each of which is noted by its name."""
+        for _ in range(count - 1):
+            self.done.append(name)
+            yield
+        self.done.append(name)
+
+    def turn(self) -> bool:
+        """One turn; whether there was anything to do."""
+        due = len(self._callbacks)
+        for _ in range(due):
+            self._callbacks.popleft()()
+        return bool(due)
+
+    def finish(self) -> None:
+        """Turns until nothing is left."""
+        while self.turn():
+            assert len(self.done) < 100
+
+
+@pytest.fixture
+def turns() -> Turns:
+    """No work yet."""
+    return Turns()
+
+
+def test_what_is_short_is_done_at_once(turns: Turns) -> None:
+    """Work of one piece never waits for a turn."""
+    assert turns.work.start(turns.pieces("a", 1), turns.failures.append) is None
+    assert turns.done == ["a"]
+    assert not turns.turn()
+
+
+def test_long_work_takes_turns(turns: Turns) -> None:
+    """One piece of one of them runs in each turn of the loop."""
+    turns.work.start(turns.pieces("a", 3), turns.failures.append)
+    turns.work.start(turns.pieces("b", 3), turns.failures.append)
+    assert turns.done == ["a", "b"]
+    turns.turn()
+    assert turns.done == ["a", "b", "a"]
+    turns.finish()
+    assert turns.done == ["a", "b", "a", "b", "a", "b"]
+    assert len(turns.work) == 0
+
+
+def test_nothing_more_is_done_of_stopped_work(turns: Turns) -> None:
+    """The generator is closed, and others go on."""
+    stopped = turns.work.start(turns.pieces("a", 3), turns.failures.append)
+    turns.work.start(turns.pieces("b", 2), turns.failures.append)
+    assert stopped is not None
+    stopped.stop()
+    turns.finish()
+    assert turns.done == ["a", "b", "b"]
+
+
+def test_a_failure_ends_its_own_work(turns: Turns) -> None:
+    """Whoever started it learns of it, and others go on."""
+
+    def failing() -> Work:
+        yield
+        raise ValueError("a defect")
+
+    turns.work.start(failing(), turns.failures.append)
+    turns.work.start(turns.pieces("b", 2), turns.failures.append)
+    turns.finish()
+    assert [str(failure) for failure in turns.failures] == ["a defect"]
+    assert turns.done == ["b", "b"]
+
+
+def test_a_piece_may_start_other_work(turns: Turns) -> None:
+    """Neither of them is lost or done twice."""
+
+    def starting() -> Work:
+        yield
+        turns.work.start(turns.pieces("b", 2), turns.failures.append)
+        yield
+        turns.done.append("a")
+
+    turns.work.start(starting(), turns.failures.append)
+    turns.finish()
+    assert sorted(turns.done) == ["a", "b", "b"]
