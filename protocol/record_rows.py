@@ -17,6 +17,9 @@ RecordRow = tuple[
 ROWS = 256
 """So many records are read at a time: in between others may have their turn."""
 
+_FAR = 2**62
+"""A base timestamp and a distance from it below this have a sum that is an int64."""
+
 
 def varint_at(data: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint and the position behind it.
@@ -39,7 +42,27 @@ def varint_at(data: bytes, position: int) -> tuple[int, int]:
             shift += 7
             if shift > 63:
                 raise WireError("a varint of more than 10 bytes")
+        if shift == 63:
+            value &= 2**64 - 1
     return (value >> 1) ^ -(value & 1), position
+
+
+def delta_at(data: bytes, position: int) -> tuple[int, int]:
+    """The distance of a record from its batch's first offset, and the position behind.
+
+    Raises:
+        WireError: it is no int32; Kafka refuses it, too.
+        IndexError: the data end in it.
+    """
+    delta, position = varint_at(data, position)
+    if not -(2**31) <= delta < 2**31:
+        raise WireError(f"an offset delta of {delta}")
+    return delta, position
+
+
+def wrapped(timestamp: int) -> int:
+    """A timestamp as an int64; beyond its ends it goes on at the other, as in Java."""
+    return (timestamp + 2**63) % 2**64 - 2**63
 
 
 def bytes_at(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
@@ -91,6 +114,8 @@ def rows_of(
             failed = WireError(str(error))
         if append_time is not None:
             rows = [(row[0], append_time, *row[2:]) for row in rows]
+        elif not -_FAR < base_timestamp < _FAR:
+            rows = [(row[0], wrapped(row[1]), *row[2:]) for row in rows]
         if rows:
             yield rows
         if failed is not None:
@@ -134,9 +159,11 @@ def _read_some(  # noqa: C901, PLR0912, PLR0915 - in place, as below
             position += 1
         else:
             time, position = varint_at(data, position)
+            if not -_FAR < time < _FAR:
+                time = wrapped(base_timestamp + time) - base_timestamp
         delta = data[position]
         if delta & 0x81:
-            delta, position = varint_at(data, position)
+            delta, position = delta_at(data, position)
         else:
             delta >>= 1
             position += 1

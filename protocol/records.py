@@ -19,7 +19,14 @@ from typing import Final
 from kohort.protocol import compression
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import Buffer, WireError, slotted
-from kohort.protocol.record_rows import RecordRow, bytes_at, rows_of, varint_at
+from kohort.protocol.record_rows import (
+    RecordRow,
+    bytes_at,
+    delta_at,
+    rows_of,
+    varint_at,
+    wrapped,
+)
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
@@ -411,7 +418,7 @@ def scan_records(
             position += 1
             delta = data[position]
             if delta & 0x81:
-                delta, position = varint_at(data, position)
+                delta, position = delta_at(data, position)
             else:
                 delta >>= 1
                 position += 1
@@ -487,7 +494,8 @@ def build_batch(
     base_timestamp = records[0].timestamp_ms
     body = bytearray()
     for position, record in enumerate(records):
-        _put_record(body, record, position, record.timestamp_ms - base_timestamp)
+        delta_ms = wrapped(record.timestamp_ms - base_timestamp)
+        _put_record(body, record, position, delta_ms)
     fields = (
         attributes & ~CODEC_MASK | codec,
         len(records) - 1,
@@ -534,8 +542,10 @@ def rebuild_batch(
     times: list[tuple[int, int, int]] = []
     for start, stop in spans:
         delta, position = varint_at(data, start + 1)
-        time = header.max_timestamp if is_append_time else header.base_timestamp + delta
-        times.append((time, position, stop))
+        time = header.base_timestamp + delta
+        if is_append_time:
+            time = header.max_timestamp
+        times.append((wrapped(time), position, stop))
     attributes = header.attributes & (_KEPT_ATTRIBUTES | LOG_APPEND_TIME)
     if header.has_delete_horizon:
         base_timestamp = header.base_timestamp
@@ -547,7 +557,7 @@ def rebuild_batch(
     body = bytearray()
     for time, position, stop in times:
         head = bytearray(1)
-        _put_varint(head, time - base_timestamp)
+        _put_varint(head, wrapped(time - base_timestamp))
         _put_varint(body, len(head) + stop - position)
         body += head
         body += data[position:stop]
