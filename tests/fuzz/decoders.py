@@ -1,0 +1,170 @@
+"""Fuzz targets: every request and response, headers, and the cutting of frames."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import construct
+from tests.fuzz.messages import Pool, mutated
+from tests.fuzz.target import Target
+from tests.protocol.strategies import SIDES, Side, carried, filled
+
+from kohort.protocol.framing import Frame, Framer, FrameSizeError, RequestHeader
+from kohort.protocol.messages import Codec, WireError, codec
+from kohort.protocol.registry import APIS, BY_KEY
+
+_HEADER_KEY = 255
+"""The key that stands for a request header."""
+_RESPONSE, _COMPARED = 1, 2
+"""Flags: a response; construct has to read the bytes as the generated code does."""
+_LIMIT = 1 << 16
+"""``socket.request.max.bytes`` of the frames."""
+_POOL = Pool()
+
+
+class _Form(NamedTuple):
+    """What the bytes of an input are said to be."""
+
+    declared: type
+    version: int
+    codec: Codec
+    side: Side | None
+
+
+def _form(data: bytes) -> _Form:
+    key, version, flags = data[:3]
+    if key == _HEADER_KEY:
+        version = 1 + version % 2
+        known = codec(RequestHeader, version, flexible=version > 1)
+        return _Form(RequestHeader, version, known, None)
+    api = BY_KEY.get(key) or APIS[key % len(APIS)]
+    if not api.accepts(version):
+        version = api.oldest + version % (api.newest - api.oldest + 1)
+    side = Side(api, version, not flags & _RESPONSE)
+    return _Form(side.declared, version, side.codec, side)
+
+
+def decode(data: bytes) -> None:
+    """Bytes are a message or raise `WireError`, and a message survives its encoding.
+
+    Args:
+        data: the API key, the version, flags, one byte each; then the body.
+    """
+    if len(data) < 3:
+        return
+    body = data[3:]
+    _, version, known, side = _form(data)
+    try:
+        message, position = known.decode(body, 0, len(body))
+    except WireError:
+        message, position = None, -1
+    if data[2] & _COMPARED and side is not None:
+        _compare(side, body, message, position)
+    if message is None:
+        return
+    assert 0 <= position <= len(body)
+    encoded = known.encode(message)
+    again, end = known.decode(encoded, 0, len(encoded))
+    assert end == len(encoded), "its encoding is read to the end"
+    same = carried(again, version) == carried(message, version)
+    assert same, "its encoding says the same"
+    assert known.encode(again) == encoded
+    pieces: list[Any] = []
+    known.encode_into(message, pieces.append)
+    assert b"".join(pieces) == encoded
+
+
+def _compare(side: Side, body: bytes, message: Any, position: int) -> None:
+    stream = io.BytesIO(body)
+    try:
+        parsed = side.layout.parse_stream(stream)
+    except construct.ConstructError:
+        assert message is None, "construct refuses it"
+        return
+    assert message is not None, "construct reads it"
+    assert stream.tell() == position
+    assert _plain(parsed) == carried(message, side.version)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items() if k != "_io"}
+    return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def _prefix(side: Side) -> bytes:
+    # Layouts of every version would take seconds to make.
+    flags = _COMPARED if side.version == side.api.newest else 0
+    flags |= 0 if side.is_request else _RESPONSE
+    return bytes((side.api.key, side.version, flags))
+
+
+def _messages() -> Iterator[bytes]:
+    """One message of each API, version and direction, with all fields filled."""
+    for side in SIDES:
+        yield _prefix(side) + side.codec.encode(filled(side.declared, side.version))
+    for version in (1, 2):
+        known = codec(RequestHeader, version, flexible=version > 1)
+        head = bytes((_HEADER_KEY, version - 1, 0))
+        yield head + known.encode(RequestHeader(18, 3, 7, "client"))
+
+
+def _mutate(data: bytes, chance: random.Random) -> bytes:
+    """Changes a field of the message, or reads the bytes as another version."""
+    if len(data) < 3 or chance.random() < 0.1:
+        return bytes((chance.choice(APIS).key, chance.randrange(20))) + data[2:]
+    declared, version, known, _ = _form(data)
+    try:
+        message, _ = known.decode(data[3:], 0, len(data) - 3)
+    except WireError:
+        message = filled(declared, version)
+    return data[:3] + known.encode(mutated(message, version, _POOL, chance))
+
+
+DECODERS = Target(decode, _messages, _mutate)
+
+
+def frames(data: bytes) -> None:
+    """A stream is cut into the same frames, however it arrives.
+
+    Args:
+        data: a number of pieces, their sizes, then the stream.
+    """
+    count = data[0] % 16 if data else 0
+    sizes, stream = data[1 : 1 + count], data[1 + count :]
+    at_once = _fed([stream])
+    pieces, rest = [], stream
+    for size in sizes:
+        pieces.append(rest[:size])
+        rest = rest[size:]
+    assert _fed([*pieces, rest]) == at_once
+
+
+def _fed(pieces: list[bytes]) -> tuple[list[bytes], str]:
+    framer = Framer(_LIMIT)
+    found: list[Frame] = []
+    came = 0
+    for piece in pieces:
+        came += len(piece)
+        try:
+            found += framer.feed(piece)
+        except FrameSizeError as error:
+            found += error.frames
+            return [b[start:end] for b, start, end in found], str(error)
+        # A long frame that is under way is kept without its size.
+        used = sum(4 + end - start for _, start, end in found)
+        assert came - used - framer.unfinished in {0, 4}
+    return [b[start:end] for b, start, end in found], ""
+
+
+def _streams() -> Iterator[bytes]:
+    yield b"\x02\x03\x06" + b"\0\0\0\x05hello\0\0\0\0\0\0\0\x01x"
+    yield b"\x01\x02" + b"\0\0\0\x02hi\xff\xff\xff\xff"
+    # Gathered in pieces: LONG_FRAME and more.
+    yield b"\x0f" + b"\xff" * 15 + b"\0\0\x40\x01" + bytes(0x4001) + b"\0\0\0\x01y"
+
+
+FRAMES = Target(frames, _streams, longest=20_000)

@@ -1,0 +1,112 @@
+"""Starts atheris for one target, and reads what it prints."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.fuzz import corpus
+from tests.fuzz.target import Target
+
+TIMEOUT_SECONDS = 10
+"""An input that takes longer is a find: it would hold the broker's loop as long."""
+MOST_MEGABYTES = 1500
+"""Memory of a process: an input that needs more is a find."""
+GRACE_SECONDS = 60
+"""Time for the seeds before, and for the exit after, the time that is asked for."""
+
+_STATUS = re.compile(rb"#(\d+)\t\w+ +cov: (\d+) ft: (\d+)")
+_CRASH = re.compile(rb"Test unit written to (\S+)")
+_WHY = re.compile(rb"^(?:\w+\.)*\w+(?:Error|Exception)\b.*|^==\d+== .*", re.MULTILINE)
+
+
+class Run(NamedTuple):
+    """What one process did.
+
+    Attributes:
+        name: of the target.
+        runs: inputs that were run.
+        per_second: of them.
+        coverage: branches and comparisons reached, as libFuzzer counts them.
+        features: coverage with how often each was reached.
+        finds: files with inputs that fail.
+        reason: the line that says how.
+    """
+
+    name: str
+    runs: int
+    per_second: int
+    coverage: int
+    features: int
+    finds: list[Path]
+    reason: str
+
+    def __str__(self) -> str:
+        found = f", FOUND {self.reason}" if self.finds else ""
+        return f"{self.name}: {self.runs:,} runs, coverage {self.coverage:,}{found}"
+
+
+def _write(folder: Path, inputs: Iterable[bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in inputs:
+        name = hashlib.sha256(each).hexdigest()[:16]
+        (folder / name).write_bytes(each)
+
+
+def _command(name: str, target: Target, *arguments: str) -> list[str]:
+    limits = f"-max_len={target.longest}", f"-rss_limit_mb={MOST_MEGABYTES}"
+    worker = [sys.executable, "-m", "tests.fuzz.worker", name]
+    return [*worker, *limits, f"-timeout={TIMEOUT_SECONDS}", *arguments]
+
+
+def run(name: str, folder: Path, seconds: int, target: Target) -> Run:
+    """Fuzzes a target for some time, from its seeds and its corpus."""
+    inputs = folder / "corpus"
+    _write(inputs, [*target.seeds(), *corpus.stored(name)])
+    command = _command(
+        name,
+        target,
+        f"-max_total_time={seconds}",
+        f"-artifact_prefix={folder}/",
+        "-use_value_profile=0",
+        "-print_final_stats=1",
+        str(inputs),
+    )
+    with (folder / "output").open("wb") as output:
+        done = subprocess.run(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=seconds + GRACE_SECONDS,
+            check=False,
+        )
+    return _read(name, (folder / "output").read_bytes(), done.returncode, seconds)
+
+
+def _read(name: str, text: bytes, code: int, seconds: int) -> Run:
+    status = _STATUS.findall(text)
+    runs, coverage, features = map(int, status[-1]) if status else (0, 0, 0)
+    finds = [Path(found.decode()) for found in _CRASH.findall(text)]
+    why = _WHY.findall(text)
+    reason = why[0].decode(errors="replace") if why else f"exit code {code}"
+    if code and not finds:
+        raise RuntimeError(f"{name}: {reason}\n{text[-3000:].decode(errors='replace')}")
+    return Run(name, runs, runs // seconds, coverage, features, finds, reason)
+
+
+def merged(name: str, folder: Path, target: Target) -> list[bytes]:
+    """The inputs of a run that are needed for its coverage beside the seeds."""
+    seeds, kept = folder / "seeds", folder / "kept"
+    _write(seeds, target.seeds())
+    kept.mkdir()
+    # libFuzzer merges into the first folder what it lacks.
+    _write(kept, target.seeds())
+    command = _command(name, target, "-merge=1", str(kept), str(folder / "corpus"))
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    known = {each.name for each in seeds.iterdir()}
+    return [each.read_bytes() for each in kept.iterdir() if each.name not in known]
