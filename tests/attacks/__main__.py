@@ -1,0 +1,118 @@
+"""Attacks a broker beside an innocent group, and shows what the group noticed.
+
+    python -m tests.attacks
+    python -m tests.attacks --attack tags --attack gone
+
+Exits 1 if somebody was evicted, the broker died, or memory did not come back.
+"""
+
+# ruff: noqa: T201 - a program that prints
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+
+from tests.attacks import brokers
+from tests.attacks.attack import Attack, Outcome, play
+from tests.attacks.frozen import FROZEN
+from tests.attacks.survived import SURVIVED
+
+ATTACKS = {each.name: each for each in [*FROZEN, *SURVIVED]}
+COMMANDS = {"kohort": brokers.KOHORT, "kfake": "kfake -port {port}"}
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.attacks", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--attack", action="append", choices=sorted(ATTACKS))
+    parser.add_argument("--frozen", action="store_true", help="those of the table only")
+    parser.add_argument(
+        "--broker", choices=("kohort", "kfake", "kafka"), default="kohort"
+    )
+    parser.add_argument(
+        "--command", help="starts it: with {port}, in place of `kohort serve`"
+    )
+    parser.add_argument("--data-dir", action="store_true", help="for every attack")
+    parser.add_argument("--json", action="store_true", help="a line for each attack")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def _broker(
+    asked: argparse.Namespace, attack: Attack
+) -> Iterator[brokers.BrokerProcess]:
+    """A broker of its own for each attack."""
+    data = attack.data or asked.data_dir
+    if asked.broker == "kafka" and asked.command is None:
+        with brokers.kafka({**NO_DELAY, **attack.config}) as broker:
+            yield broker
+        return
+    command = asked.command or COMMANDS[asked.broker]
+    config = {**NO_DELAY, **attack.config}
+    if asked.broker == "kohort":
+        arguments = [*_each("--set", config), *(["--data-dir={folder}"] * data)]
+    else:
+        arguments = _each("--override", config) if asked.broker == "kafka" else []
+    with brokers.commanded(command, arguments) as broker:
+        yield broker
+
+
+def _each(flag: str, config: Mapping[str, str]) -> list[str]:
+    return [f"{flag}={key}={value}" for key, value in config.items()]
+
+
+def _row(attack: Attack, outcome: Outcome) -> str:
+    quiet, attacked = outcome.quiet, outcome.attacked
+    before, peak, after = outcome.memory
+    noticed = "the innocent is not answered"
+    if attacked is not None:
+        ratio = attacked.p99 / quiet.p99
+        noticed = (
+            f"p99 {quiet.p99 * 1e3:.1f} -> {attacked.p99 * 1e3:.1f} ms (x{ratio:.1f}), "
+            f"longest {attacked.longest * 1e3:.0f} ms "
+            f"(quiet {quiet.longest * 1e3:.0f}), "
+            f"evicted {attacked.evicted}, rebalances {attacked.rebalances}, "
+            f"lost {attacked.lost}"
+        )
+    return (
+        f"{attack.name}: {attack.what}\n"
+        f"  {noticed}\n"
+        f"  memory {before:.0f}, peak {peak:.0f}, after {after:.0f} MB; "
+        f"sockets {outcome.sockets[0]}, after {outcome.sockets[1]}; "
+        f"{'alive' if outcome.is_alive else 'DEAD'}; took {outcome.seconds:.1f} s\n"
+        f"  {outcome.answer}"
+    )
+
+
+def main() -> int:
+    """Plays all attacks that were asked for."""
+    asked = _asked()
+    names = asked.attack or [each.name for each in FROZEN]
+    if not asked.attack and not asked.frozen:
+        names += [each.name for each in SURVIVED]
+    failed = 0
+    for name in names:
+        attack = ATTACKS[name]
+        with _broker(asked, attack) as broker:
+            outcome = play(attack, broker)
+        if asked.json:
+            print(json.dumps({"attack": name, **asdict(outcome)}), flush=True)
+        else:
+            print(_row(attack, outcome), flush=True)
+        found = outcome.found()
+        for each in found:
+            print(f"  WRONG: {each}", flush=True)
+        failed += bool(found)
+    print(f"{len(names)} attacks, {failed} did harm", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""An attack, and what happened to the innocent beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+
+from tests.attacks.brokers import BrokerProcess
+from tests.attacks.innocent import MEMBERS, TOPIC, Innocent, Report
+from tests.attacks.target import Target
+
+Program = Generator[None, None, str]
+"""Prepares the ground, yields once, attacks, and returns what was answered."""
+
+QUIET_S = 3.0
+AFTER_S = 1.0
+"""For those who were evicted to notice, and to join again."""
+BACK_S = 15.0
+"""Memory and connections of the gone have to be back by then."""
+LOOK_S = 0.1
+BACK_RATIO = 2.0
+"""Memory is back below twice the memory before: allocators keep some, and so do the
+topics and groups that an attack leaves behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack.
+
+    Attributes:
+        name: for the command line.
+        what: what it sends, for the table.
+        program: see `Program`.
+        config: of the broker.
+        data: whether the broker has a data directory.
+        keeps_mb: memory that may stay: what the attack has made goes on existing.
+    """
+
+    name: str
+    what: str
+    program: Callable[[Target], Program]
+    config: Mapping[str, str] = field(default_factory=dict)
+    data: bool = False
+    keeps_mb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened.
+
+    Attributes:
+        quiet: the innocent before the attack.
+        attacked: the innocent during the attack.
+        answer: what the attacker heard.
+        seconds: the attack took.
+        memory: MB before, at the peak, and when it was back, or BACK_S after.
+        sockets: that the broker held before, and when they were back, or BACK_S after.
+        is_alive: whether the process still runs.
+        faults: lines of the broker's log that are faults of its own.
+        keeps_mb: see `Attack`.
+    """
+
+    quiet: Report
+    attacked: Report | None
+    answer: str
+    seconds: float
+    memory: tuple[float, float, float]
+    sockets: tuple[int, int]
+    is_alive: bool
+    faults: list[str]
+    keeps_mb: float
+
+    def found(self) -> list[str]:
+        """What must not be, one sentence each."""
+        out: list[str] = []
+        if not self.is_alive:
+            return ["the broker died"]
+        if self.attacked is None:
+            return ["the innocent was never answered again"]
+        if self.attacked.evicted:
+            out.append(f"{self.attacked.evicted} members were evicted")
+        if self.attacked.rebalances:
+            out.append(f"the group rebalanced {self.attacked.rebalances} times")
+        if self.attacked.lost:
+            out.append(f"{self.attacked.lost} connections of the innocent were closed")
+        before, _, after = self.memory
+        if after > before * BACK_RATIO + self.keeps_mb:
+            out.append(f"{after:.0f} MB stay of {before:.0f} MB before")
+        if self.sockets[1] > self.sockets[0]:
+            out.append(f"{self.sockets[1] - self.sockets[0]} connections stay open")
+        return out + self.faults
+
+
+def play(attack: Attack, broker: BrokerProcess) -> Outcome:
+    """Attacks a broker beside the innocent, and looks at both."""
+    with Target(broker.port) as target, Innocent(broker.port) as innocent:
+        target.create(TOPIC, MEMBERS)
+        innocent.until_stable()
+        program = attack.program(target)
+        next(program)
+        innocent.report()
+        time.sleep(QUIET_S)
+        quiet = innocent.report()
+        memory, sockets = broker.memory(), broker.sockets()
+        broker.forget_peak()
+        began = time.monotonic()
+        answer = _struck(program)
+        seconds = time.monotonic() - began
+        target.close()
+        time.sleep(AFTER_S)
+        try:
+            attacked = innocent.report() if broker.is_alive else None
+        except TimeoutError:
+            attacked = None
+        _until(lambda: broker.sockets() <= sockets)
+        limit = memory * BACK_RATIO + attack.keeps_mb
+        _until(lambda: broker.memory() <= limit)
+        return Outcome(
+            quiet,
+            attacked,
+            answer,
+            seconds,
+            (memory, broker.peak(), broker.memory()),
+            (sockets, broker.sockets()),
+            broker.is_alive,
+            broker.faults(),
+            attack.keeps_mb,
+        )
+
+
+def _struck(program: Program) -> str:
+    """The attack itself; a broker that dies of it ends it."""
+    try:
+        next(program)
+    except StopIteration as end:
+        return str(end.value)
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError("a program yields once")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + BACK_S
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(LOOK_S)

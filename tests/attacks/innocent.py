@@ -1,0 +1,288 @@
+"""The innocent: a group that heartbeats and commits, and a bystander that pings.
+
+    python -m tests.attacks.innocent PORT
+
+A process of its own, so that an attacker that is busy does not make it look slow. On
+stdin a line "report" asks for the time since the last report; the answer is a line of
+JSON, see `Report`, once every request of that time is answered. At the end of stdin it
+ends without leaving the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import select
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from tests.broker.wire_client import WireClient, connected_to
+
+from kohort.protocol.apis import k08_offset_commit as commits
+from kohort.protocol.apis.k11_join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.apis.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
+from kohort.protocol.errors import ErrorCode
+
+HOST = "127.0.0.1"
+GROUP = "innocent"
+TOPIC = "innocent"
+MEMBERS = 20
+SESSION_MS = 6_000
+"""The shortest that brokers allow by default (group.min.session.timeout.ms)."""
+BEAT_S = 0.1
+"""Between two heartbeats of a member, with a commit behind each: some 400 requests a
+second, a few percent of a core here and at the broker."""
+PING_S = 0.005
+"""Between two pings of the bystander: finer than the pauses to be found."""
+RETRY_S = 0.1
+REPORT_S = 180.0
+"""The longest wait for a report: more than any freeze that was seen."""
+GONE_ERRORS = (ConnectionError, asyncio.IncompleteReadError)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The time since the last report; latencies in seconds.
+
+    Attributes:
+        requests: heartbeats, commits and pings that were answered.
+        p50: of all requests.
+        p99: of all requests.
+        longest: of all requests: the longest time that somebody waited.
+        evicted: answers UNKNOWN_MEMBER_ID.
+        rebalances: generations that began.
+        lost: connections that the broker closed.
+        refused: commits that were refused, by error code.
+    """
+
+    requests: int
+    p50: float
+    p99: float
+    longest: float
+    evicted: int
+    rebalances: int
+    lost: int
+    refused: dict[str, int]
+
+
+class _Period:
+    """Counts of the period under way."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self.evicted = 0
+        self.lost = 0
+        self.refused: dict[str, int] = {}
+
+
+class _Group:
+    """All members, and the bystander.
+
+    Args:
+        port: of the broker.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._period = _Period()
+        self._generation = self._reported = 0
+        self._ids = [""] * MEMBERS
+        self._generations = [0] * MEMBERS
+        self._under_way: set[asyncio.Future[None]] = set()
+        self.is_stable = asyncio.Event()
+
+    def play(self) -> list[asyncio.Task[None]]:
+        """Starts everybody."""
+        members = [self._keep(self._member, number) for number in range(MEMBERS)]
+        coroutines = [*members, self._keep(self._bystander, MEMBERS)]
+        return [asyncio.ensure_future(each) for each in coroutines]
+
+    async def report(self) -> Report:
+        """Takes the period since the last report; waits for what is under way."""
+        await asyncio.gather(*self._under_way)
+        period, self._period = self._period, _Period()
+        before, self._reported = self._reported, self._generation
+        waits = sorted(period.waits) or [0.0]
+        return Report(
+            len(period.waits),
+            waits[len(waits) // 2],
+            waits[len(waits) * 99 // 100],
+            waits[-1],
+            period.evicted,
+            self._generation - before,
+            period.lost,
+            period.refused,
+        )
+
+    async def _keep(self, role: Any, number: int) -> None:
+        """Plays a role on one connection after the other."""
+        while True:
+            try:
+                async with connected_to(HOST, self._port) as wire:
+                    await role(wire, number)
+            except GONE_ERRORS:
+                self._period.lost += 1
+                await asyncio.sleep(RETRY_S)
+
+    async def _timed(
+        self, wire: WireClient, api: str, version: int, request: object
+    ) -> Any:
+        began = time.monotonic()
+        answered = asyncio.get_running_loop().create_future()
+        self._under_way.add(answered)
+        try:
+            return await wire.call(api, version, request)
+        finally:
+            self._under_way.discard(answered)
+            answered.set_result(None)
+            self._period.waits.append(time.monotonic() - began)
+
+    async def _bystander(self, wire: WireClient, _number: int) -> None:
+        while True:
+            await self._timed(wire, "ApiVersions", 0, ApiVersionsRequest())
+            await asyncio.sleep(PING_S)
+
+    async def _member(self, wire: WireClient, number: int) -> None:
+        """Goes on as the member that it was on its last connection."""
+        while True:
+            if self._generations[number]:
+                await self._beat(wire, number)
+            self._generations[number] = 0
+            joined = await wire.call("JoinGroup", 3, _join(self._ids[number]))
+            self._ids[number] = joined.member_id
+            if joined.error_code:
+                if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    self._ids[number] = ""
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._generation = max(self._generation, joined.generation_id)
+            everybody = [each.member_id for each in joined.members]
+            sync = _sync(joined.generation_id, joined.member_id, everybody)
+            if not (await wire.call("SyncGroup", 3, sync)).error_code:
+                self._generations[number] = joined.generation_id
+            if min(self._generations) == self._generation:
+                self.is_stable.set()
+
+    async def _beat(self, wire: WireClient, number: int) -> None:
+        """Heartbeats and commits until the group rebalances."""
+        generation, member_id = self._generations[number], self._ids[number]
+        heartbeat = HeartbeatRequest(GROUP, generation, member_id)
+        for offset in range(1, 2**62):
+            await asyncio.sleep(BEAT_S)
+            answer = await self._timed(wire, "Heartbeat", 3, heartbeat)
+            if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self._period.evicted += 1
+            if answer.error_code:
+                return
+            commit = _commit(generation, member_id, number, offset)
+            answer = await self._timed(wire, "OffsetCommit", 7, commit)
+            error = answer.topics[0].partitions[0].error_code
+            if error:
+                name = ErrorCode(error).name
+                refused = self._period.refused
+                refused[name] = refused.get(name, 0) + 1
+
+
+def _join(member_id: str) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        GROUP,
+        SESSION_MS,
+        60_000,
+        member_id,
+        None,
+        "consumer",
+        [JoinGroupRequestProtocol("range", b"")],
+    )
+
+
+def _sync(generation: int, member_id: str, everybody: list[str]) -> SyncGroupRequest:
+    shares = [SyncGroupRequestAssignment(each, b"share") for each in everybody]
+    return SyncGroupRequest(GROUP, generation, member_id, assignments=shares)
+
+
+def _commit(
+    generation: int, member_id: str, partition: int, offset: int
+) -> commits.OffsetCommitRequest:
+    row = commits.OffsetCommitRequestPartition(partition, offset)
+    topic = commits.OffsetCommitRequestTopic(TOPIC, partitions=[row])
+    return commits.OffsetCommitRequest(GROUP, generation, member_id, topics=[topic])
+
+
+async def _main(port: int) -> None:
+    group = _Group(port)
+    tasks = group.play()
+    loop = asyncio.get_running_loop()
+    await group.is_stable.wait()
+    await group.report()
+    print("ready", flush=True)  # noqa: T201 - what this process is for
+    while await loop.run_in_executor(None, sys.stdin.readline):
+        found = json.dumps(asdict(await group.report()))
+        print(found, flush=True)  # noqa: T201 - what this process is for
+    for task in tasks:
+        task.cancel()
+
+
+class Innocent:
+    """The process, seen from another one.
+
+    Args:
+        port: of the broker, on 127.0.0.1.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.attacks.innocent", str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def until_stable(self) -> None:
+        """Waits until all members share one generation."""
+        assert self._line() == "ready\n"
+
+    def report(self) -> Report:
+        """The time since the last report.
+
+        Raises:
+            TimeoutError: somebody still waits for an answer after REPORT_S.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.write("report\n")
+        self._process.stdin.flush()
+        line = self._line()
+        return Report(**json.loads(line))
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], REPORT_S)[0]:
+            raise TimeoutError(f"the innocent waits for more than {REPORT_S:.0f} s")
+        return self._process.stdout.readline()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(int(sys.argv[1])))

@@ -1,0 +1,200 @@
+"""What an attack works with: sockets, frames, and a few calls to prepare the ground."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from tests.crash.wire import Wire
+from tests.fuzz.frames import frame, request
+
+from kohort.protocol.apis import k00_produce as produce
+from kohort.protocol.apis.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import crc_of
+from kohort.protocol.registry import BY_NAME
+
+HOST = "127.0.0.1"
+ANSWER_S = 60.0
+"""An attack waits so long for an answer, and goes on without."""
+_PIECE = 1 << 20
+
+
+class Line:
+    """One connection of an attacker.
+
+    Args:
+        port: of the broker.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection((HOST, port), ANSWER_S)
+
+    def send(self, data: bytes) -> bool:
+        """Sends all of it; False where the broker closed, or reads no more."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def answer(self) -> str:
+        """Reads one response, keeps nothing of it, and says in words how it went."""
+        began = time.monotonic()
+        try:
+            size = struct.unpack(">i", self._exactly(4))[0]
+            left = size
+            while left:
+                left -= len(self._some(min(left, _PIECE)))
+        except TimeoutError:
+            return f"no answer in {ANSWER_S:.0f} s"
+        except ConnectionResetError:
+            return "reset"
+        except EOFError:
+            return "closed"
+        return f"{_bytes(size)} in {time.monotonic() - began:.1f} s"
+
+    def is_closed(self) -> bool:
+        """Whether the broker has closed it, without a wait."""
+        self.socket.setblocking(False)
+        try:
+            while self.socket.recv(_PIECE):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self.socket.settimeout(ANSWER_S)
+        return True
+
+    def vanish(self) -> None:
+        """Closes with RST."""
+        linger = struct.pack("ii", 1, 0)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.socket.close()
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            found += self._some(size - len(found))
+        return found
+
+    def _some(self, size: int) -> bytes:
+        found = self.socket.recv(size)
+        if not found:
+            raise EOFError
+        return found
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size} bytes"
+
+
+class Target:
+    """The broker under attack.
+
+    Args:
+        port: of 127.0.0.1.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all its connections."""
+        self._stack.close()
+
+    def line(self) -> Line:
+        """A connection; it is closed when the attack is over."""
+        made = Line(self.port)
+        self._stack.callback(made.socket.close)
+        return made
+
+    def ask(self, data: bytes) -> str:
+        """Sends bytes on a connection of their own; how that was answered."""
+        line = self.line()
+        if line.send(data):
+            return line.answer()
+        return f"took not all of it, {line.answer()}"
+
+    def call(self, api: str, version: int, message: object) -> Any:
+        """A request that behaves, on a connection of its own."""
+        with Wire(self.port) as wire:
+            return wire.call(api, version, message)
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        """Creates a topic; keys of its configuration with ``_`` in place of dots."""
+        rows = [
+            CreatableTopicConfig(name.replace("_", "."), value)
+            for name, value in config.items()
+        ]
+        row = CreatableTopic(topic, partitions, 1, configs=rows)
+        found = self.call("CreateTopics", 5, CreateTopicsRequest([row]))
+        error = found.topics[0].error_code
+        assert not error, (topic, ErrorCode(error).name, found.topics[0].error_message)
+
+    def produce(self, topic: str, batch: bytes) -> str:
+        """Sends a batch to partition 0; the error's name, or NONE."""
+        found = self.call("Produce", 7, producing(topic, batch))
+        return ErrorCode(found.responses[0].partition_responses[0].error_code).name
+
+
+def producing(topic: str, batch: bytes) -> produce.ProduceRequest:
+    """A Produce of one batch to partition 0."""
+    row = produce.PartitionProduceData(0, batch)
+    data = produce.TopicProduceData(topic, partition_data=[row])
+    return produce.ProduceRequest(None, 1, 30_000, [data])
+
+
+def framed(api: str, version: int, message: object) -> bytes:
+    """A request as it goes over the wire, its size included."""
+    body = BY_NAME[api].request(version).encode(message)
+    return frame(request(BY_NAME[api], version, body))
+
+
+def framed_body(api: str, version: int, body: bytes) -> bytes:
+    """The same, of a body in bytes."""
+    return frame(request(BY_NAME[api], version, body))
+
+
+def batch(
+    packed: bytes,
+    count: int,
+    codec: int = 0,
+    times: tuple[int, int] = (0, 0),
+    damage: int = 0,
+) -> bytes:
+    """A record batch of any bytes.
+
+    Args:
+        packed: its records, compressed as `codec` says.
+        count: of the records that it claims.
+        codec: 0 to 4.
+        times: of the first and of the latest record, as it claims, in ms.
+        damage: is added to the CRC.
+    """
+    fields = (codec, count - 1, *times, -1, -1, -1, count)
+    covered = struct.pack(">hiqqqhii", *fields) + packed
+    crc = (crc_of(covered) + damage) & 0xFFFFFFFF
+    return struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc) + covered
