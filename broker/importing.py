@@ -173,6 +173,9 @@ def _adopted(
         overrides = offsets_topic_overrides(config) if name == OFFSETS_TOPIC else {}
         rows, records, damaged = [], 0, []
         for index in range(count):
+            if index in found:
+                # Kafka may have compacted it, whatever the topic's policy is now.
+                data_dir.allow_gaps(name, index)
             partition = data_dir.open_partition(
                 name, index, topic_id, log_config(config, overrides), 0, now_ms=now_ms
             )

@@ -28,6 +28,8 @@ TopicPartition = tuple[str, int]
 
 def _rows(data: bytes, width: int) -> list[list[str]] | None:
     """The rows of a file; None if it is not whole."""
+    if not data.endswith(b"\n"):
+        return None
     try:
         version, count, *lines = data.decode().splitlines()
         rows = [line.split(" ") for line in lines]

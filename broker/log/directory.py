@@ -38,6 +38,8 @@ FORMAT_KEY: Final = "kohort.format"
 _MINE = {LOCK, META + ".tmp", "lost+found"}
 _DELETE = "-delete"
 _STRAY = "-stray"
+_LONGEST_NAME: Final = 255
+"""Bytes of a file's name; those of topics are ASCII, and have up to 249."""
 
 
 class DataDirError(Exception):
@@ -125,15 +127,19 @@ class DataDir:
             if offsets is None:
                 # Recovery does without: it only reads more.
                 log.warning("checkpoint_not_used", path=str(self.path / name))
+            else:
+                self._written[name] = dict(offsets)
             self._offsets[name] = offsets or {}
         for name in files.names_in(self.path):
             if name.endswith(_DELETE):
-                files.remove_folder(self.path / name)
+                self._remove(self.path / name)
             elif not name.endswith(_STRAY) and _topic_partition(name) is not None:
                 self._unopened.add(name)
         marker = self.path / checkpoints.CLEAN_SHUTDOWN
         self.is_clean = files.size_and_time(marker)[0] >= 0
         files.remove(marker)
+        # A loss of power must not bring it back.
+        files.sync_folder(self.path)
 
     def _begin(self, cluster_id: str, node_id: int) -> None:
         meta = {
@@ -188,13 +194,15 @@ class DataDir:
         """
         key, name = (topic, index), f"{topic}-{index}"
         folder = self.path / name
+        is_saved = self._is_saved(key, topic_id)
         if name in self._unopened:
-            self._put_aside_another(folder, topic_id)
+            self._put_aside_another(folder, topic_id, is_saved=is_saved)
         if name in self._unopened:
             store = self._recovered(folder, key, config)
             self._unopened.discard(name)
         else:
-            self._forget(key)
+            if is_saved:
+                self._check_is_empty(folder, key)
             store = self._made(folder, key, topic_id, config)
         store.config = config
         store.first_dirty_offset = self._offset(checkpoints.CLEANER_OFFSETS, key)
@@ -216,25 +224,58 @@ class DataDir:
             self._offset(checkpoints.RECOVERY_POINTS, key),
             self._offset(checkpoints.LOG_STARTS, key),
             config.index_interval_bytes,
+            may_have_gaps="compact" in config.cleanup_policy
+            or key in self._offsets[checkpoints.CLEANER_OFFSETS],
             is_clean=self.is_clean,
         )
         try:
-            return recovery.open(self._write_log_starts)
+            return recovery.open(_Rows(self, key))
         except DamagedLogError as error:
             raise DataDirError(str(error)) from None
 
     def _made(
         self, folder: Path, key: TopicPartition, topic_id: bytes, config: LogConfig
     ) -> SegmentStore:
+        self._forget(key)
+        # Before there is a folder that rows of an earlier topic would apply to.
+        self._write_forgotten(key)
         files.make_folder(folder)
         checkpoints.write_topic_id(folder, topic_id)
         return self._recovered(folder, key, config)
 
-    def _put_aside_another(self, folder: Path, topic_id: bytes) -> None:
-        """What a crash left of a topic that was being made, or being deleted."""
+    def _is_saved(self, key: TopicPartition, topic_id: bytes) -> bool:
+        """Whether the partition had been made before its topic was saved."""
+        topic, index = key
+        saved = None if self.metadata is None else self.metadata.topics.get(topic)
+        if saved is None or saved.id != topic_id:
+            return False
+        return index < len(saved.partitions)
+
+    def _check_is_empty(self, folder: Path, key: TopicPartition) -> None:
+        """Only a loss of power takes a folder, and nothing that was flushed."""
+        flushed = max(
+            self._offset(checkpoints.RECOVERY_POINTS, key),
+            self._offset(checkpoints.LOG_STARTS, key),
+        )
+        if flushed:
+            raise DataDirError(
+                f"{folder} is missing, and had been flushed up to offset {flushed}"
+            )
+        log.warning("partition_missing", folder=str(folder))
+
+    def _put_aside_another(
+        self, folder: Path, topic_id: bytes, *, is_saved: bool
+    ) -> None:
+        """Moves what a crash left of a topic that was being made, or being deleted."""
         found = checkpoints.read_topic_id(folder)
         if found == topic_id:
             return
+        if found is not None and is_saved:
+            # No crash mixes up folders that were on the disk before the topic was.
+            raise DataDirError(
+                f"{folder} is not the topic's: its {checkpoints.PARTITION_METADATA} "
+                f"has the id {found.hex()}, and {CLUSTER} has {topic_id.hex()}"
+            )
         if found is None:
             # A crash before the id was on the disk; nothing but the id is lost.
             checkpoints.write_topic_id(folder, topic_id)
@@ -248,7 +289,10 @@ class DataDir:
             if name.endswith(LOG)
         )
         if any(sizes):
-            aside = folder.with_name(f"{folder.name[:190]}.{topic_id.hex()}{_STRAY}")
+            aside = _renamed(folder, topic_id.hex() + _STRAY)
+            if files.size_and_time(aside)[0] >= 0:
+                # Whoever brought the folder back may want both.
+                aside = _renamed(folder, os.urandom(16).hex() + _STRAY)
             files.rename(folder, aside)
             log.warning("partition_put_aside", folder=str(aside))
         else:
@@ -262,6 +306,24 @@ class DataDir:
         for offsets in self._offsets.values():
             offsets.pop(key, None)
 
+    def _write_forgotten(self, key: TopicPartition) -> None:
+        """Has the disk forget a partition's offsets, if it has any.
+
+        Those of other deleted partitions go with them: one round of writing is
+        enough for a whole topic.
+        """
+        for name, written in self._written.items():
+            if key in written:
+                self._write_offsets(name)
+
+    def _remove(self, folder: Path) -> None:
+        """Removes the folder of a deleted partition, if that is possible."""
+        try:
+            files.remove_folder(folder)
+        except StorageError as error:
+            # It is in nobody's way, and the next start tries again.
+            log.warning("folder_not_deleted", reason=str(error))
+
     def put_aside_the_rest(self) -> None:
         """Puts aside the partitions that have not been opened: no topic has them.
 
@@ -273,7 +335,7 @@ class DataDir:
         """
         for name in sorted(self._unopened):
             folder = self.path / name
-            found = checkpoints.read_topic_id(folder) or b"unknown"
+            found = checkpoints.read_topic_id(folder) or os.urandom(16)
             self._put_aside(folder, found)
             key = _topic_partition(name)
             if key is not None:
@@ -297,7 +359,7 @@ class DataDir:
             _store(partition).release()
         if files.size_and_time(folder)[0] >= 0:
             # Renamed first, so that half of it is never taken for a partition.
-            gone = folder.with_name(f"{name[:190]}.{os.urandom(16).hex()}{_DELETE}")
+            gone = _renamed(folder, os.urandom(16).hex() + _DELETE)
             try:
                 files.rename(folder, gone)
             except StorageError:
@@ -338,7 +400,9 @@ class DataDir:
                 dirty[key] = store.first_dirty_offset
         for name in (checkpoints.RECOVERY_POINTS, checkpoints.CLEANER_OFFSETS):
             self._write_offsets(name)
-        self._write_log_starts()
+        for key, partition in self._partitions.items():
+            self._note_log_start(key, _store(partition))
+        self._write_offsets(checkpoints.LOG_STARTS)
 
     def _write_offsets(self, name: str) -> None:
         offsets = self._offsets[name]
@@ -346,17 +410,40 @@ class DataDir:
             checkpoints.write_offsets(self.path / name, offsets)
             self._written[name] = dict(offsets)
 
-    def _write_log_starts(self) -> None:
+    def _note_log_start(self, key: TopicPartition, store: SegmentStore) -> None:
         offsets = self._offsets[checkpoints.LOG_STARTS]
-        for key, partition in self._partitions.items():
-            store = _store(partition)
-            start = store.state.log_start_offset
-            if start > store.segments[0].base_offset:
-                offsets[key] = start
-            else:
-                # As in Kafka: the files say it.
-                offsets.pop(key, None)
-        self._write_offsets(checkpoints.LOG_STARTS)
+        start = store.state.log_start_offset
+        # The files say where others start, as in Kafka. Once there is a row it stays:
+        # a segment before it may not have been deleted yet.
+        if start > store.segments[0].base_offset or key in offsets:
+            offsets[key] = start
+
+    def allow_gaps(self, topic: str, index: int) -> None:
+        """Has the partition be opened as one that may have been compacted."""
+        self._offsets[checkpoints.CLEANER_OFFSETS].setdefault((topic, index), 0)
+
+    def keep_compacted(self, key: TopicPartition) -> None:
+        """Has the disk keep that a log may have been compacted: that it has a row.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        if key not in self._offsets[checkpoints.CLEANER_OFFSETS]:
+            self.keep_offset(checkpoints.CLEANER_OFFSETS, key, 0)
+
+    def keep_offset(self, name: str, key: TopicPartition, offset: int) -> None:
+        """Has the disk keep a partition's row of a checkpoint.
+
+        Raises:
+            StorageError: that did not work; the row is as it was.
+        """
+        before = self._offsets[name]
+        self._offsets[name] = before | {key: offset}
+        try:
+            self._write_offsets(name)
+        except StorageError:
+            self._offsets[name] = before
+            raise
 
     def close(self) -> None:
         """Flushes all partitions, marks the stop as clean, and unlocks.
@@ -388,6 +475,22 @@ class DataDir:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+class _Rows:
+    """Keeps what the files of a partition do not say, in the checkpoints."""
+
+    def __init__(self, data_dir: DataDir, key: TopicPartition) -> None:
+        self._data_dir = data_dir
+        self._key = key
+
+    def keep_log_start(self, offset: int) -> None:
+        """As in `Keeper`."""
+        self._data_dir.keep_offset(checkpoints.LOG_STARTS, self._key, offset)
+
+    def keep_compacted(self) -> None:
+        """As in `Keeper`."""
+        self._data_dir.keep_compacted(self._key)
 
 
 def _store(partition: Partition) -> SegmentStore:
@@ -440,6 +543,16 @@ def _checked_meta(path: Path, node_id: int) -> dict[str, str] | None:
             f"{path} belongs to node {meta.get('node.id')}, and this is node {node_id}"
         )
     return meta
+
+
+def _renamed(folder: Path, ending: str) -> Path:
+    """A partition's folder with an ending; long topic names are cut off, as in Kafka.
+
+    The number of the partition stays, so that no two of a topic become one.
+    """
+    topic, _, index = folder.name.rpartition("-")
+    ending = f"-{index}.{ending}"
+    return folder.with_name(topic[: _LONGEST_NAME - len(ending)] + ending)
 
 
 def _topic_partition(name: str) -> TopicPartition | None:

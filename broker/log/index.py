@@ -21,6 +21,7 @@ from kohort.broker.log import files
 OFFSET_ENTRY = 8
 TIME_ENTRY = 12
 TIME = struct.Struct(">qi")
+OFFSET = struct.Struct(">ii")
 
 
 class SegmentIndex:
@@ -66,6 +67,11 @@ class SegmentIndex:
         """An entry for a batch behind all that have one."""
         self.offsets.append(last_offset)
         self.positions.append(position)
+
+    def mark_end(self, last_offset: int, position: int) -> None:
+        """An entry for the last batch, if it has none."""
+        if not self.offsets or self.offsets[-1] < last_offset:
+            self.add_batch(last_offset, position)
 
     def add_time(self, timestamp: int, last_offset: int) -> None:
         """An entry for the largest timestamp so far, if it has grown."""
@@ -167,7 +173,8 @@ class SegmentIndex:
         """Whether all columns grow as they must, and end within the log."""
         return (
             _grows(self.offsets, self._base, strictly=True)
-            and _grows(self.positions, 1, strictly=True)
+            # Only the mark of an end may be the first batch.
+            and _grows(self.positions, min(len(self.positions) - 1, 1), strictly=True)
             and _grows(self.times, 0, strictly=True)
             and _grows(self.times_at, self._base, strictly=False)
             and (not self.positions or self.positions[-1] < log_size)

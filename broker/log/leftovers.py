@@ -28,6 +28,9 @@ def clear(folder: Path, open_files: Files) -> None:
         is_half = name.endswith(SWAP) and name.partition(".")[0] not in finished
         if is_half or name.endswith(_UNFINISHED):
             files.remove(folder / name)
+    if swaps:
+        # Their names may not be on the disk yet, and what they replace goes now.
+        files.sync_folder(folder)
     for name in swaps:
         _finish_swap(folder, int(name.partition(".")[0]), open_files)
     names = files.names_in(folder)
@@ -57,4 +60,5 @@ def _finish_swap(folder: Path, base_offset: int, open_files: Files) -> None:
         path = new.path(kind)
         if files.size_and_time(path)[0] >= 0:
             files.rename(path, path.with_name(path.name.removesuffix(SWAP)))
+    files.sync_folder(folder)
     log.info("compaction_finished", folder=str(folder), offset=base_offset)

@@ -9,22 +9,17 @@ the broker does not start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 from kohort.broker.log import checkpoints, files, leftovers, snapshots
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.files import Files
+from kohort.broker.log.judgement import Batches, why_not_all
 from kohort.broker.log.producers import Producers
-from kohort.broker.log.segment import (
-    CHUNK,
-    LOG,
-    MOST_RELATIVE,
-    SNAPSHOT,
-    Segment,
-)
-from kohort.broker.log.segments import SegmentStore
-from kohort.broker.log.store import LogState
+from kohort.broker.log.segment import LOG, SNAPSHOT, Segment
+from kohort.broker.log.segments import Keeper, SegmentStore
+from kohort.broker.log.store import LogState, StorageError
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.records import BatchHeader
@@ -45,6 +40,7 @@ class Recovery:
         recovery_point: all before this offset was flushed.
         log_start: where DeleteRecords had moved the start of the log to, or less.
         interval: ``index.interval.bytes``, for indexes that are made anew.
+        may_have_gaps: whether the log may have been compacted.
         is_clean: whether the broker had been stopped in order.
     """
 
@@ -56,6 +52,7 @@ class Recovery:
         log_start: int,
         interval: int,
         *,
+        may_have_gaps: bool,
         is_clean: bool,
     ) -> None:
         self._folder = folder
@@ -63,6 +60,7 @@ class Recovery:
         self._recovery_point = recovery_point
         self._log_start = log_start
         self._interval = interval
+        self._may_have_gaps = may_have_gaps
         self._segments: list[Segment] = []
         self._snapshots: dict[int, Path] = {}
         self._producers = Producers()
@@ -70,7 +68,7 @@ class Recovery:
         self._epochs = LeaderEpochs(self._kept_epochs or ())
         self._is_trusted = is_clean and self._kept_epochs is not None
 
-    def open(self, keep_log_start: Callable[[], None]) -> SegmentStore:
+    def open(self, keeper: Keeper) -> SegmentStore:
         """The partition's store.
 
         Raises:
@@ -80,15 +78,14 @@ class Recovery:
         leftovers.clear(self._folder, self._files)
         self._find_files()
         if not self._segments:
-            self._begin(self._log_start)
+            self._begin()
         last = len(self._segments) - 1
         first = last if self._is_trusted else self._first_to_check()
         self._load_before(first)
         if not self._is_trusted or not self._read_end(self._segments[-1]):
             self._check_from(first)
-        if self._segments[-1].next_offset < self._log_start:
-            self._begin_anew()
-        return self._store(keep_log_start)
+        self._check_log_start()
+        return self._store(keeper)
 
     def _find_files(self) -> None:
         for name in files.names_in(self._folder):
@@ -100,17 +97,26 @@ class Recovery:
             elif dot + kind == SNAPSHOT:
                 self._snapshots[int(number)] = self._folder / name
 
-    def _begin(self, offset: int) -> None:
-        segment = Segment(self._folder, offset, self._files)
+    def _begin(self) -> None:
+        flushed = max(self._recovery_point, self._log_start)
+        if flushed:
+            raise DamagedLogError(
+                f"{self._folder} has no segment, and had been flushed up to offset "
+                f"{flushed}: records are missing"
+            )
+        segment = Segment(self._folder, 0, self._files)
         segment.create()
         self._segments.append(segment)
 
-    def _begin_anew(self) -> None:
-        """All that is left had been deleted by DeleteRecords."""
-        for segment in self._segments:
-            segment.remove()
-        self._segments.clear()
-        self._begin(self._log_start)
+    def _check_log_start(self) -> None:
+        """A log is flushed before its start is moved, so it cannot end before it."""
+        end = self._segments[-1].next_offset
+        if end < self._log_start:
+            raise DamagedLogError(
+                f"{self._segments[-1].log.path} ends at offset {end}, and by "
+                f"{checkpoints.LOG_STARTS} the log starts at {self._log_start}: "
+                "records are missing"
+            )
 
     def _first_to_check(self) -> int:
         """The segment with the recovery point; all, to find out leader epochs."""
@@ -126,9 +132,31 @@ class Recovery:
         for segment, following in zip(
             self._segments[:first], self._segments[1:], strict=False
         ):
+            self._check_end(
+                segment, following, _end_of(segment), segment.index_knows_more()
+            )
             segment.next_offset = following.base_offset
             if segment.size:
                 segment.load_times()
+
+    def _check_end(
+        self,
+        segment: Segment,
+        following: Segment,
+        end: int,
+        index_knows_more: bool,
+    ) -> None:
+        if following.base_offset <= self._log_start:
+            # It had been deleted, or others between these two.
+            return
+        why = why_not_all(
+            end,
+            following.base_offset,
+            may_have_gaps=self._may_have_gaps,
+            index_knows_more=index_knows_more,
+        )
+        if why:
+            raise DamagedLogError(f"{segment.log.path} is damaged: {why}")
 
     def _read_end(self, active: Segment) -> bool:
         """Finds the end of the last segment, and the producers as of then.
@@ -159,15 +187,17 @@ class Recovery:
     def _check_from(self, first: int) -> None:
         """Reads segments from `first` on, and cuts off what a crash left."""
         self._load_producers(first)
-        for number, segment in enumerate(self._segments[first:], first):
-            size = segment.size
-            is_last = segment is self._segments[-1]
-            why = self._check(segment, is_dense=is_last)
-            if why:
-                self._cut(segment, size - segment.size, why, is_last=is_last)
-            segment.write_whole_index()
-            if number + 1 < len(self._segments):
-                segment.next_offset = self._segments[number + 1].base_offset
+        for segment, following in zip_longest(
+            self._segments[first:], self._segments[first + 1 :]
+        ):
+            index_knows_more = segment.index_knows_more()
+            self._check(segment, is_last=following is None)
+            if following is not None:
+                end = segment.next_offset
+                self._check_end(segment, following, end, index_knows_more)
+                segment.next_offset = following.base_offset
+            segment.write_whole_index(is_done=following is not None)
+            if following is not None:
                 segment.is_done()
         end = self._segments[-1].next_offset
         if end < self._recovery_point:
@@ -192,35 +222,16 @@ class Recovery:
                 for header in segment.headers(segment.find(start)):
                     self._learn_producer(header)
 
-    def _check(self, segment: Segment, *, is_dense: bool) -> str:
-        """Has the segment know its whole batches; says what is behind them, if not all.
+    def _check(self, segment: Segment, *, is_last: bool) -> None:
+        """Has the segment know its whole batches, and cuts off what is behind them.
 
         Builds the indexes, and has producers and epochs learn of each batch.
-
-        Args:
-            segment: which.
-            is_dense: whether compaction cannot have been there, so that offsets,
-                which no CRC covers, have no gaps.
         """
-        size, next_offset = segment.size, segment.base_offset
+        size = segment.size
         segment.forget_batches()
-        position = start = 0
-        chunk = b""
-        while position < size:
-            at = position - start
-            if len(chunk) - at < records.HEADER_SIZE:
-                chunk, start, at = segment.log.read(position, CHUNK), position, 0
-            header = _header(chunk, at, next_offset, size - position)
-            if isinstance(header, str):
-                return header
-            if is_dense and header.base_offset != next_offset:
-                return f"offset {header.base_offset}, not {next_offset}"
-            if len(chunk) - at < header.size:
-                wanted = max(CHUNK, header.size)
-                chunk, start, at = segment.log.read(position, wanted), position, 0
-            covered = memoryview(chunk)[at + records.CRC_START : at + header.size]
-            if records.crc_of(covered) != header.crc:
-                return "the CRC of a batch is another"
+        # No compaction has been in the last segment.
+        batches = Batches(segment.log.read, size, segment.base_offset, is_dense=is_last)
+        for position, header in batches:
             segment.note(
                 position,
                 header.size,
@@ -230,9 +241,8 @@ class Recovery:
                 self._interval,
             )
             self._learn(header)
-            position += header.size
-            next_offset = header.last_offset + 1
-        return ""
+        if batches.why:
+            self._cut(segment, size - segment.size, batches.why, is_last=is_last)
 
     def _learn(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch > self._epochs.latest:
@@ -258,7 +268,7 @@ class Recovery:
 
     # -- what was found
 
-    def _store(self, keep_log_start: Callable[[], None]) -> SegmentStore:
+    def _store(self, keeper: Keeper) -> SegmentStore:
         active = self._segments[-1]
         end = active.next_offset
         start = max(self._segments[0].base_offset, self._log_start)
@@ -278,21 +288,14 @@ class Recovery:
             # Other segments were flushed when the next one began.
             max(min(self._recovery_point, end), active.base_offset),
             self._files,
-            keep_log_start,
+            keeper,
         )
 
 
-def _header(chunk: bytes, at: int, next_offset: int, left: int) -> BatchHeader | str:
-    """The header of a batch that can be one; or why it cannot."""
-    if left < records.HEADER_SIZE or len(chunk) - at < records.HEADER_SIZE:
-        return "half the header of a batch"
-    header = records.read_header(chunk, at)
-    if header.magic != records.MAGIC or header.size < records.HEADER_SIZE:
-        return f"no batch (magic {header.magic}, length {header.length})"
-    if header.size > left:
-        return f"{left} bytes of a batch of {header.size}"
-    if header.base_offset < next_offset:
-        return f"offset {header.base_offset} behind {next_offset}"
-    if not 0 <= header.last_offset_delta <= MOST_RELATIVE:
-        return f"last offset delta {header.last_offset_delta}"
-    return header
+def _end_of(segment: Segment) -> int:
+    """The offset behind the last batch of a segment that was flushed."""
+    try:
+        last = segment.last_batch()
+    except StorageError as error:
+        raise DamagedLogError(str(error)) from None
+    return segment.base_offset if last is None else last[0] + 1

@@ -8,6 +8,7 @@ first, so that a record never outlives the one that deletes it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kohort.broker.log import files
@@ -38,12 +39,20 @@ class SegmentReplacement:
         store: the log.
         end: where one of its segments starts.
         open_files: those of the data directory.
+        keep_compacted: writes down that segments may end in gaps from now on.
     """
 
-    __slots__ = ("_done", "_files", "_groups", "_store")
+    __slots__ = ("_done", "_files", "_groups", "_keep_compacted", "_store")
 
-    def __init__(self, store: SegmentStore, end: int, open_files: Files) -> None:
+    def __init__(
+        self,
+        store: SegmentStore,
+        end: int,
+        open_files: Files,
+        keep_compacted: Callable[[], None],
+    ) -> None:
         self._store = store
+        self._keep_compacted = keep_compacted
         self._files = open_files
         self._groups = _grouped(store, end)
         self._done: list[tuple[list[Segment], Segment]] = []
@@ -92,9 +101,11 @@ class SegmentReplacement:
                 self._begin_next()
             self._check_old()
             for _, new in self._done:
+                new.mark_end()
                 new.write_index(is_last=True, is_durable=True)
                 new.log.sync()
             files.sync_folder(self._store.folder)
+            self._keep_compacted()
         except StorageError:
             self.abort()
             raise
@@ -116,6 +127,8 @@ class SegmentReplacement:
         _rename(new, SWAP)
         # From here on a restart would finish it, so this must, too.
         self._store.swap(old, new)
+        # Else a loss of power may take the new name, and the old files with it.
+        files.sync_folder(self._store.folder)
         for segment in old:
             segment.close()
             for suffix in (OFFSET_INDEX, TIME_INDEX):

@@ -13,7 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from kohort.broker.log import files
 from kohort.broker.log.files import Files, LogFile
-from kohort.broker.log.index import TIME, TIME_ENTRY, SegmentIndex
+from kohort.broker.log.index import (
+    OFFSET,
+    OFFSET_ENTRY,
+    TIME,
+    TIME_ENTRY,
+    SegmentIndex,
+)
 from kohort.broker.log.store import StorageError, Stored
 from kohort.protocol import records
 from kohort.protocol.records import BatchHeader
@@ -219,6 +225,11 @@ class Segment:
         """Frees the memory of the indexes; their files have all of it."""
         self._index = None
 
+    def mark_end(self) -> None:
+        """Has the index name the last batch, so that a shorter file is noticed."""
+        if self.size:
+            self.index.mark_end(self.next_offset - 1, self._tail[1])
+
     def is_done(self) -> None:
         """Another segment is written to from now on."""
         self._files.index_loaded(self, self.index.size_in_memory)
@@ -259,6 +270,47 @@ class Segment:
             self.max_timestamp = index.times[-1]
             self.max_timestamp_at = index.times_at[-1]
 
+    def _last_entry(self) -> tuple[int, int] | None:
+        data = files.read_tail(self.path(OFFSET_INDEX), OFFSET_ENTRY)
+        if not data:
+            return None
+        relative, position = OFFSET.unpack(data)
+        return self.base_offset + relative, position
+
+    def index_knows_more(self) -> bool:
+        """Whether the index files have entries for batches behind its end.
+
+        Raises:
+            StorageError: they cannot be read.
+        """
+        entry = self._last_entry()
+        if entry is not None:
+            return entry[1] >= self.size
+        return not self.size and files.size_and_time(self.path(TIME_INDEX))[0] > 0
+
+    def last_batch(self) -> tuple[int, int] | None:
+        """(Last offset, position) of the last batch; None without any.
+
+        Raises:
+            StorageError: the file ends with half a batch, or cannot be read.
+        """
+        entry = self._last_entry()
+        if entry is not None:
+            try:
+                last = self._last_batch(entry[1])
+            except StorageError:
+                # The entry is wrong, or the file is: all of it has to be read.
+                last = None
+            if last is not None and last >= entry:
+                return last
+        return self._last_batch(0)
+
+    def _last_batch(self, position: int) -> tuple[int, int] | None:
+        last = None
+        for place in self.places(position, _NEAR):
+            last = place.last_offset, place.position
+        return last
+
     def load_active(self, interval: int) -> bool:
         """Takes all from the indexes and the batches behind their last entry.
 
@@ -296,12 +348,17 @@ class Segment:
         self._since_entry = 0
         self._index = SegmentIndex(self.base_offset)
 
-    def write_whole_index(self) -> None:
+    def write_whole_index(self, *, is_done: bool = False) -> None:
         """Writes the index files anew, whatever is in them.
+
+        Args:
+            is_done: another segment is written to, and no batch of this is missing.
 
         Raises:
             StorageError: that did not work.
         """
+        if is_done:
+            self.mark_end()
         index = self.index
         index.add_time(self.max_timestamp, self.max_timestamp_at)
         for suffix in (OFFSET_INDEX, TIME_INDEX):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from kohort.broker.log import checkpoints, files, snapshots
 from kohort.broker.log.files import Files
@@ -28,6 +29,26 @@ log = Logger("kohort.log")
 _NEVER = 2**63 - 1
 
 
+class Keeper(Protocol):
+    """Writes down what the files of a partition do not say."""
+
+    def keep_log_start(self, offset: int) -> None:
+        """The log starts at `offset`.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        ...
+
+    def keep_compacted(self) -> None:
+        """The log is about to be compacted: segments may end in gaps.
+
+        Raises:
+            StorageError: that did not work.
+        """
+        ...
+
+
 class SegmentStore:
     """The batches of one partition, in a folder.
 
@@ -40,7 +61,7 @@ class SegmentStore:
         segments: at least one, oldest first.
         recovery_point: all before it has been flushed.
         open_files: those of the data directory.
-        keep_log_start: writes down that the log starts within a segment.
+        keeper: writes down what the files do not say.
 
     Attributes:
         recovery_point: see Args.
@@ -52,7 +73,8 @@ class SegmentStore:
         "_bases",
         "_files",
         "_first_unflushed_ms",
-        "_keep_log_start",
+        "_has_remains",
+        "_keeper",
         "_segments",
         "_size",
         "config",
@@ -69,7 +91,7 @@ class SegmentStore:
         segments: list[Segment],
         recovery_point: int,
         open_files: Files,
-        keep_log_start: Callable[[], None],
+        keeper: Keeper,
     ) -> None:
         self.config: LogConfig = DEFAULTS
         self.first_dirty_offset = 0
@@ -77,12 +99,13 @@ class SegmentStore:
         self.state = state
         self.recovery_point = recovery_point
         self._files = open_files
-        self._keep_log_start = keep_log_start
+        self._keeper = keeper
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._size = sum(segment.size for segment in segments)
         self._first_unflushed_ms = _NEVER
         self._are_epochs_flushed = False
+        self._has_remains = False
 
     @property
     def size_in_bytes(self) -> int:
@@ -369,24 +392,28 @@ class SegmentStore:
         """
         if offset >= end and self._segments[-1].size:
             self.roll(end)
-        before = self.state.log_start_offset
-        self.state.log_start_offset = offset
+        elif offset > self.recovery_point:
+            # A log that ends before its start has lost records.
+            self.flush()
         count = self._index_of(offset)
-        if self._bases[count] < offset:
-            # Files alone would bring the records back.
-            try:
-                self._keep_log_start()
-            except StorageError:
-                self.state.log_start_offset = before
-                raise
-        for segment in self._segments[:count]:
-            try:
+        if self._bases[count] < offset or count > 1 or self._has_remains:
+            # Files alone would bring records back; and of several segments that
+            # are deleted a loss of power may take any, which leaves a gap.
+            self._keeper.keep_log_start(offset)
+        self.state.log_start_offset = offset
+        gone = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        self._size -= sum(segment.size for segment in gone)
+        try:
+            for segment in gone:
                 segment.remove()
-            except StorageError as error:
-                # Nobody reads it any more; a restart tries again.
-                log.warning("segment_not_deleted", reason=str(error))
-            del self._segments[0], self._bases[0]
-            self._size -= segment.size
+            if gone:
+                # Before others are deleted, for the same reason.
+                files.sync_folder(self.folder)
+        except StorageError as error:
+            # Nothing reads them any more, and a restart tries again.
+            self._has_remains = True
+            log.warning("segment_not_deleted", reason=str(error))
 
     # -- compaction
 
@@ -408,7 +435,7 @@ class SegmentStore:
 
     def replacement(self, end: int) -> SegmentReplacement:
         """Begins a replacement of all segments before `end`, where one starts."""
-        return SegmentReplacement(self, end, self._files)
+        return SegmentReplacement(self, end, self._files, self._keeper.keep_compacted)
 
     def swap(self, old: Sequence[Segment], new: Segment) -> None:
         """Puts a segment in the place of some that follow one another."""
@@ -439,7 +466,10 @@ class SegmentStore:
     def _sync(self, active: Segment) -> None:
         active.log.sync()
         if not self._are_epochs_flushed:
+            # This has the disk keep the names of all files of the partition; the
+            # first time that of its folder, too.
             self._write_epochs(is_durable=True)
+            files.sync_folder(self.folder.parent)
 
     def close(self) -> None:
         """Flushes, and writes down what makes the next start short.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.test_records_over_the_wire import batch
 from tests.broker.test_restart import broker_on
 from tests.broker.wire_client import WireClient, connected
 
@@ -110,6 +111,22 @@ def test_topics_can_be_chosen(tmp_path: Path) -> None:
     assert "cluster.id=abc" in (tmp_path / "data" / "meta.properties").read_text()
     names = {each.topic for each in imported(source, tmp_path / "all")}
     assert names == {"t", "u"}
+
+
+async def test_segments_that_kafka_compacted(tmp_path: Path) -> None:
+    """A gap between two segments is none of damage, at the import and afterwards."""
+    folder = tmp_path / "kafka" / "t-0"
+    folder.mkdir(parents=True)
+    values = [b"first", b"gone", b"last"]
+    batches = [batch(value) for value in values]
+    for offset in (0, 2):
+        data = offset.to_bytes(8, "big") + batches[offset][8:]
+        (folder / f"{offset:020d}.log").write_bytes(data)
+    (result,) = imported(tmp_path / "kafka", tmp_path / "data")
+    assert result.records == 3
+    for _ in range(2):
+        async with broker_on(tmp_path / "data") as broker:
+            assert broker.cluster.topics.by_name["t"].partitions[0].log_end_offset == 3
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,25 @@ async def test_a_topic_that_is_made_anew_at_once_has_its_own_files(
         assert await values(client) == [b"new"]
 
 
+async def test_a_topic_that_is_made_anew_keeps_its_records(tmp_path: Path) -> None:
+    """What is known of the topic that was deleted does not apply to it."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        old = broker.cluster.create_topic("t", 1)
+        for _ in range(20):
+            await client.call("Produce", 9, produce((0, batch(b"old"))))
+        assert old.partitions[0].delete_records(10) == (0, 10)
+    async with broker_on(path) as broker, connected(broker) as client:
+        broker.cluster.delete_topic("t")
+        broker.cluster.create_topic("t", 1)
+        for _ in range(5):
+            answer = await client.call("Produce", 9, produce((0, batch(b"new"))))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        found = killed(path)
+    async with broker_on(found) as broker, connected(broker) as client:
+        assert await values(client) == [b"new"] * 5
+
+
 async def test_what_cannot_be_written_down_is_not_there(tmp_path: Path) -> None:
     """A topic or a partition that a restart would forget takes no records."""
     path = tmp_path / "data"

@@ -1,0 +1,115 @@
+"""Judges segments: which batches of a file are whole, and whether all are there.
+
+Recovery, ``kohort import`` and ``kohort verify`` have no other judge.
+
+A CRC covers a batch, but neither its offset nor its place: offsets have to grow,
+without a gap where compaction cannot have been. That a file was cut off between
+two batches only shows behind it: its last batch has to reach up to the next
+segment. Where compaction has taken the last batches of a segment, the last entry
+of its index stands for the last batch that remained (`Segment.mark_end`), and where
+it has taken all of them both indexes are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kohort.broker.log.segment import CHUNK, MOST_RELATIVE
+from kohort.protocol import records
+from kohort.protocol.records import BatchHeader
+
+Read = Callable[[int, int], bytes]
+"""Reads from a position so many bytes, or fewer where the file ends."""
+
+
+class Batches:
+    """The whole batches of a segment, in their order.
+
+    Args:
+        read: reads from the segment's file.
+        size: its bytes.
+        base_offset: the segment's name.
+        is_dense: whether compaction cannot have been there.
+
+    Attributes:
+        position: the end of the whole batches that were read.
+        next_offset: the offset behind them.
+        why: the reason why the rest is no whole batch; empty if there is no rest.
+    """
+
+    __slots__ = ("_is_dense", "_read", "_size", "next_offset", "position", "why")
+
+    def __init__(
+        self, read: Read, size: int, base_offset: int, *, is_dense: bool
+    ) -> None:
+        self._read = read
+        self._size = size
+        self._is_dense = is_dense
+        self.position = 0
+        self.next_offset = base_offset
+        self.why = ""
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Each batch with its position, once it has been checked."""
+        start, chunk = 0, b""
+        while self.position < self._size:
+            position = self.position
+            at = position - start
+            if len(chunk) - at < records.HEADER_SIZE:
+                chunk, start, at = self._read(position, CHUNK), position, 0
+            header = self._header(chunk, at)
+            if isinstance(header, str):
+                self.why = header
+                return
+            if len(chunk) - at < header.size:
+                wanted = max(CHUNK, header.size)
+                chunk, start, at = self._read(position, wanted), position, 0
+            covered = memoryview(chunk)[at + records.CRC_START : at + header.size]
+            if records.crc_of(covered) != header.crc:
+                self.why = "the CRC of a batch is another"
+                return
+            self.position = position + header.size
+            self.next_offset = header.last_offset + 1
+            yield position, header
+
+    def _header(self, chunk: bytes, at: int) -> BatchHeader | str:
+        """The header of a batch that can be the next one; or why it cannot."""
+        left = self._size - self.position
+        if left < records.HEADER_SIZE or len(chunk) - at < records.HEADER_SIZE:
+            return "half the header of a batch"
+        header = records.read_header(chunk, at)
+        if header.magic != records.MAGIC or header.size < records.HEADER_SIZE:
+            return f"no batch (magic {header.magic}, length {header.length})"
+        if header.size > left:
+            return f"{left} bytes of a batch of {header.size}"
+        return self._why_not_next(header) or header
+
+    def _why_not_next(self, header: BatchHeader) -> str:
+        if header.base_offset < self.next_offset:
+            return f"offset {header.base_offset} behind {self.next_offset}"
+        if not 0 <= header.last_offset_delta <= MOST_RELATIVE:
+            return f"last offset delta {header.last_offset_delta}"
+        if self._is_dense and header.base_offset != self.next_offset:
+            return f"offset {header.base_offset}, not {self.next_offset}"
+        return ""
+
+
+def why_not_all(
+    end: int,
+    following: int,
+    *,
+    may_have_gaps: bool,
+    index_knows_more: bool,
+) -> str:
+    """The reason to believe that records between two segments are missing, if any.
+
+    Args:
+        end: the offset behind the last batch of a segment.
+        following: the offset at which the next one begins.
+        may_have_gaps: whether the log may have been compacted.
+        index_knows_more: whether the indexes of the segment have entries for
+            batches behind its end.
+    """
+    if end == following or (end < following and may_have_gaps and not index_knows_more):
+        return ""
+    return f"it ends at offset {end}, and the next segment begins at {following}"
