@@ -20,10 +20,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 Work = Generator[None, None, Any]
 """Work that yields wherever other requests may come in between."""
+
+
+def finish(work: Generator[None, None, T]) -> T:
+    """Does work that could be done in pieces at once; returns its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def soon(callback: Callable[[], None]) -> None:

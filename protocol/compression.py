@@ -1,13 +1,18 @@
 """The codecs of record batches: gzip, snappy, lz4, zstd.
 
-cramjam is imported by the first call that needs it: a broker passes batches on
-as they are, and reads into them only for a lookup by timestamp.
+A client may decompress a batch as a whole (`decompress`). A broker cannot: 10 KB
+may become 100 MB. It takes a piece at a time (`decompress_in_pieces`), and serves
+others in between. No size that a batch declares is trusted.
+
+The codecs' libraries are imported by the first call that needs them: a broker
+passes batches on as they are, and reads into few of them.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kohort.protocol.messages import Buffer, WireError
@@ -27,6 +32,27 @@ LIMIT: Final = 100 * 1024 * 1024
 """Bytes that a batch may unfold to: what ``socket.request.max.bytes`` lets
 somebody send uncompressed, so a bomb gains nothing over a plain request."""
 
+PIECE: Final = 256 * 1024
+"""Bytes that are decompressed at a time: half a millisecond of gzip, the slowest."""
+
+_INPUT = 64 * 1024
+"""Bytes of gzip that are decompressed at a time. zlib copies those it does not get
+to: a whole batch would be copied for each piece."""
+
+_SMALL = 32 * 1024
+"""Bytes below which parts are joined: a block of snappy or a member of gzip may have
+a single byte."""
+
+_MANY = 256
+"""Parts that are looked at for one piece: 0.2 ms."""
+
+_ZSTD_WINDOW = 2**27
+"""The largest window of a zstd frame, as of ``compression.zstd.level`` 22. zstd
+itself refuses larger ones, in Apache Kafka too."""
+
+_SNAPPY_RATIO = 22
+"""Snappy makes at most 64 bytes of 3: a block that declares more is damaged."""
+
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -45,6 +71,10 @@ _LZ4_STORED = 0x80000000
 _LZ4_END = bytes(4)
 
 _FIRST_GUESS = 64 * 1024
+
+
+class TooLargeError(WireError):
+    """Data decompresses to more bytes than are allowed."""
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -97,8 +127,139 @@ def decompress(codec: int, data: Buffer, *, limit: int = LIMIT) -> bytes:
     raise WireError(f"codec {codec} does not exist")
 
 
-def _too_large(limit: int) -> WireError:
-    return WireError(f"decompresses to more than {limit} bytes")
+def decompress_in_pieces(
+    codec: int, data: Buffer, *, limit: int = LIMIT
+) -> Iterator[bytes]:
+    """The bytes that `decompress` gives, some at a time.
+
+    A piece has little more than `PIECE` bytes at most, so that little memory is
+    needed and little time passes between two of them. It is empty where the data
+    has very many parts without bytes. Only a block of raw snappy, which has no
+    smaller parts, is decompressed at once; it has `_SNAPPY_RATIO` times its size
+    at most.
+
+    Args:
+        codec: 0 to 4.
+        data: the records of a batch as they are on the wire.
+        limit: the most bytes that may come out.
+
+    Raises:
+        TooLargeError: more than `limit` bytes come out.
+        WireError: no such codec, or damaged data; a zstd frame that is cut off
+            just ends.
+    """
+    if codec not in _IN_PIECES:
+        raise WireError(f"codec {codec} does not exist")
+    size = small_size = 0
+    small: list[bytes] = []
+    for part in _IN_PIECES[codec](data, limit):
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        if len(part) >= _SMALL and not small:
+            yield part
+            continue
+        small.append(part)
+        small_size += len(part)
+        if small_size >= _SMALL or len(small) >= _MANY:
+            yield b"".join(small)
+            small_size = 0
+            small.clear()
+    if small:
+        yield b"".join(small)
+
+
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError(f"decompresses to more than {limit} bytes")
+
+
+def _pieces(data: Buffer, limit: int) -> Iterator[bytes]:
+    if len(data) > limit:
+        raise _too_large(limit)
+    for start in range(0, len(data), PIECE):
+        yield bytes(data[start : start + PIECE])
+
+
+def _gzip_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj(_GZIP_FORMAT)
+    rest, position = b"", 0
+    while True:
+        if not rest:
+            rest = bytes(data[position : position + _INPUT])
+            position += len(rest)
+        is_last = not rest
+        try:
+            piece = unpacker.decompress(rest, PIECE)
+        except zlib.error as error:
+            raise WireError(f"gzip: {error}") from None
+        yield piece
+        rest = unpacker.unconsumed_tail
+        if unpacker.eof:
+            rest = unpacker.unused_data
+            if len(rest) < len(_GZIP_MAGIC):
+                rest += bytes(data[position : position + _INPUT])
+                position += _INPUT
+            # A gzip file may have several members; what is no member is padding.
+            if not rest.startswith(_GZIP_MAGIC):
+                return
+            unpacker = zlib.decompressobj(_GZIP_FORMAT)
+        elif is_last and not piece:
+            raise WireError("gzip: ends too early")
+
+
+def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield from _pieces(_decompress_snappy_block(bytes(data), limit, limit), limit)
+        return
+    left = limit
+    for block in _xerial_blocks(data):
+        unpacked = _decompress_snappy_block(bytes(block), left, limit)
+        left -= len(unpacked)
+        yield unpacked[:PIECE]
+        yield from _pieces(memoryview(unpacked)[PIECE:], limit)
+
+
+def _lz4_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
+    import lz4.frame  # noqa: PLC0415 - see the module's docstring
+
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    position = 0
+    while not unpacker.eof:
+        part = b""
+        if unpacker.needs_input:
+            part = bytes(data[position : position + _INPUT])
+            position += len(part)
+            if not part:
+                raise WireError("lz4: ends too early")
+        try:
+            piece = unpacker.decompress(part, PIECE)
+        except RuntimeError as error:
+            raise WireError(f"lz4: {error}") from None
+        yield piece
+
+
+def _zstd_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
+    import zstandard  # noqa: PLC0415 - see the module's docstring
+
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    with unpacker.stream_reader(data, read_across_frames=True) as reader:
+        while True:
+            try:
+                piece = reader.read(PIECE)
+            except zstandard.ZstdError as error:
+                raise WireError(f"zstd: {error}") from None
+            if not piece:
+                return
+            yield piece
+
+
+_IN_PIECES: Final = {
+    NONE: _pieces,
+    GZIP: _gzip_pieces,
+    SNAPPY: _snappy_pieces,
+    LZ4: _lz4_pieces,
+    ZSTD: _zstd_pieces,
+}
 
 
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
@@ -138,6 +299,13 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
         return _decompress_snappy_block(data, limit, limit)
     out: list[bytes] = []
     left = limit
+    for block in _xerial_blocks(data):
+        out.append(_decompress_snappy_block(bytes(block), left, limit))
+        left -= len(out[-1])
+    return b"".join(out)
+
+
+def _xerial_blocks(data: Buffer) -> Iterator[Buffer]:
     position = len(_XERIAL_HEADER)
     while position < len(data):
         if position + 4 > len(data):
@@ -146,12 +314,8 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
         position += 4
         if size < 0 or position + size > len(data):
             raise WireError(f"snappy: a block of {size} bytes")
-        out.append(
-            _decompress_snappy_block(data[position : position + size], left, limit)
-        )
-        left -= len(out[-1])
+        yield data[position : position + size]
         position += size
-    return b"".join(out)
 
 
 def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
@@ -159,8 +323,11 @@ def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
 
     try:
         # The size stands in front, and is believed only if it is allowed.
-        if cramjam.snappy.decompress_raw_len(block) > left:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > left:
             raise _too_large(limit)
+        if size > _SNAPPY_RATIO * len(block):
+            raise WireError(f"snappy: {len(block)} bytes that declare {size}")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise WireError(f"snappy: {error}") from None

@@ -17,7 +17,7 @@ RecordRow = tuple[
 ROWS = 256
 """So many records are read at a time: in between others may have their turn."""
 
-_FAR = 2**62
+FAR = 2**62
 """A base timestamp and a distance from it below this have a sum that is an int64."""
 
 
@@ -114,7 +114,7 @@ def rows_of(
             failed = WireError(str(error))
         if append_time is not None:
             rows = [(row[0], append_time, *row[2:]) for row in rows]
-        elif not -_FAR < base_timestamp < _FAR:
+        elif not -FAR < base_timestamp < FAR:
             rows = [(row[0], wrapped(row[1]), *row[2:]) for row in rows]
         if rows:
             yield rows
@@ -159,7 +159,7 @@ def _read_some(  # noqa: C901, PLR0912, PLR0915 - in place, as below
             position += 1
         else:
             time, position = varint_at(data, position)
-            if not -_FAR < time < _FAR:
+            if not -FAR < time < FAR:
                 time = wrapped(base_timestamp + time) - base_timestamp
         delta = data[position]
         if delta & 0x81:

@@ -5,8 +5,8 @@ piece where a codec is set. Its CRC covers what comes after the CRC: base offset
 and partition leader epoch stand in front of it, so a broker may set both in a
 batch and pass the rest on as it was sent.
 
-Serving needs headers only. Records are read for lookups by timestamp, and by
-clients, tools and tests.
+Serving needs headers only. Records are read to validate some (`read_heads`), for
+lookups by timestamp, and by clients, tools and tests.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 from kohort.protocol import compression
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import Buffer, WireError, slotted
+from kohort.protocol.record_heads import Heads, RecordHead
 from kohort.protocol.record_rows import (
     RecordRow,
     bytes_at,
@@ -50,6 +51,12 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 MAX_SEQUENCE: Final = 2**31 - 1
+
+MAX_RECORDS: Final = 1_000_000
+"""Records of a batch in Produce: the most that librdkafka's ``batch.num.messages``
+allows. A Java producer, which has no such limit, would have to put a million empty
+records into one partition within its ``linger.ms``. A broker that reads them all
+is busy for a second, a piece at a time."""
 
 # The smallest length that any format allows, and the first bytes, up to the
 # magic, without which nothing can be said about a batch.
@@ -298,6 +305,11 @@ def _check_fields(header: BatchHeader) -> BatchError | None:
             ErrorCode.INVALID_RECORD,
             f"{count} records, last offset delta {header.last_offset_delta}",
         )
+    if count > MAX_RECORDS:
+        # A Java producer that gets this code splits the batch, and sends it again.
+        return BatchError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{count} records of {MAX_RECORDS}"
+        )
     if attributes & CONTROL:
         return BatchError(ErrorCode.INVALID_RECORD, "control records of a client")
     if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
@@ -378,6 +390,40 @@ def read_rows(
         header.base_timestamp,
         append_time,
     )
+
+
+def read_heads(
+    batch: Buffer, *, limit: int = compression.LIMIT
+) -> Iterator[list[RecordHead]]:
+    """The heads of the records of a batch, some at a time.
+
+    Others may be served in between: little is decompressed or read for each. A
+    list may be empty.
+
+    Args:
+        batch: the whole batch.
+        limit: bytes to which its records may decompress.
+
+    Raises:
+        WireError: the batch is damaged, a `TooLargeError` if it decompresses to
+            more. Records before the damage are given.
+    """
+    header = read_header(batch)
+    if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(batch):
+        raise WireError(f"no whole batch of {header.size} bytes")
+    packed = memoryview(batch)[HEADER_SIZE : header.size]
+    heads = Heads(
+        compression.decompress_in_pieces(header.codec, packed, limit=limit),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+    )
+    append_time = header.max_timestamp
+    for some in heads.read():
+        if header.is_log_append_time:
+            yield [(offset, append_time, has_key) for offset, _, has_key in some]
+        else:
+            yield some
 
 
 RecordSpan = tuple[int, bytes | None, bool, int, int]

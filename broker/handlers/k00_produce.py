@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from kohort.broker.cluster import Cluster
 from kohort.broker.handlers.placement import leaders_told, placed
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import AppendResult
+from kohort.broker.log.validation import UnreadBatch
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k00_produce import (
@@ -17,6 +21,7 @@ from kohort.protocol.apis.k00_produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from kohort.protocol.errors import ErrorCode
@@ -28,32 +33,31 @@ _ADMIN_CLIENT = "__admin_client"
 _TELLS_LEADERS = 10
 """The version from which on a wrong node says who is the right one (KIP-951)."""
 
+_PIECE = 1024 * 1024
+"""Bytes of batches that are appended at a time: half a millisecond to check a CRC,
+and to write."""
+_ROW = 4096
+"""Bytes that cost as much as a row beside its batch."""
 
-def handle(request: Request) -> None:
-    """Appends; answers once the records are in the logs, as there is one replica."""
+
+def handle(request: Request) -> Work:
+    """Appends; answers once the records are in the logs, as there is one replica.
+
+    Other requests may come in between two partitions, and while the records of a
+    batch are read.
+    """
     message: ProduceRequest = request.message
-    cluster = request.node.cluster
-    now_ms = cluster.now_ms()
     responses = []
     has_error = False
+    bytes_and_rows = 0
     for data in message.topic_data:
-        topic: Topic | None
-        if request.version >= 13:
-            topic = cluster.topics.by_id.get(data.topic_id)
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic = cluster.topics.by_name.get(data.name)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        rows = []
+        rows: list[PartitionProduceResponse] = []
         for p in data.partition_data:
-            if message.acks not in _ACKS:
-                row = _refused(p, ErrorCode.INVALID_REQUIRED_ACKS)
-            elif topic is None:
-                row = _refused(p, unknown)
-            elif topic.is_internal and request.client_id != _ADMIN_CLIENT:
-                row = _refused(p, ErrorCode.INVALID_TOPIC_EXCEPTION)
-            else:
-                row = _append(request, topic, p, now_ms)
+            if bytes_and_rows > _PIECE:
+                bytes_and_rows = 0
+                yield
+            row = yield from _append(request, data, p)
+            bytes_and_rows += _ROW + len(p.records or b"")
             has_error = has_error or row.error_code != 0
             rows.append(row)
         responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
@@ -64,7 +68,7 @@ def handle(request: Request) -> None:
         request.reply_nothing()
         return
     request.reply(
-        ProduceResponse(responses, 0, _endpoints(cluster, responses))
+        ProduceResponse(responses, 0, _endpoints(request.node.cluster, responses))
         if has_error
         else ProduceResponse(responses)
     )
@@ -97,18 +101,59 @@ def _endpoints(
 
 
 def _append(
-    request: Request, topic: Topic, data: PartitionProduceData, now_ms: int
-) -> PartitionProduceResponse:
+    request: Request, topic: TopicProduceData, data: PartitionProduceData
+) -> Generator[None, None, PartitionProduceResponse]:
+    """Appends one batch, after its records were read if they must be."""
+    # Decoded records are one view of the received bytes.
+    records: Any = data.records or b""
+    unread: UnreadBatch | None = None
+    while True:
+        # Topics and leaders may have changed since the records were read.
+        partition = _partition(request, topic, data)
+        if not isinstance(partition, Partition):
+            return partition
+        result = partition.append_or_read(
+            records,
+            now_ms=request.node.cluster.now_ms(),
+            zstd=request.version >= 7,
+            read=unread,
+        )
+        if isinstance(result, AppendResult):
+            return _row(data, result)
+        unread = result
+        yield from unread.read()
+
+
+def _partition(
+    request: Request, topic_data: TopicProduceData, data: PartitionProduceData
+) -> Partition | PartitionProduceResponse:
+    """The partition to append to, or the row that refuses it."""
+    topics = request.node.cluster.topics
+    topic: Topic | None
+    if request.version >= 13:
+        topic = topics.by_id.get(topic_data.topic_id)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = topics.by_name.get(topic_data.name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    acks = request.message.acks
+    if acks not in _ACKS:
+        return _refused(data, ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic is None:
+        return _refused(data, unknown)
+    if topic.is_internal and request.client_id != _ADMIN_CLIENT:
+        return _refused(data, ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = topic.led_by(request.node.id, data.index)
     if isinstance(partition, ErrorCode):
         return _not_led(request, topic, data, partition)
-    if request.message.acks == _ALL and topic.min_insync_replicas > 1:
+    if acks == _ALL and topic.min_insync_replicas > 1:
         in_sync = placed(request.node.cluster, topic, data.index)[4]
         if len(in_sync) < topic.min_insync_replicas:
             return _refused(data, ErrorCode.NOT_ENOUGH_REPLICAS)
-    # Decoded records are one view of the received bytes.
-    records: Any = data.records or b""
-    result = partition.append(records, now_ms=now_ms, zstd=request.version >= 7)
+    return partition
+
+
+def _row(data: PartitionProduceData, result: AppendResult) -> PartitionProduceResponse:
     if not result.error_code:
         return PartitionProduceResponse(
             data.index,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -9,8 +11,8 @@ from kohort.broker.log.results import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
 from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -29,21 +31,54 @@ _SINCE = {
 """The version that brought each special timestamp."""
 
 
-def handle(request: Request) -> None:
-    """Looks every partition up."""
+_PIECE = 256
+"""Rows that are answered at a time: a millisecond."""
+
+
+def handle(request: Request) -> Work:
+    """Looks every partition up; those that are asked for twice are refused."""
     message: ListOffsetsRequest = request.message
-    topics = request.node.cluster.topics
+    repeated = yield from _repeated(message)
     responses = []
+    count = 0
     for wanted in message.topics:
-        topic = topics.by_name.get(wanted.name)
-        rows = [_partition(request, topic, p) for p in wanted.partitions]
+        rows = []
+        for p in wanted.partitions:
+            count += 1
+            if count % _PIECE == 0:
+                yield
+            if repeated and (wanted.name, p.partition_index) in repeated:
+                error = ErrorCode.INVALID_REQUEST
+                rows.append(ListOffsetsPartitionResponse(p.partition_index, error))
+            else:
+                rows.append((yield from _partition(request, wanted.name, p)))
         responses.append(ListOffsetsTopicResponse(wanted.name, rows))
     request.reply(ListOffsetsResponse(0, responses))
 
 
+def _repeated(
+    message: ListOffsetsRequest,
+) -> Generator[None, None, set[tuple[str, int]]]:
+    """The partitions that a request names more than once: Kafka refuses these."""
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    count = 0
+    for topic in message.topics:
+        for p in topic.partitions:
+            count += 1
+            if count % _PIECE == 0:
+                yield
+            key = topic.name, p.partition_index
+            if key in seen:
+                repeated.add(key)
+            seen.add(key)
+    return repeated
+
+
 def _partition(
-    request: Request, topic: Topic | None, wanted: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+    request: Request, name: str, wanted: ListOffsetsPartition
+) -> Generator[None, None, ListOffsetsPartitionResponse]:
+    topic = request.node.cluster.topics.by_name.get(name)
     index, since = wanted.partition_index, _SINCE.get(wanted.timestamp, 2**15)
     if topic is None or not 0 <= index < len(topic.partitions):
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -53,7 +88,7 @@ def _partition(
     partition = topic.led_by(request.node.id, index, wanted.current_leader_epoch)
     if isinstance(partition, ErrorCode):
         return ListOffsetsPartitionResponse(index, partition)
-    found = partition.offset_for(wanted.timestamp)
+    found = yield from partition.find_offset(wanted.timestamp)
     return ListOffsetsPartitionResponse(
         index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch
     )

@@ -7,7 +7,7 @@ the last stable offset are the end of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from kohort.broker.log.memory import BatchStore, packed
 from kohort.broker.log.results import (
@@ -20,13 +20,14 @@ from kohort.broker.log.results import (
     LATEST_TIERED,
     LOG_APPEND_TIME,
     MAX_TIMESTAMP,
-    NO_LIMIT_MS,
     AppendResult,
     FoundOffset,
     LogConfig,
     ReadResult,
 )
 from kohort.broker.log.store import StorageError, Store
+from kohort.broker.log.validation import Refusal, UnreadBatch, must_read
+from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
@@ -39,6 +40,7 @@ _NOTHING = ReadResult(ErrorCode.NONE, (), 0)
 _OUT_OF_RANGE = ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
 _UNREADABLE = ReadResult(ErrorCode.KAFKA_STORAGE_ERROR, (), 0)
 _NOT_FOUND = FoundOffset(ErrorCode.NONE, -1, -1, -1)
+_CLOSED = FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
 
 # Errors that Kafka answers with log start offset -1 although they come from
 # the log: it has no other information about these appends.
@@ -139,9 +141,24 @@ class Partition:
 
     # -- appending
 
-    def append(  # noqa: PLR0911 - one check after the other, in Kafka's order
-        self, batch: Buffer, *, now_ms: int, zstd: bool = True
-    ) -> AppendResult:
+    def append(self, batch: Buffer, *, now_ms: int, zstd: bool = True) -> AppendResult:
+        """As `append_or_read`, and reads the records at once if they must be read."""
+        unread: UnreadBatch | None = None
+        while True:
+            result = self.append_or_read(batch, now_ms=now_ms, zstd=zstd, read=unread)
+            if isinstance(result, AppendResult):
+                return result
+            unread = result
+            finish(unread.read())
+
+    def append_or_read(  # noqa: C901, PLR0911 - one check after the other, in Kafka's order
+        self,
+        batch: Buffer,
+        *,
+        now_ms: int,
+        zstd: bool = True,
+        read: UnreadBatch | None = None,
+    ) -> AppendResult | UnreadBatch:
         """Appends the batch that a client sent, if it is one and is next.
 
         Args:
@@ -149,6 +166,12 @@ class Partition:
                 one is not copied: what it shows must not change later.
             now_ms: ms since the epoch.
             zstd: whether the version of Produce allows zstd (v7 and later).
+            read: what the last call with this batch returned, after its records
+                were read.
+
+        Returns:
+            An `UnreadBatch` where nothing was appended as the records must be read
+            before: have it read them, then call this again.
         """
         data = memoryview(batch)
         error = records.check_framing(data, zstd=zstd)
@@ -164,13 +187,15 @@ class Partition:
             return self._refused(self._above_segment(header), self.log_start_offset)
         if header.is_transactional:
             return self._refused(_NO_TRANSACTIONS, -1)
-        answer = None
-        if self._must_read(header, now_ms):
-            answer = self._check_records(header, data, now_ms)
-        if answer is None and header.producer_id > records.NO_PRODUCER_ID:
+        if must_read(self._config, header, now_ms):
+            if read is None or read.config != self._config:
+                return UnreadBatch(self.name, self._config, data, now_ms)
+            if read.refusal is not None:
+                return self._refused_records(read.refusal)
+        if header.producer_id > records.NO_PRODUCER_ID:
             answer = self._check_producer(header)
-        if answer is not None:
-            return answer
+            if answer is not None:
+                return answer
         try:
             return self._write(header, data, now_ms)
         except StorageError as error:
@@ -268,59 +293,19 @@ class Partition:
         )
         return self._refused(BatchError(verdict, reason), start)
 
-    def _must_read(self, header: BatchHeader, now_ms: int) -> bool:
-        """Whether the header cannot tell that all records are fine."""
-        config = self.config
-        if "compact" in config.cleanup_policy:
-            return True
-        if config.message_timestamp_type == LOG_APPEND_TIME:
-            return bool(header.attributes & records.LOG_APPEND_TIME)
-        return (
-            header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
-            or config.message_timestamp_before_max_ms != NO_LIMIT_MS
-        )
-
-    def _check_records(
-        self, header: BatchHeader, data: memoryview, now_ms: int
-    ) -> AppendResult | None:
-        start = self.log_start_offset
-        try:
-            code, found = self._refused_records(header, data, now_ms)
-        except WireError as error:
-            reason = f"records cannot be read: {error}"
-            return self._refused(BatchError(ErrorCode.INVALID_RECORD, reason), start)
-        if not found:
-            return None
-        message = f"{len(found)} of {header.record_count} records are refused"
+    def _refused_records(self, refusal: Refusal) -> AppendResult:
+        error, found = refusal.error, refusal.record_errors
+        knows_log = error.error_code not in _WITHOUT_LOG_START
         return AppendResult(
-            code, -1, -1, -1, start, message, found, reason=f"{message}: {found[0][1]}"
+            error.error_code,
+            -1,
+            -1,
+            -1,
+            self.log_start_offset if knows_log else -1,
+            error.reason if error.on_wire else None,
+            found,
+            reason=f"{error.reason}: {found[0][1]}" if found else error.reason,
         )
-
-    def _refused_records(
-        self, header: BatchHeader, data: memoryview, now_ms: int
-    ) -> tuple[int, list[tuple[int, str]]]:
-        config = self._config
-        earliest = now_ms - config.message_timestamp_before_max_ms
-        latest = now_ms + config.message_timestamp_after_max_ms
-        is_compacted = "compact" in config.cleanup_policy
-        is_create_time = config.message_timestamp_type != LOG_APPEND_TIME
-        is_stamped = header.is_log_append_time and not is_create_time
-        code = ErrorCode.INVALID_RECORD
-        found: list[tuple[int, str]] = []
-        for position, record in enumerate(records.read_records(data)):
-            time = record.timestamp_ms
-            is_timed = is_create_time and time != records.NO_TIMESTAMP
-            if is_compacted and record.key is None:
-                found.append((position, f"no key, and {self.name} is compacted"))
-            elif is_timed and not earliest <= time <= latest:
-                code = ErrorCode.INVALID_TIMESTAMP
-                reason = f"timestamp {time} is not within [{earliest}, {latest}]"
-                found.append((position, reason))
-            elif is_stamped:
-                # Kafka minds it only where the topic has this type.
-                code = ErrorCode.INVALID_TIMESTAMP
-                found.append((position, "LogAppendTime is for the broker to set"))
-        return code, found
 
     # -- reading
 
@@ -373,9 +358,14 @@ class Partition:
     # -- finding offsets
 
     def offset_for(self, timestamp: int) -> FoundOffset:
+        """As `find_offset`, at once."""
+        return finish(self.find_offset(timestamp))
+
+    def find_offset(self, timestamp: int) -> Generator[None, None, FoundOffset]:
         """The offset of a point in time, or of one of Kafka's named ones.
 
-        Reads the records of one batch, rarely of more.
+        Reads the records of one batch, rarely of more: others may have turns in
+        between.
 
         Args:
             timestamp: ms since the epoch, for the first record that is not
@@ -386,7 +376,7 @@ class Partition:
         start, end = self.log_start_offset, self.log_end_offset
         if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
             try:
-                return self._by_records(timestamp)
+                return (yield from self._by_records(timestamp))
             except StorageError as error:
                 self._unreadable(error)
                 return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
@@ -398,26 +388,31 @@ class Partition:
             return _NOT_FOUND
         return FoundOffset(ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
 
-    def _by_records(self, timestamp: int) -> FoundOffset:
+    def _by_records(self, timestamp: int) -> Generator[None, None, FoundOffset]:
         if timestamp == MAX_TIMESTAMP:
             # Kafka does not look at the start of the log here.
-            return self._first_not_older(*self.store.latest(), 0)
-        start = self.log_start_offset
-        batches = self.store.since(timestamp, start)
-        return self._first_not_older(timestamp, batches, start)
+            found = self._first_not_older(*self.store.latest(), 0)
+        else:
+            start = self.log_start_offset
+            batches = self.store.since(timestamp, start)
+            found = self._first_not_older(timestamp, batches, start)
+        return (yield from found)
 
     def _first_not_older(
         self, timestamp: int, batches: Iterable[bytes], start: int
-    ) -> FoundOffset:
+    ) -> Generator[None, None, FoundOffset]:
         for batch in batches:
             epoch = records.read_header(batch).partition_leader_epoch
             try:
-                for record in records.read_records(batch):
-                    time = record.timestamp_ms
-                    if time >= timestamp and record.offset >= start:
-                        return FoundOffset(ErrorCode.NONE, time, record.offset, epoch)
+                for heads in records.read_heads(batch):
+                    for offset, time, _ in heads:
+                        if time >= timestamp and offset >= start:
+                            return FoundOffset(ErrorCode.NONE, time, offset, epoch)
+                    yield
             except WireError:
                 return FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
+            if self.is_closed:
+                return _CLOSED
         return _NOT_FOUND
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,6 +175,66 @@ async def test_produce_without_acks_is_not_answered() -> None:
             await client.send("Produce", 9, produce((5, batch(b"x")), acks=0))
             with pytest.raises(asyncio.IncompleteReadError):
                 await client.response("Produce", 9)
+
+
+def bomb(count: int, time_ms: int = NOW_MS) -> bytes:
+    """A few kilobytes that hold this many records."""
+    return build_batch([Record(0, time_ms, b"k")] * count, codec=4)
+
+
+@pytest.mark.parametrize("in_files", [False, True], ids=["memory", "files"])
+async def test_others_are_served_while_a_bomb_is_read(
+    in_files: bool, tmp_path: Path
+) -> None:
+    """Produce to a compacted topic, and the search for a time, take many turns."""
+    config = {"log.cleanup.policy": "compact"}
+    async with (
+        Broker(config, data_dir=tmp_path if in_files else None) as broker,
+        connected(broker) as attacker,
+        connected(broker) as other,
+    ):
+        log = broker.cluster.create_topic("t", 1).partitions[0]
+        await attacker.send("Produce", 9, produce((0, bomb(200_000))))
+        for _ in range(3):
+            await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
+        assert log.log_end_offset == 0
+        assert (await produced(other, (0, bomb(3))))[0].base_offset == 0
+        response = await attacker.response("Produce", 9)
+        (row,) = response.responses[0].partition_responses
+        assert (row.error_code, row.base_offset) == (0, 3)
+        late = ListOffsetsPartition(0, timestamp=NOW_MS)
+        wanted = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [late])])
+        response = await attacker.call("ListOffsets", 1, wanted)
+        assert response.topics[0].partitions[0].offset == 0
+
+
+async def test_a_topic_that_goes_while_its_batch_is_read() -> None:
+    """Nothing is appended to a topic of the same name that came meanwhile."""
+    async with (
+        Broker({"log.cleanup.policy": "compact"}) as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+    ):
+        broker.cluster.create_topic("t", 1)
+        await client.send("Produce", 9, produce((0, bomb(200_000))))
+        await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
+        broker.cluster.delete_topic("t")
+        (row,) = (await client.response("Produce", 9)).responses[0].partition_responses
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_repeated_partition_in_list_offsets() -> None:
+    """Kafka refuses each of its rows, and answers the others."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 2)
+        rows = [ListOffsetsPartition(index, timestamp=-1) for index in (0, 1, 0)]
+        wanted = ListOffsetsRequest(topics=[ListOffsetsTopic("t", rows)])
+        response = await client.call("ListOffsets", 1, wanted)
+        assert [row.error_code for row in response.topics[0].partitions] == [
+            ErrorCode.INVALID_REQUEST,
+            0,
+            ErrorCode.INVALID_REQUEST,
+        ]
 
 
 async def test_a_fetch_waits_for_records() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -23,8 +23,11 @@ from kohort.broker.log.results import (
     AppendResult,
     LogConfig,
 )
+from kohort.broker.log.validation import MOST_RECORD_ERRORS, UnreadBatch
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.record_heads import HEADS
 from kohort.protocol.records import Record, build_batch
 
 NOW = 1_700_000_000_000
@@ -253,6 +256,96 @@ def test_records_of_compacted_topics_have_keys() -> None:
     result = scene.partition.append(build_batch([some[1], late]), now_ms=NOW)
     assert result.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [position for position, _ in result.record_errors] == [0, 1]
+
+
+def pieces_of(work: Iterator[None]) -> int:
+    """Does the work; how many times others could have had a turn."""
+    return sum(1 for _ in work)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
+    """Nothing is appended before its records were read, a few at a time."""
+    scene = Scene(cleanup_policy="compact")
+    batch = build_batch([Record(0, NOW, b"k")] * 20_000, codec=codec)
+    unread = scene.partition.append_or_read(batch, now_ms=NOW)
+    assert isinstance(unread, UnreadBatch)
+    assert pieces_of(unread.read()) >= 20_000 // HEADS
+    assert scene.partition.log_end_offset == 0
+    scene.send(0)
+    result = scene.partition.append_or_read(batch, now_ms=NOW, read=unread)
+    assert isinstance(result, AppendResult)
+    assert (result.error_code, result.base_offset) == (0, 1)
+
+
+def test_a_configuration_that_changes_while_records_are_read() -> None:
+    """They are read anew, by the configuration that counts now."""
+    scene = Scene(message_timestamp_before_max_ms=5)
+    batch = build_batch([Record(0, NOW, None, b"v")])
+    unread = scene.partition.append_or_read(batch, now_ms=NOW)
+    assert isinstance(unread, UnreadBatch)
+    pieces_of(unread.read())
+    scene.partition.config = LogConfig(cleanup_policy="compact")
+    again = scene.partition.append_or_read(batch, now_ms=NOW, read=unread)
+    assert isinstance(again, UnreadBatch)
+    pieces_of(again.read())
+    result = scene.partition.append_or_read(batch, now_ms=NOW, read=again)
+    assert isinstance(result, AppendResult)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_of_too_many_records() -> None:
+    """The header tells, and nothing is decompressed: a Java producer splits it."""
+    scene = Scene(cleanup_policy="compact")
+    made = bytearray(build_batch([Record(0, NOW, b"k")]))
+    struct.pack_into(">i", made, 23, records.MAX_RECORDS)
+    struct.pack_into(">i", made, 57, records.MAX_RECORDS + 1)
+    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
+    result = scene.partition.append_or_read(bytes(made), now_ms=NOW)
+    assert isinstance(result, AppendResult)
+    assert result.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_bomb_is_refused() -> None:
+    """More bytes than a request may have are too many for its records, too."""
+    scene = Scene(cleanup_policy="compact")
+    some = [Record(0, NOW, b"k", bytes(21 * 1024 * 1024))] * 5
+    result = scene.partition.append(build_batch(some, codec=4), now_ms=NOW)
+    assert result.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "decompresses to more" in result.reason
+
+
+def test_refused_records_are_listed_up_to_a_limit() -> None:
+    """The rest of the batch is not read any more."""
+    scene = Scene(cleanup_policy="compact")
+    some = [Record(0, NOW, None, b"v")] * (2 * MOST_RECORD_ERRORS)
+    result = scene.partition.append(build_batch(some, codec=4), now_ms=NOW)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert len(result.record_errors) == MOST_RECORD_ERRORS
+
+
+def test_a_time_is_looked_for_in_pieces() -> None:
+    """The records of a large batch are read a few at a time."""
+    scene = Scene()
+    some = [Record(0, NOW + number, b"k") for number in range(20_000)]
+    scene.partition.append(build_batch(some, codec=4), now_ms=NOW)
+    assert pieces_of(scene.partition.find_offset(NOW + 19_999)) >= 19_000 // HEADS
+    assert scene.found(NOW + 19_999) == (19_999, 19_999, 0)
+    assert pieces_of(scene.partition.find_offset(MAX_TIMESTAMP)) >= 19_000 // HEADS
+
+
+def test_a_topic_that_goes_while_a_time_is_looked_for() -> None:
+    """The search ends with the log that it was in."""
+    scene = Scene()
+    made = bytearray(build_batch([Record(0, NOW, b"k", b"v")] * 2_000))
+    struct.pack_into(">q", made, 35, NOW + 900)
+    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
+    scene.partition.append(bytes(made), now_ms=NOW)
+    scene.partition.append(bytes(made), now_ms=NOW)
+    search = scene.partition.find_offset(NOW + 900)
+    next(search)
+    scene.partition.close()
+    assert finish(search).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_unreadable_records_of_compacted_topics() -> None:

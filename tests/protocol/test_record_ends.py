@@ -34,8 +34,11 @@ def sealed(base_timestamp: int, count: int, body: bytes) -> bytes:
 
 
 def times_of(batch: bytes) -> list[int]:
-    """The timestamps of its records."""
-    return [record.timestamp_ms for record in records.read_records(batch)]
+    """The timestamps of its records, by both ways of reading them."""
+    heads = [head for some in records.read_heads(batch) for head in some]
+    times = [record.timestamp_ms for record in records.read_records(batch)]
+    assert times == [time for _, time, _ in heads]
+    return times
 
 
 @pytest.mark.parametrize(
