@@ -1,0 +1,446 @@
+"""Runs one step of `.ci/run`, or prints the summary of all steps that have run.
+
+    python3 .ci/step.py run LIMIT_S NAME COMMAND...
+    python3 .ci/step.py summary
+
+KOHORT_CI names the folder where results are kept, KOHORT_CI_ENDS the second, since
+1970, when all steps must have ended.
+
+A step runs in a session of its own, with `ci_watch` as a plugin of each pytest:
+
+1. Its output is copied. A step that passes its limit is stopped: the tests under way
+   and the stacks of their threads are printed, and its processes killed. A test that
+   passes half of the limit is stopped likewise; pytest-xdist then goes on without it.
+2. Tests that failed are run again, each alone, in a pytest of its own. A test that
+   passes then is flaky; the step fails if one fails again. A session that did not
+   come to its end, or with more than MOST_FAILURES failures, fails at once.
+3. Its result goes to the folder, for the summary, which fails if a step failed, or if
+   there are more than MOST_FLAKY flaky tests in all steps together.
+
+Needs Linux (/proc and subreapers) and nothing but the standard library: the first
+step makes the environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO, NamedTuple, NoReturn
+
+MOST_FLAKY = 3
+"""Flaky tests in one run of all steps. More are a cause of their own."""
+MOST_FAILURES = 10
+"""Tests of a step that are run again. More are no accident."""
+BUDGET_S = 60 * 60
+"""Time for all steps. The summary says so if they took more."""
+STACKS_S = 5.0
+"""Time for a process to print its stacks."""
+PYTEST_OPTIONS = "-p ci_watch --durations=10 --durations-min=1"
+INTERRUPTED = "INTERRUPTED"
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Running(NamedTuple):
+    """A test that a process runs, as `ci_watch` writes it down.
+
+    Attributes:
+        pid: of the process.
+        worker: of pytest-xdist, or "pytest".
+        test: node id.
+        since_s: its start, by the system's monotonic clock.
+    """
+
+    pid: int
+    worker: str
+    test: str
+    since_s: float
+
+
+class Session(NamedTuple):
+    """How a session of pytest ended, as `ci_watch` writes it down.
+
+    Attributes:
+        command: the command line, without the places that it asked for.
+        cwd: folder that node ids are relative to.
+        environment: of the process.
+        exit_status: of pytest; None if it has not come to its end.
+        failed: node ids of tests that failed.
+        errors: modules that could not be collected.
+        missed: tests that were collected, and not run.
+    """
+
+    command: list[str]
+    cwd: str
+    environment: dict[str, str]
+    exit_status: int | None
+    failed: list[str]
+    errors: int
+    missed: int
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether nothing is wrong but the tests that failed."""
+        return (
+            self.exit_status == 1
+            and 0 < len(self.failed) <= MOST_FAILURES
+            and not self.errors
+            and not self.missed
+        )
+
+
+class Result(NamedTuple):
+    """What a step came to.
+
+    Attributes:
+        name: of the step.
+        outcome: "ok", "FAILED", "STOPPED", "NOT RUN" or INTERRUPTED.
+        took_s: its time.
+        last_line: of its output.
+        flaky: node ids of tests that passed when they ran again.
+        failed: node ids of tests that failed again.
+    """
+
+    name: str
+    outcome: str
+    took_s: float
+    last_line: str
+    flaky: list[str]
+    failed: list[str]
+
+
+class InterruptError(Exception):
+    """A signal asked this program to end."""
+
+
+def say(text: str) -> None:
+    """Prints a line, between those of the step."""
+    sys.stdout.buffer.write(f"{text}\n".encode())
+    sys.stdout.buffer.flush()
+
+
+# -- processes
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended."""
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that one has started, and those that they have started.
+
+    A process whose parent has ended is a child of this program, a subreaper.
+    """
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent, *_ = path.read_text().rpartition(")")[2].split()
+            if state != "Z":
+                children.setdefault(int(parent), []).append(int(path.parent.name))
+    found = []
+    todo = [pid]
+    while todo:
+        of_one = children.get(todo.pop(), [])
+        found += of_one
+        todo += of_one
+    return found
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process."""
+    with contextlib.suppress(OSError):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return line.replace(b"\0", b" ").decode(errors="replace")[:200]
+    return "?"
+
+
+def is_python(pid: int) -> bool:
+    """Whether faulthandler prints stacks in a process."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/exe").readlink().name.startswith("python")
+    return False
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Sends a signal to a process that may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def kill_all() -> None:
+    """Kills every process of the step."""
+    while left := descendants(os.getpid()):
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def abort(pid: int) -> None:
+    """Has a Python process print its stacks and end."""
+    send(pid, signal.SIGABRT)
+    by_s = time.monotonic() + STACKS_S
+    while is_alive(pid) and time.monotonic() < by_s:
+        time.sleep(0.05)
+    send(pid, signal.SIGKILL)
+
+
+def stop_test(test: Running) -> None:
+    """Ends the process that runs a test, after it has printed its stacks."""
+    age_s = time.monotonic() - test.since_s
+    say(f"\n===== under way on {test.worker} for {age_s:.0f} s: {test.test}")
+    children = descendants(test.pid)
+    send(test.pid, signal.SIGUSR1)
+    time.sleep(1)
+    abort(test.pid)
+    for pid in children:
+        send(pid, signal.SIGKILL)
+
+
+def stop_step(tests: Iterable[Running]) -> None:
+    """Ends the step, after the processes in question have printed their stacks."""
+    busy = {test.pid: test for test in tests}
+    everything = descendants(os.getpid())
+    for pid in everything:
+        if busy and pid not in busy:
+            send(pid, signal.SIGSTOP)  # pytest-xdist would go on with other tests
+    for test in busy.values():
+        stop_test(test)
+    for pid in everything:
+        if pid not in busy:
+            say(f"process {pid}: {command_of(pid)}")
+            if not busy and is_python(pid):
+                abort(pid)
+    kill_all()
+
+
+# -- one command
+
+
+class Command:
+    """A command whose processes and tests are watched.
+
+    Attributes:
+        last_line: of its output, of those that are not blank.
+        stopped: whether it passed its limit.
+
+    Args:
+        argv: the command.
+        environment: for it, besides what is added here.
+        cwd: its folder.
+        limit_s: the time that it has.
+        test_limit_s: the time that each of its tests has.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: str,
+        limit_s: float,
+        test_limit_s: float,
+    ) -> None:
+        self.last_line = ""
+        self.stopped = False
+        self._argv = argv
+        self._cwd = cwd
+        self._limit_s = limit_s
+        self._test_limit_s = test_limit_s
+        self._watch = Path(tempfile.mkdtemp(dir=os.environ["KOHORT_CI"]))
+        self._environment = {
+            **environment,
+            "KOHORT_CI_WATCH": str(self._watch),
+            "PYTEST_ADDOPTS": PYTEST_OPTIONS,
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONPATH": os.pathsep.join(
+                [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+            ).rstrip(os.pathsep),
+        }
+
+    def run(self) -> int:
+        """Runs it to its end, or until it has to be stopped; returns its status."""
+        process = subprocess.Popen(  # noqa: S603 - steps are our own
+            self._argv,
+            cwd=self._cwd,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+        copying = threading.Thread(target=self._copy, args=(process.stdout,))
+        copying.start()
+        try:
+            self._wait(process)
+        except InterruptError:
+            say("\n===== interrupted")
+            stop_step(self.under_way())
+            raise
+        finally:
+            self._kill_what_is_left()
+            copying.join()
+        return process.wait()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        began_s = time.monotonic()
+        while process.poll() is None:
+            now_s = time.monotonic()
+            if now_s - began_s > self._limit_s:
+                say(f"\n===== stopped: it takes more than {self._limit_s:g} s")
+                self.stopped = True
+                stop_step(self.under_way())
+                process.wait()
+            for test in self.under_way():
+                if now_s - test.since_s > self._test_limit_s:
+                    stop_test(test)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.5)
+
+    def _copy(self, output: IO[bytes]) -> None:
+        for line in output:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+            if line.strip():
+                self.last_line = line.decode(errors="replace").strip()
+
+    def _kill_what_is_left(self) -> None:
+        for pid in descendants(os.getpid()):
+            say(f"left behind, and killed: process {pid}, {command_of(pid)}")
+        kill_all()
+
+    def under_way(self) -> list[Running]:
+        """The tests that run."""
+        return [test for test in self._running() if is_alive(test.pid)]
+
+    def _running(self) -> Iterator[Running]:
+        for path in sorted(self._watch.glob("running-*.json")):
+            # A test may end, and the next one be written, meanwhile.
+            with contextlib.suppress(OSError, ValueError):
+                yield Running(**json.loads(path.read_text()))
+
+    def session(self) -> Session | None:
+        """The session of pytest, if it was one."""
+        path = self._watch / "session.json"
+        return Session(**json.loads(path.read_text())) if path.exists() else None
+
+    def failed(self) -> list[str]:
+        """Node ids of the tests that failed, or did not come to their end."""
+        session = self.session()
+        failed = [] if session is None else session.failed
+        return list(dict.fromkeys([*failed, *(test.test for test in self._running())]))
+
+
+# -- a step
+
+
+def run_again(session: Session, test: str, limit_s: float) -> bool:
+    """Runs a test alone; returns whether it passes."""
+    say(f"\n===== again, alone: {test}")
+    argv = [*session.command, "-n", "0", test]
+    again = Command(argv, session.environment, session.cwd, limit_s, limit_s)
+    return again.run() == 0
+
+
+def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
+    """Runs a step."""
+    began_s = time.monotonic()
+    left_s = float(os.environ["KOHORT_CI_ENDS"]) - time.time()
+
+    def result(outcome: str, line: str, *tests: list[str]) -> Result:
+        flaky, failed = tests or ([], [])
+        return Result(
+            name, outcome, time.monotonic() - began_s, line, list(flaky), list(failed)
+        )
+
+    if left_s <= 0:
+        return result("NOT RUN", "no time was left")
+    limit_s = min(limit_s, left_s)
+    command = Command(argv, os.environ, str(Path.cwd()), limit_s, limit_s / 2)
+    try:
+        status = command.run()
+        if command.stopped:
+            line = f"took more than {limit_s:g} s"
+            return result("STOPPED", line, [], command.failed())
+        if status == 0:
+            return result("ok", command.last_line)
+        session = command.session()
+        if status != 1 or session is None or not session.may_run_again:
+            line = f"{command.last_line} (exit status {status})"
+            return result("FAILED", line, [], command.failed())
+        passes = {
+            test: run_again(session, test, limit_s / 2) for test in session.failed
+        }
+    except InterruptError:
+        return result(INTERRUPTED, command.last_line)
+    flaky = [test for test, passed in passes.items() if passed]
+    failed = [test for test, passed in passes.items() if not passed]
+    return result("FAILED" if failed else "ok", command.last_line, flaky, failed)
+
+
+def results_file() -> Path:
+    """Where results are kept, a line each."""
+    return Path(os.environ["KOHORT_CI"]) / "results.jsonl"
+
+
+def summarise(results: Sequence[Result], print_line: Callable[[str], None]) -> bool:
+    """Prints what the steps came to; returns whether all is well."""
+    for each in results:
+        outcome = f"{each.outcome:<7} {each.took_s:5.0f} s"
+        print_line(f"{outcome}  {each.name}: {each.last_line}")
+        for test in each.failed[:MOST_FAILURES]:
+            print_line(f"                 failed: {test}")
+        if len(each.failed) > MOST_FAILURES:
+            more = len(each.failed) - MOST_FAILURES
+            print_line(f"                 failed: {more} more")
+    flaky = [(each.name, test) for each in results for test in each.flaky]
+    for step, test in flaky:
+        print_line(f"flaky, passed alone: {test} ({step})")
+    took_s = sum(each.took_s for each in results)
+    print_line(f"{took_s / 60:.0f} minutes, of {BUDGET_S // 60}")
+    if len(flaky) > MOST_FLAKY:
+        print_line(f"FAILED: {len(flaky)} flaky tests, more than {MOST_FLAKY}")
+    outcomes = {each.outcome for each in results}
+    return outcomes == {"ok"} and len(flaky) <= MOST_FLAKY
+
+
+def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Ends the step."""
+    raise InterruptError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a step, or prints the summary."""
+    path = results_file()
+    if arguments[0] == "summary":
+        lines = path.read_text().splitlines() if path.exists() else []
+        say("\n===== summary")
+        return 0 if summarise([Result(*json.loads(line)) for line in lines], say) else 1
+    _, limit_s, name, *argv = arguments
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    say(f"\n===== {name}: {' '.join(argv)}")
+    found = run(float(limit_s), name, argv)
+    with path.open("a") as file:
+        file.write(json.dumps(found) + "\n")
+    if found.outcome == INTERRUPTED:
+        return 130  # `.ci/run` ends
+    return 0 if found.outcome == "ok" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,234 @@
+"""`.ci/step.py`: failed tests run again alone, steps that hang are stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+STEP = Path(__file__).parents[2] / ".ci" / "step.py"
+FIRST = """
+import os, pathlib
+
+def first(name):
+    mark = pathlib.Path(name)
+    known = mark.exists()
+    mark.touch()
+    return not known
+"""
+MIXED = (
+    FIRST
+    + """
+def test_flaky():
+    assert not first("flaky")
+
+def test_broken():
+    assert first is None
+
+def test_crash():
+    if first("crash"):
+        os._exit(3)
+
+def test_fine():
+    pass
+"""
+)
+HUNG = """
+import asyncio, subprocess
+
+async def wait_for_nothing():
+    await asyncio.Event().wait()
+
+def test_hung():
+    child = subprocess.Popen(["sleep", "1000"])
+    print("\\nhangs", child.pid, flush=True)
+    asyncio.run(wait_for_nothing())
+"""
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended; its parent may not have noticed."""
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+class Steps:
+    """The steps of a run, for tests written to a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "pytest.ini").write_text("[pytest]")
+        results = folder / "results"
+        results.mkdir()
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PYTEST_")
+        }
+        self._environment = {
+            **inherited,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it takes longer than the tests
+            "PYTEST_PLUGINS": "xdist.plugin",
+            "KOHORT_CI": str(results),
+            "KOHORT_CI_ENDS": str(time.time() + 1000),
+        }
+
+    def write(self, name: str, source: str) -> None:
+        """Writes a module of tests."""
+        (self._folder / name).write_text(source)
+
+    def finish(self, *results: dict[str, object]) -> None:
+        """Has steps finish with results."""
+        lines = [json.dumps(list(each.values())) for each in results]
+        path = self._folder / "results" / "results.jsonl"
+        path.write_text("\n".join(lines))
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        """Starts the program."""
+        return subprocess.Popen(
+            [sys.executable, STEP, *argv],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def call(self, *argv: str) -> tuple[int, str]:
+        """Runs the program; returns its exit status and output."""
+        process = self.start(*argv)
+        output, _ = process.communicate()
+        return process.returncode, output
+
+    def run(self, *argv: str, limit_s: float = 900) -> tuple[int, str]:
+        """Runs a step."""
+        return self.call("run", str(limit_s), "a step", *argv)
+
+    def run_pytest(self, *arguments: str) -> tuple[int, str]:
+        """Runs a step that is a run of pytest."""
+        return self.run(sys.executable, "-m", "pytest", *arguments)
+
+    def summary(self) -> tuple[int, list[str]]:
+        """The summary, without the times: exit status and lines."""
+        status, output = self.call("summary")
+        *lines, _total = re.sub(r" +[0-9]+ s  ", " ", output).split("\n")[2:-1]
+        return status, lines
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Steps:
+    """A run in which no step has run."""
+    return Steps(tmp_path)
+
+
+def test_failed_tests_run_again_alone(steps: Steps) -> None:
+    """A test that passes then is flaky, also if its worker died."""
+    steps.write("test_mixed.py", MIXED)
+    status, output = steps.run_pytest("-n", "2", ".")
+    assert status == 1
+    assert output.count("===== again, alone") == 3
+    status, lines = steps.summary()
+    assert status == 1
+    assert re.fullmatch("FAILED a step: =+ 3 failed, 1 passed in .*", lines[0])
+    assert lines[1].split() == ["failed:", "test_mixed.py::test_broken"]
+    assert sorted(lines[2:]) == [
+        "flaky, passed alone: test_mixed.py::test_crash (a step)",
+        "flaky, passed alone: test_mixed.py::test_flaky (a step)",
+    ]
+
+
+def test_a_step_whose_tests_are_only_flaky_is_ok(steps: Steps) -> None:
+    """The test runs with the options and the environment of its step."""
+    steps.write(
+        "test_flaky.py",
+        FIRST
+        + """
+def test_flaky(pytestconfig):
+    assert not first("flaky")
+    assert os.environ["DEPTH"] == "7"
+    assert pytestconfig.getoption("maxfail") == 9
+""",
+    )
+    python = [sys.executable, "-m", "pytest"]
+    status, _ = steps.run("env", "DEPTH=7", *python, "--maxfail=9", "test_flaky.py")
+    assert status == 0
+    status, lines = steps.summary()
+    assert status == 0
+    assert lines[1] == "flaky, passed alone: test_flaky.py::test_flaky (a step)"
+
+
+def test_a_session_with_a_broken_module_fails_at_once(steps: Steps) -> None:
+    """Tests that were not collected cannot run again."""
+    steps.write("test_fails.py", "def test_fails():\n    raise ValueError")
+    steps.write("test_broken.py", "raise ValueError")
+    status, output = steps.run_pytest("--continue-on-collection-errors")
+    assert (status, "again, alone" in output) == (1, False)
+
+
+def test_many_failures_fail_at_once(steps: Steps) -> None:
+    """The first ten are in the summary."""
+    steps.write(
+        "test_many.py",
+        "import pytest\n\n"
+        "@pytest.mark.parametrize('n', range(12))\n"
+        "def test_many(n):\n    assert n < 0",
+    )
+    status, output = steps.run_pytest()
+    assert (status, "again, alone" in output) == (1, False)
+    _, lines = steps.summary()
+    assert lines[1].split() == ["failed:", "test_many.py::test_many[0]"]
+    assert lines[-1].split() == ["failed:", "2", "more"]
+
+
+def test_a_hung_test_is_named_with_what_it_awaits(steps: Steps) -> None:
+    """Stopping a step also ends the processes that its tests have started."""
+    steps.write("test_hung.py", HUNG)
+    argv = ["-m", "pytest", "-s", "test_hung.py"]
+    step = steps.start("run", "900", "a step", sys.executable, *argv)
+    assert step.stdout is not None
+    for line in step.stdout:
+        if line.startswith("hangs"):
+            child = int(line.split()[1])
+            break
+    else:
+        raise AssertionError("the test did not run")
+    step.send_signal(signal.SIGTERM)
+    output, _ = step.communicate()
+    assert step.returncode == 130
+    assert re.search("under way on pytest for .* s: test_hung.py::test_hung\n", output)
+    assert re.search("test_hung.py:5 wait_for_nothing", output)
+    assert has_ended(child)
+
+
+def test_a_step_that_passes_its_limit_is_stopped(steps: Steps) -> None:
+    """The stacks of a Python program are printed; the run goes on."""
+    program = "def forever():\n    while True:\n        pass\n\nforever()"
+    status, output = steps.run(sys.executable, "-c", program, limit_s=0.1)
+    assert status == 1
+    assert "stopped: it takes more than 0.1 s" in output
+    assert steps.summary() == (1, ["STOPPED a step: took more than 0.1 s"])
+
+
+def test_what_a_step_leaves_behind_is_killed(steps: Steps) -> None:
+    """A process in a session of its own is found as well."""
+    status, output = steps.run("bash", "-c", "setsid sleep 1000 & echo $!")
+    assert status == 0
+    assert "left behind, and killed" in output
+
+
+def test_four_flaky_tests_in_all_steps_fail_the_run(steps: Steps) -> None:
+    """Three do not."""
+    first = {"name": "1", "outcome": "ok", "s": 1.0, "line": "", "flaky": ["a", "b"]}
+    second = {**first, "name": "2", "flaky": ["c"]}
+    third = {**first, "name": "3", "flaky": ["d"]}
+    steps.finish(*({**each, "failed": []} for each in (first, second)))
+    assert steps.summary()[0] == 0
+    steps.finish(*({**each, "failed": []} for each in (first, second, third)))
+    assert steps.summary()[0] == 1
