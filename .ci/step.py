@@ -181,6 +181,21 @@ def send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
+def reap(besides: int) -> None:
+    """Takes note of children that have ended, and whose parents had before.
+
+    Somebody may wait for such a process to be gone.
+
+    Args:
+        besides: a process whose exit status is asked for elsewhere.
+    """
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid == besides:
+                return
+            os.waitpid(ended.si_pid, 0)
+
+
 def kill_all() -> None:
     """Kills every process of the step."""
     while left := descendants(os.getpid()):
@@ -307,8 +322,9 @@ class Command:
             for test in self.under_way():
                 if now_s - test.since_s > self._test_limit_s:
                     stop_test(test)
+            reap(besides=process.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=0.5)
+                process.wait(timeout=0.2)
 
     def _copy(self, output: IO[bytes]) -> None:
         for line in output:

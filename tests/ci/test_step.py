@@ -223,6 +223,15 @@ def test_what_a_step_leaves_behind_is_killed(steps: Steps) -> None:
     assert "left behind, and killed" in output
 
 
+def test_a_process_that_was_left_behind_and_ends_is_gone(steps: Steps) -> None:
+    """As it would be without this program, whose child it has become."""
+    orphan = "left=$(setsid true >/dev/null & echo $!)"
+    status, _ = steps.run(
+        "bash", "-c", f"{orphan}; while [ -e /proc/$left ]; do sleep 0.01; done"
+    )
+    assert status == 0
+
+
 def test_four_flaky_tests_in_all_steps_fail_the_run(steps: Steps) -> None:
     """Three do not."""
     first = {"name": "1", "outcome": "ok", "s": 1.0, "line": "", "flaky": ["a", "b"]}
