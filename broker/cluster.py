@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock
 from kohort.broker.config import Config
+from kohort.broker.controller import Controller
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.fetch_sessions import FetchSessions
@@ -16,7 +17,7 @@ from kohort.broker.group_records import Encoder
 from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
-from kohort.broker.long_work import LongWork
+from kohort.broker.long_work import LongWork, Pace, finish
 from kohort.broker.shards import NodeGroups, Shards
 from kohort.broker.topics import (
     EVENTS_TOPIC,
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 log = telemetry.get_logger("cluster")
 
 MINUTE_MS = 60_000
+IN_MEMORY_COST = 10
+"""What it costs to make or delete a partition in memory, as `Pace` counts."""
+ON_DISK_COST = 300
+"""The same with a data directory: a folder with four small files."""
+SCANNED_GROUP_COST = 1
+"""What it costs to look for deleted topics in the offsets of one group."""
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that are set aside at once: one write for so many producers, and
 as many ids lost at a kill."""
@@ -66,6 +73,7 @@ class Cluster:
         topic_created: called with each topic that is created; None for nobody.
         shards: the partitions of ``__consumer_offsets`` and their coordinators.
         long_work: work of requests that takes more than one turn of the event loop.
+        controller: does what changes the topics, one request after the other.
     """
 
     def __init__(
@@ -87,8 +95,16 @@ class Cluster:
         self._next_producer_id = 0
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
+        self.controller = Controller(self.long_work)
+        self._partition_cost = IN_MEMORY_COST if data_dir is None else ON_DISK_COST
         self.topics = Topics(
-            config, ids, self._make_partition, self._drop_partition, self._save
+            config,
+            ids,
+            self._make_partition,
+            self._drop_partition,
+            self._partition_cost,
+            self._topics_changed,
+            self._config_changed,
         )
         self.shards = Shards(
             group_settings(config),
@@ -139,21 +155,25 @@ class Cluster:
         """A node takes requests: it leads what nobody leads, of what it may."""
         node.is_running = True
         node.fetch_sessions = self._fetch_sessions()
+        changed = []
         for topic in self.topics.by_name.values():
             for index, leader in enumerate(topic.leaders):
                 if leader == NOBODY and node.id in topic.replicas[index]:
                     self._lead(topic, index, node.id)
-        self._save_leaders()
+                    changed.append(topic)
+        self._leaders_changed(changed)
 
     def node_stopped(self, node: Node) -> None:
         """A node takes no more requests: others lead what it led, if they may."""
         node.is_running = False
+        changed = []
         for topic in self.topics.by_name.values():
             for index, leader in enumerate(topic.leaders):
                 if leader == node.id:
                     elected = self._elected(topic.replicas[index])
                     self._lead(topic, index, elected, "stopped")
-        self._save_leaders()
+                    changed.append(topic)
+        self._leaders_changed(changed)
 
     def _elected(self, replicas: Sequence[int]) -> int:
         for node_id in replicas:
@@ -183,7 +203,7 @@ class Cluster:
         *,
         replicas: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """Creates a topic; its name is legal and not taken.
+        """Creates a topic at once; its name is legal and not taken.
 
         Args:
             name: its name.
@@ -196,22 +216,53 @@ class Cluster:
             StorageError: there is no room for it.
         """
         if replicas is None:
-            start = len(self.topics.by_name)
-            replicas = self._spread(partitions, replication_factor, start)
+            replicas = self.spread_topic(partitions, replication_factor)
+        topic = finish(self.make_topic(name, replicas, overrides, Pace()))
+        self.enter_topics([topic])
+        return topic
+
+    def spread_topic(self, partitions: int, factor: int) -> list[list[int]]:
+        """The replicas that the next topic gets: on each node as many."""
+        return self._spread(partitions, factor, self.topics.count)
+
+    def make_topic(
+        self,
+        name: str,
+        replicas: Sequence[Sequence[int]],
+        overrides: dict[str, str] | None,
+        pace: Pace,
+    ) -> Generator[None, None, Topic]:
+        """Makes a topic's logs; see `NewTopics`.
+
+        Raises:
+            StorageError: there is no room for them.
+        """
         leaders = list(map(self._elected, replicas))
         if name == EVENTS_TOPIC:
             # Whoever creates it: the broker fills it, and it shall have bounds.
             overrides = EVENTS_TOPIC_OVERRIDES | (overrides or {})
-        topic = self.topics.create(name, replicas, leaders, overrides)
-        if name == OFFSETS_TOPIC:
-            self.shards.attach(topic)
-        if self.topic_created is not None:
-            self.topic_created(topic)
-        return topic
+        return (yield from self.topics.make(name, replicas, leaders, overrides, pace))
+
+    def enter_topics(self, topics: Sequence[Topic]) -> None:
+        """Writes down that topics have been made; from now on they are there.
+
+        Raises:
+            StorageError: there is no room for that; none of them is there.
+        """
+        self.topics.enter(topics)
+        for topic in topics:
+            if topic.name == OFFSETS_TOPIC:
+                self.shards.attach(topic)
+            if self.topic_created is not None:
+                self.topic_created(topic)
 
     def grow_topic(
-        self, topic: Topic, count: int, replicas: Sequence[Sequence[int]] | None = None
-    ) -> None:
+        self,
+        topic: Topic,
+        count: int,
+        replicas: Sequence[Sequence[int]] | None = None,
+        pace: Pace | None = None,
+    ) -> Generator[None, None, None]:
         """Adds partitions to a topic, up to `count`; `replicas` are of those added.
 
         Raises:
@@ -222,7 +273,8 @@ class Cluster:
             of_first = topic.replicas[0]
             start = list(self.nodes).index(of_first[0]) + first
             replicas = self._spread(count - first, len(of_first), start)
-        self.topics.grow(topic, replicas, list(map(self._elected, replicas)))
+        leaders = list(map(self._elected, replicas))
+        yield from self.topics.grow(topic, replicas, leaders, pace or Pace())
 
     def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
         # Where none runs nobody leads, and all may later.
@@ -231,35 +283,68 @@ class Cluster:
         return spread(count, factor, running, stopped, start)
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic, and the offsets that groups have committed for it."""
-        topic = self.topics.delete(name)
-        if name == OFFSETS_TOPIC:
+        """Deletes a topic at once, and what groups have committed for it."""
+        finish(self.delete_topics([self.topics.by_name[name]], Pace()))
+
+    def delete_topics(
+        self, topics: Sequence[Topic], pace: Pace
+    ) -> Generator[None, None, None]:
+        """Deletes topics, and the offsets that groups have committed for them.
+
+        They are gone when the first piece is done. The other pieces are done also
+        if the work is stopped.
+
+        Raises:
+            StorageError: they would be there again after a restart; they stay.
+        """
+        self.topics.remove(topics)
+        names = [topic.name for topic in topics]
+        if OFFSETS_TOPIC in names:
             self.shards.detach("deleted")
-        self.shards.topics_deleted((name,))
-        for index, partition in enumerate(topic.partitions):
-            self._drop_partition(topic, index, partition)
+        rest = self._deletions(topics, names)
+        try:
+            for cost in rest:
+                if pace.spend(cost):
+                    yield
+        finally:
+            for _ in rest:
+                pass
+
+    def _deletions(self, topics: Sequence[Topic], names: list[str]) -> Iterator[int]:
+        """Deletes what topics that are gone leave; yields the cost of each step."""
+        for shard in list(self.shards):
+            shard.topics_deleted(names)
+            yield SCANNED_GROUP_COST * (1 + shard.group_count)
+        for topic in topics:
+            for index, partition in enumerate(topic.partitions):
+                self._drop_partition(topic, index, partition)
+                yield self._partition_cost
 
     def auto_create(self, name: str) -> None:
-        """Creates a topic that a client has asked for, as Kafka does."""
+        """Creates a topic at once, as one that a client has asked for."""
+        count, factor, overrides = self.automatic(name)
+        self.create_topic(name, count, factor, overrides)
+
+    def automatic(self, name: str) -> tuple[int, int, dict[str, str] | None]:
+        """What a topic gets that a client has asked for, as in Kafka.
+
+        Returns:
+            Partitions, replicas of each, and the topic's own configuration.
+        """
+        config = self.config
         if name == OFFSETS_TOPIC:
-            self._create_offsets_topic()
-            return
+            # Kafka waits until there are as many brokers; here there never may be.
+            factor = min(config["offsets.topic.replication.factor"], len(self.nodes))
+            count = config["offsets.topic.num.partitions"]
+            return count, factor, offsets_topic_overrides(config)
         if name == EVENTS_TOPIC:
             # All in one partition: so they are read in the order of the stream.
-            self.create_topic(name, 1, len(self.nodes))
-            return
-        factor = min(self.config["default.replication.factor"], len(self.nodes))
-        self.create_topic(name, self.config["num.partitions"], factor)
+            return 1, len(self.nodes), None
+        factor = min(config["default.replication.factor"], len(self.nodes))
+        return config["num.partitions"], factor, None
 
     def _create_offsets_topic(self) -> None:
-        config = self.config
-        self.create_topic(
-            OFFSETS_TOPIC,
-            config["offsets.topic.num.partitions"],
-            # Kafka waits until there are as many brokers; here there never may be.
-            min(config["offsets.topic.replication.factor"], len(self.nodes)),
-            offsets_topic_overrides(config),
-        )
+        self.auto_create(OFFSETS_TOPIC)
 
     def _make_partition(self, topic: Topic, index: int) -> Partition:
         if self._storage is None:
@@ -307,7 +392,7 @@ class Cluster:
             replicas[replicas.index(leader) if leader in replicas else 0] = node_id
             topic.replicas[index] = replicas
         self._lead(topic, index, node_id)
-        self._save_leaders()
+        self._leaders_changed([topic])
 
     def move_coordinator(self, group_id: str, node_id: int) -> None:
         """Makes a node coordinate a group, and all groups of the same partition.
@@ -330,7 +415,8 @@ class Cluster:
         if given == self._first_unused_producer_id:
             self._first_unused_producer_id = given + PRODUCER_ID_BLOCK
             try:
-                self._save()
+                if self._storage is not None:
+                    self._storage.producer_ids_set_aside()
             except BaseException:
                 self._first_unused_producer_id = given
                 raise
@@ -351,26 +437,37 @@ class Cluster:
         for topic in topics:
             self.topics.add(topic)
 
-    def _save(self) -> None:
+    def _topics_changed(self, topics: Mapping[str, Topic | None]) -> None:
         if self._storage is not None:
-            self._storage.save()
+            self._storage.topics_changed(topics)
 
-    def _save_leaders(self) -> None:
-        """As `_save`, for what is worth no error: leaders are elected anew anyway."""
-        try:
-            self._save()
-        except StorageError as error:
-            log.warning("leaders_not_kept", reason=str(error))
+    def _config_changed(self) -> None:
+        if self._storage is not None:
+            self._storage.config_changed()
+
+    def _leaders_changed(self, topics: Iterable[Topic]) -> None:
+        """Writes down who leads; no error if that fails: a start elects anew anyway."""
+        changed = {topic.name: topic for topic in topics}
+        if changed:
+            try:
+                self._topics_changed(changed)
+            except StorageError as error:
+                log.warning("leaders_not_kept", reason=str(error))
 
     def load_groups(self) -> None:
         """Begins to load the groups that ``__consumer_offsets`` has."""
         topic = self.topics.by_name.get(OFFSETS_TOPIC)
         if topic is not None:
             self.shards.attach(topic)
-        self._save_leaders()
+        if self._storage is not None:
+            try:
+                self._storage.save()
+            except StorageError as error:
+                log.warning("leaders_not_kept", reason=str(error))
 
     def close(self) -> None:
         """No timer fires any more, and all is on the disk."""
+        self.long_work.close()
         self.shards.detach("stopped")
         if self._storage is not None:
             self._storage.close()

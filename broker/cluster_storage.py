@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
+from kohort.broker import telemetry
 from kohort.broker.cluster import Cluster
 from kohort.broker.config import (
     DYNAMIC_BROKER_CONFIG,
@@ -12,12 +14,17 @@ from kohort.broker.config import (
 )
 from kohort.broker.log.directory import DataDir, DataDirError
 from kohort.broker.log.metadata import (
+    ClusterChange,
     ClusterMetadata,
     PartitionMetadata,
     TopicMetadata,
 )
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import finish
 from kohort.broker.topics import Topic, spread
+
+log = telemetry.get_logger("cluster")
 
 _ALL_BROKERS = ""
 """Stands for all brokers where configuration is saved by broker."""
@@ -44,6 +51,8 @@ class ClusterStorage:
         if found is not None:
             self._take_over(found)
         data_dir.put_aside_the_rest()
+        # Nobody asks for it again.
+        data_dir.journal.found = None
 
     def _take_over(self, found: ClusterMetadata) -> None:
         for name, values in found.configs.items():
@@ -138,29 +147,76 @@ class ClusterStorage:
         """
         self._data_dir.delete_partition(topic.name, index)
 
+    def topics_changed(self, topics: Mapping[str, Topic | None]) -> None:
+        """Writes down topics that are new, or have changed; None for deleted ones.
+
+        Raises:
+            StorageError: it is as if nothing had changed.
+        """
+        self._append(
+            ClusterChange(
+                {
+                    name: None if topic is None else _saved(topic)
+                    for name, topic in topics.items()
+                }
+            )
+        )
+
+    def config_changed(self) -> None:
+        """Writes down configuration that was changed while the broker runs.
+
+        Raises:
+            StorageError: a start finds what was written down before.
+        """
+        self._append(ClusterChange({}, configs=self._configs()))
+
+    def producer_ids_set_aside(self) -> None:
+        """Writes down which producer ids are not to be given again.
+
+        Raises:
+            StorageError: a start would give them again.
+        """
+        first = self._cluster.first_unused_producer_id
+        self._append(ClusterChange({}, next_producer_id=first))
+
+    def _append(self, change: ClusterChange) -> None:
+        self._data_dir.write_change(change)
+        if self._data_dir.journal.is_outgrown:
+            self._cluster.long_work.start(self._rewrite(), _not_rewritten)
+
+    def _rewrite(self) -> Generator[None, None, None]:
+        try:
+            yield from self._everything()
+        except StorageError as error:
+            _not_rewritten(error)
+
+    def _everything(self) -> Generator[None, None, None]:
+        return self._data_dir.journal.rewrite(
+            self._topics(), self._configs(), self._cluster.first_unused_producer_id
+        )
+
+    def _topics(self) -> Iterator[tuple[str, TopicMetadata]]:
+        """The topics that there are now, each as it is when its turn comes."""
+        by_name = self._cluster.topics.by_name
+        for name in list(by_name):
+            topic = by_name.get(name)
+            if topic is not None:
+                yield name, _saved(topic)
+
+    def _configs(self) -> dict[str, dict[str, str]]:
+        config, node_id = self._cluster.config, min(self._cluster.nodes)
+        return {
+            _ALL_BROKERS: _texts(config.dynamic(DYNAMIC_DEFAULT_BROKER_CONFIG)),
+            str(node_id): _texts(config.dynamic(DYNAMIC_BROKER_CONFIG)),
+        }
+
     def save(self) -> None:
-        """Writes down what the cluster is, but for its logs.
+        """Writes down what the cluster is, but for its logs, all at once.
 
         Raises:
             StorageError: what was written before stays.
         """
-        cluster = self._cluster
-        config = cluster.config
-        self._data_dir.save(
-            ClusterMetadata(
-                {
-                    topic.name: _saved(topic)
-                    for topic in cluster.topics.by_name.values()
-                },
-                {
-                    _ALL_BROKERS: _texts(config.dynamic(DYNAMIC_DEFAULT_BROKER_CONFIG)),
-                    str(min(cluster.nodes)): _texts(
-                        config.dynamic(DYNAMIC_BROKER_CONFIG)
-                    ),
-                },
-                cluster.first_unused_producer_id,
-            )
-        )
+        finish(self._everything())
 
     def checkpoint(self) -> None:
         """Writes down up to where logs are on the disk: a crash leaves less to check.
@@ -175,8 +231,15 @@ class ClusterStorage:
         self._data_dir.flush(self._cluster.now_ms())
 
     def close(self) -> None:
-        """Flushes everything, and unlocks the directory; errors are logged."""
+        """Writes down everything, and unlocks the directory; errors are logged."""
+        if self._data_dir.journal.has_changes:
+            finish(self._rewrite())
         self._data_dir.close()
+
+
+def _not_rewritten(error: Exception) -> None:
+    # cluster.log has all changes: it grows for a while, and a start reads it.
+    log.warning("cluster_json_not_written", reason=str(error))
 
 
 def _saved(topic: Topic) -> TopicMetadata:

@@ -27,6 +27,36 @@ T = TypeVar("T")
 Work = Generator[None, None, Any]
 """Work that yields wherever other requests may come in between."""
 
+PIECE_COST = 1000
+"""The cost of one piece of work, in units of about a microsecond."""
+
+
+class Pace:
+    """Counts what some work costs, so that it yields often enough.
+
+        pace = Pace()
+        for row in rows:
+            ...
+            if pace.spend(ROW_COST):
+                yield
+
+    A cost is a constant that was measured once. The clock is never asked: the same
+    work has the same pieces wherever it runs.
+    """
+
+    __slots__ = ("_spent",)
+
+    def __init__(self) -> None:
+        self._spent = 0
+
+    def spend(self, cost: int) -> bool:
+        """Adds a cost, and says whether a piece is full; then another one begins."""
+        self._spent += cost
+        if self._spent < PIECE_COST:
+            return False
+        self._spent = 0
+        return True
+
 
 def finish(work: Generator[None, None, T]) -> T:
     """Does work that could be done in pieces at once; returns its result."""
@@ -81,6 +111,11 @@ class LongWork:
             self._call_soon(self._turn)
         self._queue.append(piecework)
         return piecework
+
+    def close(self) -> None:
+        """Stops all work; what must not be half done is finished at once."""
+        while self._queue:
+            self._queue.popleft().stop()
 
     def _turn(self) -> None:
         """Runs one piece of the first in the queue that still is wanted."""

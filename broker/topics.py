@@ -7,7 +7,14 @@ another. So a replica is a node that may lead, and those that run are in sync.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 
 from kohort.broker import telemetry
 from kohort.broker.config import Config
@@ -15,6 +22,7 @@ from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import LogConfig
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import Pace
 from kohort.protocol.errors import ErrorCode
 
 NOBODY = -1
@@ -138,8 +146,11 @@ class Topics:
         config: the broker's configuration.
         ids: where topic ids come from.
         make_partition: makes logs.
+        cost: what it costs to make or delete one, as `Pace` counts.
         drop_partition: deletes logs of partitions that are not to be after all.
-        changed: called once what has to survive a restart has changed.
+        changed: writes down topics that are new, or have changed; None for those
+            that are deleted.
+        configured: writes down that the broker's configuration has changed.
     """
 
     def __init__(
@@ -148,7 +159,9 @@ class Topics:
         ids: Ids,
         make_partition: MakePartition,
         drop_partition: DropPartition,
-        changed: Callable[[], None],
+        cost: int,
+        changed: Callable[[Mapping[str, Topic | None]], None],
+        configured: Callable[[], None],
     ) -> None:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
@@ -157,7 +170,11 @@ class Topics:
         self._ids = ids
         self._make_partition = make_partition
         self._drop_partition = drop_partition
+        self._cost = cost
         self._changed = changed
+        self._configured = configured
+        # Names of topics whose logs are being made: nobody else is to have them.
+        self._being_made: set[str] = set()
         # Metric names do not tell "." from "_", so Kafka refuses a topic whose
         # name is another's but for these.
         self._by_metric_name: dict[str, str] = {}
@@ -167,7 +184,7 @@ class Topics:
         why = why_no_topic_name(name)
         if why is not None:
             return why
-        other = self._by_metric_name.get(name.replace(".", "_"))
+        other = self._by_metric_name.get(_metric_name(name))
         if other is not None and other != name:
             return f"topic name {name!r} collides with {other!r}"
         return None
@@ -177,72 +194,118 @@ class Topics:
         self._apply(topic)
         self.by_name[topic.name] = self.by_id[topic.id] = topic
         self.ids[topic.name] = topic.id
-        self._by_metric_name[topic.name.replace(".", "_")] = topic.name
+        self._by_metric_name[_metric_name(topic.name)] = topic.name
 
-    def create(
+    @property
+    def count(self) -> int:
+        """How many topics there are, or will be in a moment."""
+        return len(self.by_name) + len(self._being_made)
+
+    def make(
         self,
         name: str,
         replicas: Sequence[Sequence[int]],
         leaders: Sequence[int],
-        overrides: dict[str, str] | None = None,
-    ) -> Topic:
-        """Creates a topic; its name is legal and not taken.
+        overrides: dict[str, str] | None,
+        pace: Pace,
+    ) -> Generator[None, None, Topic]:
+        """Makes the logs of a new topic; its name is legal and not taken.
+
+        Nobody but the caller knows of the topic before `enter`.
 
         Args:
             name: its name.
             replicas: the replicas of each partition.
             leaders: the leader of each.
             overrides: the topic's own configuration.
+            pace: when to yield.
 
         Raises:
-            StorageError: there is no room for it; it is not there.
+            StorageError: there is no room for it, or somebody else makes it.
         """
         # Its files would be opened twice, and the first ones go on being written.
         assert name not in self.by_name  # noqa: S101 - ours: callers check it
+        if name in self._being_made:
+            raise StorageError(f"topic {name} is being created")
         topic = Topic(name, self._ids.topic_id(), overrides or {})
-        self._extend(topic, replicas, leaders)
-        self.add(topic)
+        self._reserve(topic)
         try:
-            self._changed()
-        except StorageError:
-            # Producers would be told that their records are kept.
-            self._remove(topic)
-            self._shrink(topic, 0)
+            partitions = yield from self._partitions(topic, 0, len(replicas), pace)
+        except BaseException:
+            self._release(topic)
             raise
+        topic.partitions += partitions
+        topic.replicas += replicas
+        topic.leaders += leaders
         return topic
+
+    def enter(self, topics: Sequence[Topic]) -> None:
+        """Writes down that topics have been made, all in one; now they are there.
+
+        Raises:
+            StorageError: there is no room for that; none of them is there.
+        """
+        try:
+            self._changed({topic.name: topic for topic in topics})
+        except BaseException:
+            # Producers would be told that their records are kept.
+            self.abandon(topics)
+            raise
+        for topic in topics:
+            self._being_made.discard(topic.name)
+            self.add(topic)
+
+    def abandon(self, topics: Iterable[Topic]) -> None:
+        """Deletes topics that have been made, and are not to be there after all."""
+        for topic in topics:
+            self._release(topic)
+            for index, partition in enumerate(topic.partitions):
+                self._drop_partition(topic, index, partition)
+
+    def _reserve(self, topic: Topic) -> None:
+        self._being_made.add(topic.name)
+        self._by_metric_name[_metric_name(topic.name)] = topic.name
+
+    def _release(self, topic: Topic) -> None:
+        self._being_made.discard(topic.name)
+        del self._by_metric_name[_metric_name(topic.name)]
+
+    def _partitions(
+        self, topic: Topic, first: int, count: int, pace: Pace
+    ) -> Generator[None, None, list[Partition]]:
+        """Makes logs, from the partition `first` on."""
+        made: list[Partition] = []
+        try:
+            for index in range(first, first + count):
+                made.append(self._make_partition(topic, index))
+                if pace.spend(self._cost):
+                    yield
+        except BaseException:
+            for index, partition in enumerate(made, first):
+                self._drop_partition(topic, index, partition)
+            raise
+        return made
 
     def grow(
         self,
         topic: Topic,
         replicas: Sequence[Sequence[int]],
         leaders: Sequence[int],
-    ) -> None:
+        pace: Pace,
+    ) -> Generator[None, None, None]:
         """Adds partitions to a topic: as many as there are lists of replicas.
 
         Raises:
             StorageError: there is no room for them; there are as many as before.
         """
         count = len(topic.partitions)
-        self._extend(topic, replicas, leaders)
-        try:
-            self._changed()
-        except StorageError:
-            self._shrink(topic, count)
-            raise
-
-    def _extend(
-        self,
-        topic: Topic,
-        replicas: Sequence[Sequence[int]],
-        leaders: Sequence[int],
-    ) -> None:
-        count = len(topic.partitions)
+        partitions = yield from self._partitions(topic, count, len(replicas), pace)
+        topic.partitions += partitions
         topic.replicas += replicas
         topic.leaders += leaders
         try:
-            for index in range(count, len(topic.replicas)):
-                topic.partitions.append(self._make_partition(topic, index))
-        except StorageError:
+            self._changed({topic.name: topic})
+        except BaseException:
             self._shrink(topic, count)
             raise
         self._apply(topic)
@@ -258,13 +321,13 @@ class Topics:
         """Gives a topic this configuration; what it does not name is the broker's."""
         topic.overrides = overrides
         self._apply(topic)
-        self._changed()
+        self._changed({topic.name: topic})
 
     def reconfigure(self) -> None:
         """Takes over what has changed in the broker's configuration."""
         for topic in self.by_name.values():
             self._apply(topic)
-        self._changed()
+        self._configured()
 
     def _apply(self, topic: Topic) -> None:
         config = self.log_config(topic.overrides)
@@ -288,24 +351,20 @@ class Topics:
             log.warning("epoch_not_kept", partition=partition.name, reason=str(error))
         partition.wake()
 
-    def delete(self, name: str) -> Topic:
-        """Takes a topic out; its logs are left to the caller.
+    def remove(self, topics: Sequence[Topic]) -> None:
+        """Takes topics out; their logs are left to the caller.
 
         Raises:
-            StorageError: it would be there again after a restart; it stays.
+            StorageError: they would be there again after a restart; they stay.
         """
-        topic = self.by_name[name]
-        self._remove(topic)
-        try:
-            self._changed()
-        except StorageError:
-            self.add(topic)
-            raise
-        return topic
+        self._changed({topic.name: None for topic in topics})
+        for topic in topics:
+            del self.by_name[topic.name], self.by_id[topic.id], self.ids[topic.name]
+            del self._by_metric_name[_metric_name(topic.name)]
 
-    def _remove(self, topic: Topic) -> None:
-        del self.by_name[topic.name], self.by_id[topic.id], self.ids[topic.name]
-        del self._by_metric_name[topic.name.replace(".", "_")]
+
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:

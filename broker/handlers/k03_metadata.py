@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+
 from kohort.broker.cluster import Cluster
-from kohort.broker.handlers import operations
-from kohort.broker.handlers.placement import placed
+from kohort.broker.handlers import controlled, operations
+from kohort.broker.handlers.placement import MAX_PARTITIONS, placed
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import Pace, Work
+from kohort.broker.new_topics import NewTopics
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k03_metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -19,21 +22,192 @@ from kohort.protocol.apis.k03_metadata import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ZERO_UUID
 
+_TOPIC_COST = 3
+"""What it costs to look up one topic, as `Pace` counts."""
+_PARTITION_COST = 2
+"""What it costs to describe one partition."""
+_ROWS_LIMIT = 10_000
+"""Rows kept: those of all topics, as a rule, in 4 MB. With few nodes the partitions
+of the same number are alike, so 1,000 topics of 100 partitions have 100 rows."""
 
-def handle(request: Request) -> None:
+_Row = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+_rows: dict[_Row, MetadataResponsePartition] = {}
+"""Rows of responses by what is in them."""
+
+
+def handle(request: Request) -> Work:
     """Describes the topics asked for, and creates those that may be created."""
     message: MetadataRequest = request.message
     cluster = request.node.cluster
-    asked = message.topics
+    pace = Pace()
+    if message.topics is None or (request.version == 0 and not message.topics):
+        topics = yield from _described(request, list(cluster.topics.by_name), pace)
+        _reply(request, topics)
+        return
+    # As in Kafka each name or id is answered for once, and names count for
+    # nothing where there are ids.
+    names: dict[str, None] = {}
+    ids: dict[bytes, None] = {}
+    for asked in message.topics:
+        if asked.topic_id != ZERO_UUID or asked.name is None:
+            ids[asked.topic_id] = None
+        else:
+            names[asked.name] = None
+        if pace.spend(_TOPIC_COST):
+            yield
+    if ids:
+        topics = yield from _by_id(request, ids, pace)
+        _reply(request, topics)
+        return
+    to_create = yield from _to_create(request, names, pace)
+    if to_create:
+        controlled.submit(request, _create(request, names, to_create, pace))
+        return
+    topics = yield from _by_name(request, names, {}, pace)
+    _reply(request, topics)
+
+
+def _by_id(
+    request: Request, ids: Iterable[bytes], pace: Pace
+) -> Generator[None, None, list[MetadataResponseTopic]]:
+    by_id = request.node.cluster.topics.by_id
+    unknown, names = [], []
+    for topic_id in ids:
+        topic = by_id.get(topic_id)
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+            unknown.append(MetadataResponseTopic(error, None, topic_id))
+        else:
+            names.append(topic.name)
+        if pace.spend(_TOPIC_COST):
+            yield
+    return unknown + (yield from _described(request, names, pace))
+
+
+def _by_name(
+    request: Request, names: Iterable[str], refused: dict[str, ErrorCode], pace: Pace
+) -> Generator[None, None, list[MetadataResponseTopic]]:
+    """Describes topics; those that do not exist, or did not, come last as in Kafka."""
+    topics = request.node.cluster.topics
+    known, unknown = [], []
+    for name in names:
+        error = refused.get(name)
+        if error is None and name in topics.by_name:
+            known.append(name)
+        else:
+            if topics.why_illegal(name):
+                error = ErrorCode.INVALID_TOPIC_EXCEPTION
+            code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            unknown.append(MetadataResponseTopic(code, name))
+        if pace.spend(_TOPIC_COST):
+            yield
+    return (yield from _described(request, known, pace)) + unknown
+
+
+# -- creating
+
+
+def _to_create(
+    request: Request, names: Iterable[str], pace: Pace
+) -> Generator[None, None, list[str]]:
+    """The names of which topics are to be made."""
+    cluster = request.node.cluster
+    may_create = request.version < 4 or request.message.allow_auto_topic_creation
+    found: list[str] = []
+    if not may_create or not cluster.config["auto.create.topics.enable"]:
+        return found
+    by_name, why_illegal = cluster.topics.by_name, cluster.topics.why_illegal
+    total = 0
+    for name in names:
+        if name not in by_name and not why_illegal(name):
+            found.append(name)
+            total += cluster.automatic(name)[0]
+        if pace.spend(_TOPIC_COST):
+            yield
+    # What one request may create by itself it may create in this way. Kafka does
+    # not say so in its answer, either: the topics are unknown.
+    return found if total <= MAX_PARTITIONS else []
+
+
+def _create(
+    request: Request, names: Iterable[str], to_create: list[str], pace: Pace
+) -> Work:
+    """Creates topics; Kafka's first answer about them is that they are unknown."""
+    cluster = request.node.cluster
+    new = NewTopics(cluster)
+    refused = dict.fromkeys(to_create, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    entering: list[str] = []
+    for number, name in enumerate(to_create, 1):
+        # Somebody may have created it, or one too much like it, meanwhile.
+        if name in cluster.topics.by_name:
+            del refused[name]
+        elif not cluster.topics.why_illegal(name):
+            try:
+                yield from new.make_automatically(name, pace)
+                entering.append(name)
+            except StorageError:
+                refused[name] = ErrorCode.KAFKA_STORAGE_ERROR
+        if new.is_full or number == len(to_create):
+            try:
+                new.enter()
+            except StorageError:
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+                refused |= dict.fromkeys(entering, error)
+            entering.clear()
+        if pace.spend(_TOPIC_COST):
+            yield
+    topics = yield from _by_name(request, names, refused, pace)
+    _reply(request, topics)
+
+
+# -- describing
+
+
+def _described(
+    request: Request, names: Iterable[str], pace: Pace
+) -> Generator[None, None, list[MetadataResponseTopic]]:
+    """Describes topics; of those deleted meanwhile, the ones that were asked for."""
+    cluster = request.node.cluster
     allowed = operations.NOT_ASKED_FOR
-    if message.include_topic_authorized_operations:
+    if request.message.include_topic_authorized_operations:
         allowed = operations.TOPIC
-    if asked is None or (request.version == 0 and not asked):
-        topics = [
-            _topic(cluster, topic, allowed) for topic in cluster.topics.by_name.values()
-        ]
-    else:
-        topics = [_asked(request, topic, allowed) for topic in asked]
+    topics = []
+    for name in names:
+        topic = cluster.topics.by_name.get(name)
+        if topic is not None:
+            partitions = []
+            for index in range(len(topic.partitions)):
+                partitions.append(_partition(cluster, topic, index))
+                if pace.spend(_PARTITION_COST):
+                    yield
+            topics.append(
+                MetadataResponseTopic(
+                    0, topic.name, topic.id, topic.is_internal, partitions, allowed
+                )
+            )
+        elif request.message.topics:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topics.append(MetadataResponseTopic(error, name))
+        if pace.spend(_TOPIC_COST):
+            yield
+    return topics
+
+
+def _partition(cluster: Cluster, topic: Topic, index: int) -> MetadataResponsePartition:
+    error, leader, epoch, replicas, in_sync, offline = placed(cluster, topic, index)
+    key = (error, index, leader, epoch, tuple(replicas), tuple(in_sync), tuple(offline))
+    row = _rows.get(key)
+    if row is None:
+        row = MetadataResponsePartition(*key)
+        if len(_rows) >= _ROWS_LIMIT:
+            _rows.clear()
+        _rows[key] = row
+    return row
+
+
+def _reply(request: Request, topics: list[MetadataResponseTopic]) -> None:
+    message: MetadataRequest = request.message
+    cluster = request.node.cluster
     request.reply(
         MetadataResponse(
             0,
@@ -49,53 +223,4 @@ def handle(request: Request) -> None:
             if message.include_cluster_authorized_operations
             else operations.NOT_ASKED_FOR,
         )
-    )
-
-
-def _asked(
-    request: Request, asked: MetadataRequestTopic, allowed: int
-) -> MetadataResponseTopic:
-    topics = request.node.cluster.topics
-    if asked.name is None or asked.topic_id != ZERO_UUID:
-        found = topics.by_id.get(asked.topic_id)
-        if found is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-            return MetadataResponseTopic(error, None, asked.topic_id)
-    else:
-        found = topics.by_name.get(asked.name)
-        if found is None:
-            return _unknown(request, asked.name)
-    return _topic(request.node.cluster, found, allowed)
-
-
-def _unknown(request: Request, name: str) -> MetadataResponseTopic:
-    """Kafka's first answer about a topic that it creates is that it is unknown."""
-    cluster = request.node.cluster
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    may_create = request.version < 4 or request.message.allow_auto_topic_creation
-    if cluster.topics.why_illegal(name):
-        error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    elif may_create and cluster.config["auto.create.topics.enable"]:
-        try:
-            cluster.auto_create(name)
-        except StorageError:
-            error = ErrorCode.KAFKA_STORAGE_ERROR
-    return MetadataResponseTopic(error, name)
-
-
-def _topic(cluster: Cluster, topic: Topic, allowed: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        0,
-        topic.name,
-        topic.id,
-        topic.is_internal,
-        [_partition(cluster, topic, index) for index in range(len(topic.partitions))],
-        allowed,
-    )
-
-
-def _partition(cluster: Cluster, topic: Topic, index: int) -> MetadataResponsePartition:
-    error, leader, epoch, replicas, in_sync, offline = placed(cluster, topic, index)
-    return MetadataResponsePartition(
-        error, index, leader, epoch, replicas, in_sync, offline
     )

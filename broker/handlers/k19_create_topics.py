@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
-from kohort.broker.handlers import configs
+from kohort.broker.handlers import configs, controlled
 from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import Pace, Work
+from kohort.broker.new_topics import NewTopics
 from kohort.broker.request import Request
 from kohort.protocol.apis.k19_create_topics import (
     CreatableReplicaAssignment,
@@ -20,32 +23,90 @@ from kohort.protocol.apis.k19_create_topics import (
 from kohort.protocol.errors import ErrorCode
 
 _DEFAULT = -1
+_COUNTED_COST = 1
+"""What it costs to count or refuse one topic of a request, as `Pace` counts."""
+_CREATED_COST = 100
+"""The same of its configuration, checked and shown; its partitions are extra."""
 _RESERVED = "__cluster_metadata"
 """The log of Kafka's controllers: no topic, and never one."""
 
 
 def handle(request: Request) -> None:
     """Creates each topic that can be created."""
+    controlled.submit(request, _create(request))
+
+
+def _create(request: Request) -> Work:
     message: CreateTopicsRequest = request.message
-    times = Counter(topic.name for topic in message.topics)
-    topics = [topic for topic in message.topics if times[topic.name] == 1]
+    pace, total = Pace(), 0
+    times: Counter[str] = Counter()
     default = request.node.cluster.config["num.partitions"]
-    total = sum(max(_count(topic, default), 0) for topic in topics)
+    for topic in message.topics:
+        times[topic.name] += 1
+        if times[topic.name] == 1:
+            total += max(_count(topic, default), 0)
+        if pace.spend(_COUNTED_COST):
+            yield
+    results: list[CreatableTopicResult] = []
+    error = None
     if message.timeout_ms <= 0:
         error = RefusedError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT)
-        results = [_refused(topic, error) for topic in message.topics]
     elif total > MAX_PARTITIONS:
         error = RefusedError(
             ErrorCode.POLICY_VIOLATION,
             f"{total} partitions are more than a request may create ({MAX_PARTITIONS})",
         )
-        results = [_refused(topic, error) for topic in message.topics]
+    if error is None:
+        yield from _created(request, times, pace, results)
     else:
-        results = [_result(request, topic) for topic in topics]
-        error = RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
-        repeated = {t.name: t for t in message.topics if times[t.name] > 1}
-        results += [_refused(topic, error) for topic in repeated.values()]
+        for topic in message.topics:
+            results.append(_refused(topic, error))
+            if pace.spend(_COUNTED_COST):
+                yield
     request.reply(CreateTopicsResponse(0, results))
+
+
+def _created(
+    request: Request,
+    times: Counter[str],
+    pace: Pace,
+    results: list[CreatableTopicResult],
+) -> Work:
+    """Creates the topics that are named once; all names are answered for once."""
+    new = NewTopics(request.node.cluster)
+    # Where the results of the new ones are.
+    places: list[int] = []
+    repeated = RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
+    refused: dict[str, CreatableTopicResult] = {}
+    for topic in request.message.topics:
+        if times[topic.name] > 1:
+            refused[topic.name] = _refused(topic, repeated)
+            cost = _COUNTED_COST
+        else:
+            result = yield from _result(request, topic, new, pace)
+            if not result.error_code:
+                places.append(len(results))
+            results.append(result)
+            cost = _CREATED_COST
+        if new.is_full:
+            _enter(new, places, results)
+        if pace.spend(cost):
+            yield
+    _enter(new, places, results)
+    results += refused.values()
+
+
+def _enter(
+    new: NewTopics, places: list[int], results: list[CreatableTopicResult]
+) -> None:
+    """Has topics be there that were made; if that fails, their results say so."""
+    try:
+        new.enter()
+    except StorageError as error:
+        storage = RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        for place in places:
+            results[place] = _refused(results[place], storage)
+    places.clear()
 
 
 def _count(topic: CreatableTopic, default: int) -> int:
@@ -54,25 +115,30 @@ def _count(topic: CreatableTopic, default: int) -> int:
     return default if topic.num_partitions == _DEFAULT else topic.num_partitions
 
 
-def _refused(topic: CreatableTopic, error: RefusedError) -> CreatableTopicResult:
+def _refused(
+    topic: CreatableTopic | CreatableTopicResult, error: RefusedError
+) -> CreatableTopicResult:
     return CreatableTopicResult(
         topic.name, error_code=error.code, error_message=error.why
     )
 
 
-def _result(request: Request, topic: CreatableTopic) -> CreatableTopicResult:
+def _result(
+    request: Request, topic: CreatableTopic, new: NewTopics, pace: Pace
+) -> Generator[None, None, CreatableTopicResult]:
     cluster = request.node.cluster
     try:
         _check_name(request, topic.name)
         overrides = _overrides(topic)
         configs.check_topic(cluster.config, overrides)
-        partitions, replicas, placed = _placed(request, topic)
+        partitions, factor, replicas = _placed(request, topic)
         if request.message.validate_only:
             topic_id = cluster.ids.topic_id()
         else:
-            topic_id = cluster.create_topic(
-                topic.name, partitions, replicas, overrides, replicas=placed
-            ).id
+            if replicas is None:
+                replicas = cluster.spread_topic(partitions, factor)
+            made = yield from new.make(topic.name, replicas, overrides, pace)
+            topic_id = made.id
     except RefusedError as error:
         return _refused(topic, error)
     except StorageError as error:
@@ -80,7 +146,7 @@ def _result(request: Request, topic: CreatableTopic) -> CreatableTopicResult:
         return _refused(topic, storage)
     shown = _shown(request, overrides) if request.version >= 5 else ()
     return CreatableTopicResult(
-        topic.name, topic_id, 0, None, 0, partitions, replicas, shown
+        topic.name, topic_id, 0, None, 0, partitions, factor, shown
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kohort.broker.handlers import controlled
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k20_delete_topics import (
@@ -17,50 +19,73 @@ from kohort.protocol.apis.k20_delete_topics import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ZERO_UUID
 
+_FOUND_COST = 3
+"""What it costs to look up one topic, or to answer for it, as `Pace` counts."""
+
+_Key = tuple[str | None, bytes]
+"""The name and the id of a wanted topic, one of which says nothing."""
+
 
 def handle(request: Request) -> None:
     """Deletes each topic that exists, and what groups have committed for it."""
+    controlled.submit(request, _delete(request))
+
+
+def _delete(request: Request) -> Work:
     message: DeleteTopicsRequest = request.message
     if request.version >= 6:
-        wanted = list(message.topics)
+        wanted = message.topics
     else:
         wanted = [DeleteTopicState(name) for name in message.topic_names]
-    request.reply(DeleteTopicsResponse(0, _results(request, wanted)))
-
-
-def _results(
-    request: Request, wanted: list[DeleteTopicState]
-) -> list[DeletableTopicResult]:
+    pace = Pace()
+    results: list[DeletableTopicResult] = []
     error = _why_none(request)
-    if error is not None:
-        return [_refused(w, error) for w in wanted]
-    plain, results = [], []
+    found: dict[_Key, Topic | RefusedError] = {}
     for w in wanted:
-        if (w.name is None) == (w.topic_id == ZERO_UUID):
+        if error is not None:
+            results.append(_refused(w, error))
+        elif (w.name is None) == (w.topic_id == ZERO_UUID):
             why = "neither a name nor an id" if w.name is None else "a name and an id"
             results.append(_refused(w, _invalid(why)))
         else:
-            plain.append(w)
-    found = _found(request, plain)
+            key = w.name, w.topic_id
+            found[key] = _REPEATED if key in found else _found(request, w)
+        if pace.spend(_FOUND_COST):
+            yield
+    yield from _deleted(request, found, pace, results)
+    request.reply(DeleteTopicsResponse(0, results))
+
+
+def _deleted(
+    request: Request,
+    found: dict[_Key, Topic | RefusedError],
+    pace: Pace,
+    results: list[DeletableTopicResult],
+) -> Work:
+    """Deletes the topics that are wanted once, and adds the results of all."""
     times = Counter(t.name for t in found.values() if isinstance(t, Topic))
+    topics: list[Topic] = []
+    places: list[int] = []
     for (name, topic_id), topic in found.items():
         if isinstance(topic, RefusedError):
             results.append(_refused(DeleteTopicState(name, topic_id), topic))
         elif times[topic.name] == 1:
-            results.append(_deleted(request, topic))
+            places.append(len(results))
+            topics.append(topic)
+            results.append(DeletableTopicResult(topic.name, topic.id, 0, None))
         elif name is not None:
             both = DeleteTopicState(topic.name, topic.id)
             results.append(_refused(both, _invalid("the request has its id, too")))
-    return results
-
-
-def _deleted(request: Request, topic: Topic) -> DeletableTopicResult:
-    try:
-        request.node.cluster.delete_topic(topic.name)
-    except StorageError as error:
-        refusal = RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        return _refused(DeleteTopicState(topic.name, topic.id), refusal)
-    return DeletableTopicResult(topic.name, topic.id, 0, None)
+        if pace.spend(_FOUND_COST):
+            yield
+    if topics:
+        try:
+            yield from request.node.cluster.delete_topics(topics, pace)
+        except StorageError as error:
+            refusal = RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            for place, topic in zip(places, topics, strict=True):
+                state = DeleteTopicState(topic.name, topic.id)
+                results[place] = _refused(state, refusal)
 
 
 def _why_none(request: Request) -> RefusedError | None:
@@ -76,30 +101,23 @@ def _why_none(request: Request) -> RefusedError | None:
     return None
 
 
-def _found(
-    request: Request, wanted: list[DeleteTopicState]
-) -> dict[tuple[str | None, bytes], Topic | RefusedError]:
-    """What each name or id stands for; repeated ones stand for nothing."""
+def _found(request: Request, wanted: DeleteTopicState) -> Topic | RefusedError:
+    """The topic that a name or an id stands for."""
     topics = request.node.cluster.topics
-    found: dict[tuple[str | None, bytes], Topic | RefusedError] = {}
-    for name, topic_id in ((w.name, w.topic_id) for w in wanted):
-        topic: Topic | RefusedError
-        if (name, topic_id) in found:
-            topic = _invalid("the request has it twice")
-        elif name is None:
-            topic = topics.by_id.get(topic_id) or RefusedError(
-                ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id"
-            )
-        else:
-            topic = topics.by_name.get(name) or RefusedError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
-            )
-        found[name, topic_id] = topic
-    return found
+    if wanted.name is None:
+        return topics.by_id.get(wanted.topic_id) or RefusedError(
+            ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id"
+        )
+    return topics.by_name.get(wanted.name) or RefusedError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}"
+    )
 
 
 def _invalid(why: str) -> RefusedError:
     return RefusedError(ErrorCode.INVALID_REQUEST, why)
+
+
+_REPEATED = _invalid("the request has it twice")
 
 
 def _refused(wanted: DeleteTopicState, error: RefusedError) -> DeletableTopicResult:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
+from kohort.broker.handlers import controlled
 from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics import OFFSETS_TOPIC, Topic
 from kohort.protocol.apis.k37_create_partitions import (
@@ -17,29 +20,51 @@ from kohort.protocol.apis.k37_create_partitions import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_COUNTED_COST = 1
+"""What it costs to count one topic of a request, as `Pace` counts."""
+_GROWN_COST = 100
+"""What it costs to write down one topic that grows; its partitions are extra."""
+
 
 def handle(request: Request) -> None:
     """Adds partitions to each topic that can have them."""
+    controlled.submit(request, _grow(request))
+
+
+def _grow(request: Request) -> Work:
     message: CreatePartitionsRequest = request.message
-    times = Counter(topic.name for topic in message.topics)
+    pace = Pace()
+    times: Counter[str] = Counter()
+    last: dict[str, CreatePartitionsTopic] = {}
+    for topic in message.topics:
+        times[topic.name] += 1
+        last[topic.name] = topic
+        if pace.spend(_COUNTED_COST):
+            yield
     room = MAX_PARTITIONS
     results = []
-    for wanted in {topic.name: topic for topic in message.topics}.values():
+    for wanted in last.values():
         error_code, error_message = 0, None
         try:
-            room -= _grown(request, wanted, times[wanted.name], room)
+            room -= yield from _grown(request, wanted, times[wanted.name], room, pace)
         except RefusedError as error:
             error_code, error_message = error.code, error.why
         results.append(
             CreatePartitionsTopicResult(wanted.name, error_code, error_message)
         )
+        if pace.spend(_GROWN_COST):
+            yield
     request.reply(CreatePartitionsResponse(0, results))
 
 
 def _grown(
-    request: Request, wanted: CreatePartitionsTopic, times: int, room: int
-) -> int:
-    """Grows a topic, and says by how many partitions."""
+    request: Request,
+    wanted: CreatePartitionsTopic,
+    times: int,
+    room: int,
+    pace: Pace,
+) -> Generator[None, None, int]:
+    """Grows a topic, and returns by how many partitions."""
     message: CreatePartitionsRequest = request.message
     if message.timeout_ms <= 0:
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT)
@@ -57,8 +82,9 @@ def _grown(
         placed = None
         if wanted.assignments is not None:
             placed = [list(each.broker_ids) for each in wanted.assignments]
+        cluster = request.node.cluster
         try:
-            request.node.cluster.grow_topic(topic, wanted.count, placed)
+            yield from cluster.grow_topic(topic, wanted.count, placed, pace)
         except StorageError as error:
             raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
     return added

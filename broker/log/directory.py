@@ -3,6 +3,7 @@
 meta.properties       Kafka's, and kohort.format
 .lock                 locked by the process that uses the directory
 cluster.json          topics, leaders, configuration that was changed
+cluster.log           what has changed since cluster.json was written
 TOPIC-N/              a partition, as in Kafka
 *-checkpoint          offsets per partition, as in Kafka
 .kafka_cleanshutdown  only while no broker runs that might have crashed
@@ -18,20 +19,21 @@ from typing import Final
 from kohort.broker.log import checkpoints, files
 from kohort.broker.log.checkpoints import TopicPartition
 from kohort.broker.log.files import Files
-from kohort.broker.log.metadata import ClusterMetadata, MetadataError
+from kohort.broker.log.journal import CLUSTER, Journal
+from kohort.broker.log.metadata import ClusterChange, ClusterMetadata, MetadataError
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.recovery import DamagedLogError, Recovery
 from kohort.broker.log.results import LogConfig
 from kohort.broker.log.segment import LOG
 from kohort.broker.log.segments import SegmentStore
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger
 
 log = Logger("kohort.log")
 
 FORMAT: Final = 1
 META: Final = "meta.properties"
-CLUSTER: Final = "cluster.json"
 LOCK: Final = ".lock"
 FORMAT_KEY: Final = "kohort.format"
 
@@ -52,7 +54,7 @@ class DataDir:
     Attributes:
         path: where it is.
         cluster_id: of the cluster that it belongs to.
-        metadata: what was saved last; None in a new directory.
+        journal: where the cluster's metadata is kept; `open` sets it.
         is_clean: whether the broker before stopped in order.
     """
 
@@ -60,7 +62,7 @@ class DataDir:
         """Takes over the lock; `open` is the way to one."""
         self.path = path
         self.cluster_id = ""
-        self.metadata: ClusterMetadata | None = None
+        self.journal: Journal
         self.is_clean = False
         self._lock = lock
         self._files = Files()
@@ -68,6 +70,7 @@ class DataDir:
         self._unopened: set[str] = set()
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._written: dict[str, dict[TopicPartition, int]] = {}
+        self._has_new_folders = False
 
     @classmethod
     def open(cls, path: Path, cluster_id_if_new: str, node_id: int) -> DataDir:
@@ -110,14 +113,10 @@ class DataDir:
             self._begin(cluster_id_if_new, node_id)
         else:
             self.cluster_id = meta["cluster.id"]
-        cluster = files.read_file(self.path / CLUSTER)
-        if cluster is not None:
-            try:
-                self.metadata = ClusterMetadata.from_json(cluster)
-            except MetadataError as error:
-                raise DataDirError(
-                    f"{self.path / CLUSTER} is damaged: {error}"
-                ) from None
+        try:
+            self.journal = Journal(self.path)
+        except MetadataError as error:
+            raise DataDirError(str(error)) from None
         for name in (
             checkpoints.RECOVERY_POINTS,
             checkpoints.LOG_STARTS,
@@ -153,14 +152,33 @@ class DataDir:
 
     # -- the cluster
 
+    @property
+    def metadata(self) -> ClusterMetadata | None:
+        """The cluster's metadata at the start; None in a new directory."""
+        return self.journal.found
+
     def save(self, metadata: ClusterMetadata) -> None:
         """Writes down what the cluster is, in one step.
 
         Raises:
             StorageError: that did not work; what was saved before stays.
         """
-        files.replace_file(self.path / CLUSTER, metadata.to_json())
-        self.metadata = metadata
+        finish(
+            self.journal.rewrite(
+                metadata.topics.items(), metadata.configs, metadata.next_producer_id
+            )
+        )
+
+    def write_change(self, change: ClusterChange) -> None:
+        """Writes down a change of the cluster, and before it the folders it is about.
+
+        Raises:
+            StorageError: that did not work; a start finds the state before.
+        """
+        if self._has_new_folders:
+            files.sync_folder(self.path)
+            self._has_new_folders = False
+        self.journal.append(change)
 
     # -- partitions
 
@@ -240,6 +258,7 @@ class DataDir:
         # Before there is a folder that rows of an earlier topic would apply to.
         self._write_forgotten(key)
         files.make_folder(folder)
+        self._has_new_folders = True
         checkpoints.write_topic_id(folder, topic_id)
         return self._recovered(folder, key, config)
 

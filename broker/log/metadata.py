@@ -1,9 +1,14 @@
-"""cluster.json: what a cluster knows apart from its logs."""
+"""What a cluster knows apart from its logs, as JSON.
+
+`ClusterMetadata` is all of it, `ClusterChange` is a part that has changed;
+`kohort.broker.log.journal` keeps both in files.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kohort.protocol.slotted import slotted
@@ -46,44 +51,143 @@ class ClusterMetadata:
     configs: Mapping[str, Mapping[str, str]]
     next_producer_id: int
 
-    def to_json(self) -> bytes:
-        """The file."""
-        topics = {
-            name: {
-                "id": topic.id.hex(),
-                "overrides": dict(topic.overrides),
-                "partitions": [
-                    {"replicas": list(p.replicas), "leader": p.leader, "epoch": p.epoch}
-                    for p in topic.partitions
-                ],
-            }
-            for name, topic in self.topics.items()
-        }
-        configs = {name: dict(values) for name, values in self.configs.items()}
-        everything = {
-            "topics": topics,
-            "configs": configs,
-            "next_producer_id": self.next_producer_id,
-        }
-        return json.dumps(everything, indent=1).encode() + b"\n"
-
     @classmethod
-    def from_json(cls, data: bytes) -> ClusterMetadata:
-        """What a file says.
+    def from_json(cls, data: bytes) -> tuple[ClusterMetadata, int]:
+        """The metadata that a file holds, and the number of the last change in it.
 
         Raises:
-            MetadataError: it is not whole.
+            MetadataError: the file is not whole.
         """
-        try:
+        with _metadata_errors():
             found = json.loads(data)
             topics = {name: _topic(value) for name, value in found["topics"].items()}
-            configs = {
-                str(name): {str(key): str(value) for key, value in values.items()}
-                for name, values in found["configs"].items()
+            metadata = cls(
+                topics, _configs(found["configs"]), int(found["next_producer_id"])
+            )
+            # Files of before there was a journal have no number.
+            return metadata, int(found.get("change", 0))
+
+    def changed(self, changes: Iterable[ClusterChange]) -> ClusterMetadata:
+        """The metadata after these changes."""
+        topics = dict(self.topics)
+        configs, next_producer_id = self.configs, self.next_producer_id
+        for change in changes:
+            for name, topic in change.topics.items():
+                if topic is None:
+                    topics.pop(name, None)
+                else:
+                    topics[name] = topic
+            if change.configs is not None:
+                configs = change.configs
+            if change.next_producer_id is not None:
+                next_producer_id = change.next_producer_id
+        return ClusterMetadata(topics, configs, next_producer_id)
+
+
+@slotted
+class ClusterChange:
+    """A change of a cluster: the parts named here replace those that were there.
+
+    To make the same change twice is to make it once.
+
+    Attributes:
+        topics: topics by name that are new, or have changed; None for deleted ones.
+        configs: all configuration that was changed at run time; None if it is
+            as before.
+        next_producer_id: None if it is as before.
+    """
+
+    topics: Mapping[str, TopicMetadata | None]
+    configs: Mapping[str, Mapping[str, str]] | None = None
+    next_producer_id: int | None = None
+
+    def to_json(self, number: int) -> bytes:
+        """One line, without its end."""
+        parts: dict[str, object] = {"change": number}
+        if self.topics:
+            parts["topics"] = {
+                name: None if topic is None else _to_json(topic)
+                for name, topic in self.topics.items()
             }
-            return cls(topics, configs, int(found["next_producer_id"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise MetadataError(f"{type(error).__name__}: {error}") from None
+        if self.configs is not None:
+            parts["configs"] = {name: dict(of) for name, of in self.configs.items()}
+        if self.next_producer_id is not None:
+            parts["next_producer_id"] = self.next_producer_id
+        return json.dumps(parts, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, line: bytes) -> tuple[ClusterChange, int]:
+        """The change that a line holds, and its number.
+
+        Raises:
+            MetadataError: the line is not whole.
+        """
+        with _metadata_errors():
+            found = json.loads(line)
+            topics = {
+                name: None if value is None else _topic(value)
+                for name, value in found.get("topics", {}).items()
+            }
+            configs, producer_id = found.get("configs"), found.get("next_producer_id")
+            change = cls(
+                topics,
+                None if configs is None else _configs(configs),
+                None if producer_id is None else int(producer_id),
+            )
+            return change, int(found["change"])
+
+
+def snapshot(
+    number: int,
+    topics: Iterable[tuple[str, TopicMetadata]],
+    configs: Mapping[str, Mapping[str, str]],
+    next_producer_id: int,
+) -> Iterator[bytes]:
+    """The parts of a file that `ClusterMetadata.from_json` reads, topic by topic.
+
+    Args:
+        number: that of the last change in it.
+        topics: taken one by one, as the parts are.
+        configs: see `ClusterMetadata`, as for the next.
+        next_producer_id: see there.
+    """
+    head = {
+        "change": number,
+        "configs": {name: dict(values) for name, values in configs.items()},
+        "next_producer_id": next_producer_id,
+    }
+    yield json.dumps(head)[:-1].encode() + b', "topics": {'
+    comma = b""
+    for name, topic in topics:
+        yield comma + f"\n{json.dumps(name)}: {json.dumps(_to_json(topic))}".encode()
+        comma = b","
+    yield b"\n}}\n"
+
+
+def _to_json(topic: TopicMetadata) -> dict[str, object]:
+    return {
+        "id": topic.id.hex(),
+        "overrides": dict(topic.overrides),
+        "partitions": [
+            {"replicas": list(p.replicas), "leader": p.leader, "epoch": p.epoch}
+            for p in topic.partitions
+        ],
+    }
+
+
+@contextmanager
+def _metadata_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetadataError(f"{type(error).__name__}: {error}") from None
+
+
+def _configs(value: Any) -> dict[str, dict[str, str]]:
+    return {
+        str(name): {str(key): str(text) for key, text in values.items()}
+        for name, values in value.items()
+    }
 
 
 def _topic(value: Any) -> TopicMetadata:

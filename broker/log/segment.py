@@ -408,18 +408,18 @@ class Segment:
 
     # -- reading
 
-    def places(self, position: int, at_once: int = CHUNK) -> Iterator[Place]:
+    def places(self, position: int, finish: int = CHUNK) -> Iterator[Place]:
         """All batches from a position on, which has to be the start of one.
 
         Args:
             position: in bytes.
-            at_once: how much to read at once.
+            finish: how much to read at once.
 
         Raises:
             StorageError: what is there is no batch.
         """
         while position < self.size:
-            chunk = self.log.read(position, min(at_once, self.size - position))
+            chunk = self.log.read(position, min(finish, self.size - position))
             at, whole = 0, len(chunk)
             while whole - at >= _NEEDED:
                 place = self._place(chunk, at, position + at)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -257,24 +259,31 @@ async def test_a_topic_that_is_made_anew_keeps_its_records(tmp_path: Path) -> No
         assert await values(client) == [b"new"] * 5
 
 
+@contextmanager
+def no_change_can_be_written(path: Path) -> Iterator[None]:
+    """Something is in the place of cluster.log."""
+    log, aside = path / "cluster.log", path / "aside"
+    log.rename(aside)
+    log.mkdir()
+    yield
+    log.rmdir()
+    aside.rename(log)
+
+
 async def test_what_cannot_be_written_down_is_not_there(tmp_path: Path) -> None:
     """A topic or a partition that a restart would forget takes no records."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
-        # In the way of the next cluster.json.
-        in_the_way = path / "cluster.json.tmp"
-        in_the_way.mkdir()
-        assert await create(client, "t") == ErrorCode.KAFKA_STORAGE_ERROR
-        assert (await join(client)).error_code == ErrorCode.NOT_COORDINATOR
-        answer = (await coordinator(client, "g"))[0]
-        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert not broker.cluster.topics.by_name
-        assert not broker.cluster.topics.by_id
-        in_the_way.rmdir()
+        with no_change_can_be_written(path):
+            assert await create(client, "t") == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await join(client)).error_code == ErrorCode.NOT_COORDINATOR
+            answer = (await coordinator(client, "g"))[0]
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert not broker.cluster.topics.by_name
+            assert not broker.cluster.topics.by_id
         assert await create(client, "t") == 0
-        in_the_way.mkdir()
-        assert await grow(client, 2) == ErrorCode.KAFKA_STORAGE_ERROR
-        in_the_way.rmdir()
+        with no_change_can_be_written(path):
+            assert await grow(client, 2) == ErrorCode.KAFKA_STORAGE_ERROR
         # In the way of the third partition.
         (path / "t-2").touch()
         assert await grow(client, 3) == ErrorCode.KAFKA_STORAGE_ERROR

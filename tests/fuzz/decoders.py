@@ -135,12 +135,12 @@ def frames(data: bytes) -> None:
     """
     count = data[0] % 16 if data else 0
     sizes, stream = data[1 : 1 + count], data[1 + count :]
-    at_once = _fed([stream])
+    finish = _fed([stream])
     pieces, rest = [], stream
     for size in sizes:
         pieces.append(rest[:size])
         rest = rest[size:]
-    assert _fed([*pieces, rest]) == at_once
+    assert _fed([*pieces, rest]) == finish
 
 
 def _fed(pieces: list[bytes]) -> tuple[list[bytes], str]:

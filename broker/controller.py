@@ -1,0 +1,57 @@
+"""The controller: what changes the topics is done one request after the other.
+
+As in Kafka, a request that is being worked on is finished whether or not its client
+still waits, and nothing else creates, grows or deletes a topic meanwhile: so what
+a request has found out about a topic stays true from one piece to the next.
+(`__consumer_offsets` and the topic of events may come into being in between: they
+are made in one piece, when the broker itself needs them.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kohort.broker.long_work import LongWork, Work
+
+Failed = Callable[[Exception], None]
+
+
+class Controller:
+    """The queue of what changes the topics.
+
+    Args:
+        long_work: gives it its turns.
+    """
+
+    def __init__(self, long_work: LongWork) -> None:
+        self._long_work = long_work
+        self._queue: deque[tuple[Work, Failed]] = deque()
+        self._is_busy = False
+
+    def submit(self, work: Work, failed: Failed) -> None:
+        """Does some work, at once if nothing else is being done.
+
+        Args:
+            work: the work, which answers its request in the end.
+            failed: takes what the work raises.
+        """
+        self._queue.append((work, failed))
+        if not self._is_busy:
+            self._long_work.start(self._work_off(), _unexpected)
+
+    def _work_off(self) -> Work:
+        self._is_busy = True
+        try:
+            while self._queue:
+                work, failed = self._queue.popleft()
+                try:
+                    yield from work
+                except Exception as error:  # noqa: BLE001 - whoever submitted it knows
+                    failed(error)
+        finally:
+            self._is_busy = False
+
+
+def _unexpected(error: Exception) -> None:
+    raise error

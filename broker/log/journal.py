@@ -1,0 +1,225 @@
+"""The cluster's metadata on the disk: cluster.json, and cluster.log with changes.
+
+1. A change is one line of cluster.log: a checksum, and a `ClusterChange` with its
+   number as JSON. It is on the disk before anybody hears of the change.
+2. When the lines take more room than cluster.json, the whole state is written down
+   anew: cluster.json first, which says up to which change it goes, then a
+   cluster.log with the changes that came in meanwhile. Each replaces the file
+   before in one step.
+3. At a start, changes that cluster.json has are skipped. So a kill or a power cut
+   between the two files does no harm, nor does a topic that changed while
+   cluster.json was being written: what the log says of it is repeated.
+
+Each line is flushed before the next one is written, so a crash can only tear the
+last one, which nobody was told of: it is cut off. A line that is damaged, and has
+a whole one behind it, is no crash's, and may hide topics: the directory is refused.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.log import files
+from kohort.broker.log.metadata import (
+    ClusterChange,
+    ClusterMetadata,
+    MetadataError,
+    TopicMetadata,
+    snapshot,
+)
+from kohort.broker.log.store import StorageError
+from kohort.broker.telemetry import Logger
+
+CLUSTER: Final = "cluster.json"
+CHANGES: Final = "cluster.log"
+SMALLEST_OUTGROWN: Final = 256 * 1024
+"""Bytes of changes that are kept whatever the size of cluster.json: some thousand
+small topics, which a start reads in 20 ms."""
+PIECE_ROWS: Final = 200
+"""Partitions that are written down in one piece of work: about 1 ms."""
+
+log = Logger("kohort.log")
+
+
+class Journal:
+    """The two files, open for changes.
+
+    Args:
+        folder: the data directory.
+
+    Attributes:
+        found: the metadata at the start; None in a new directory.
+
+    Raises:
+        MetadataError: a file is damaged.
+        StorageError: a file cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._snapshot_path = folder / CLUSTER
+        self._path = folder / CHANGES
+        self._number = 0
+        self._size = 0
+        self._limit = SMALLEST_OUTGROWN
+        # Lines that a snapshot under way does not have.
+        self._meanwhile: list[bytes] | None = None
+        self._has_log = False
+        self.found = self._load()
+
+    # -- reading
+
+    def _load(self) -> ClusterMetadata | None:
+        saved = files.read_file(self._snapshot_path)
+        lines = files.read_file(self._path)
+        self._has_log = lines is not None
+        metadata = None
+        if saved is not None:
+            try:
+                metadata, self._number = ClusterMetadata.from_json(saved)
+            except MetadataError as error:
+                raise MetadataError(
+                    f"{self._snapshot_path} is damaged: {error}"
+                ) from None
+            self._grown_to(len(saved))
+        changes = self._changes(lines or b"")
+        if metadata is None and not changes:
+            return None
+        return (metadata or ClusterMetadata({}, {}, 0)).changed(changes)
+
+    def _changes(self, data: bytes) -> list[ClusterChange]:
+        """The changes that cluster.json does not have."""
+        found, position, before = [], 0, None
+        while position < len(data):
+            end = data.find(b"\n", position) + 1
+            line = _checked(data[position:end])
+            if line is None:
+                self._check_torn(data[position:])
+                break
+            try:
+                change, number = ClusterChange.from_json(line)
+            except MetadataError as error:
+                raise MetadataError(f"{self._path} is damaged: {error}") from None
+            if number > (self._number if before is None else before) + 1:
+                raise MetadataError(
+                    f"{self._path} is damaged: change {number - 1} is missing"
+                )
+            if number > self._number:
+                found.append(change)
+                self._number = number
+            before, position = number, end
+        self._size = position
+        return found
+
+    def _check_torn(self, rest: bytes) -> None:
+        """Refuses a damaged line that has a whole one behind it."""
+        if any(map(_checked, rest.splitlines(keepends=True))):
+            raise MetadataError(
+                f"{self._path} is damaged: a line in the middle is not whole"
+            )
+        log.warning("cluster_log_tail_cut", path=str(self._path), bytes=len(rest))
+
+    # -- writing
+
+    def append(self, change: ClusterChange) -> None:
+        """Writes down a change; it is on the disk when this returns.
+
+        Raises:
+            StorageError: that did not work; it is not there.
+        """
+        content = change.to_json(self._number + 1)
+        line = b"%08x %s\n" % (zlib.crc32(content), content)
+        try:
+            if self._has_log:
+                files.write_at(self._path, line, self._size, is_durable=True)
+            else:
+                files.replace_file(self._path, line)
+        except StorageError:
+            self._cut_back()
+            raise
+        self._has_log = True
+        self._number += 1
+        self._size += len(line)
+        if self._meanwhile is not None:
+            self._meanwhile.append(line)
+
+    def _cut_back(self) -> None:
+        """A start must not find a change that was refused."""
+        try:
+            if self._has_log:
+                files.write_at(self._path, b"", self._size, is_durable=True)
+            else:
+                files.remove(self._path)
+        except StorageError as error:
+            # The next change is written over it.
+            log.warning("cluster_log_not_cut", path=str(self._path), reason=str(error))
+
+    # -- writing everything down anew
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there are changes that cluster.json does not have."""
+        return self._size > 0
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether everything should be written down anew, and nobody does."""
+        return self._size > self._limit and self._meanwhile is None
+
+    def rewrite(
+        self,
+        topics: Iterable[tuple[str, TopicMetadata]],
+        configs: Mapping[str, Mapping[str, str]],
+        next_producer_id: int,
+    ) -> Generator[None, None, None]:
+        """Writes everything down anew, a piece at a time.
+
+        Changes may come in between the pieces: they go into the new cluster.log,
+        whether `topics` had them already or not.
+
+        Args:
+            topics: all topics by name, each as it is when it is taken.
+            configs: as they are now; see `ClusterMetadata`.
+            next_producer_id: as it is now.
+
+        Raises:
+            StorageError: that did not work; nothing is lost.
+        """
+        self._meanwhile, rows, parts = [], 0, []
+        try:
+            for part in snapshot(self._number, topics, configs, next_producer_id):
+                parts.append(part)
+                rows += 1 + part.count(b'"leader"')
+                if rows >= PIECE_ROWS:
+                    rows = 0
+                    yield
+            # Should it fail, the next try is to wait for as many changes again.
+            self._limit = self._size + SMALLEST_OUTGROWN
+            self._replace(b"".join(parts), b"".join(self._meanwhile))
+        finally:
+            self._meanwhile = None
+
+    def _replace(self, everything: bytes, lines: bytes) -> None:
+        files.replace_file(self._snapshot_path, everything)
+        try:
+            files.replace_file(self._path, lines)
+        except StorageError:
+            # It may have been replaced, and not be on the disk yet.
+            size, _ = files.size_and_time(self._path)
+            self._has_log, self._size = size >= 0, max(size, 0)
+            raise
+        self._has_log, self._size = True, len(lines)
+        self._grown_to(len(everything))
+
+    def _grown_to(self, size: int) -> None:
+        self._limit = max(size, SMALLEST_OUTGROWN)
+
+
+def _checked(line: bytes) -> bytes | None:
+    """The JSON of a line; None if it is not whole."""
+    if line[-1:] != b"\n" or line[8:9] != b" ":
+        return None
+    content = line[9:-1]
+    return content if line[:8] == b"%08x" % zlib.crc32(content) else None

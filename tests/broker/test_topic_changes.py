@@ -1,0 +1,324 @@
+"""Many topics change: in pieces, written down together, one request after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.test_cluster import offsets, until
+from tests.broker.test_restart import (
+    broker_on,
+    committed,
+    killed,
+    no_change_can_be_written,
+)
+from tests.broker.wire_client import WireClient, connected, served
+
+from kohort.broker import new_topics
+from kohort.broker.log.journal import SMALLEST_OUTGROWN
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
+from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.apis.k20_delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from kohort.protocol.apis.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kohort.protocol.errors import ErrorCode
+
+MANY = [f"t{number:03}" for number in range(300)]
+SOME = MANY[:60]
+"""As many pieces of work with a data directory, where each topic is a folder."""
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+EXISTS = ErrorCode.TOPIC_ALREADY_EXISTS
+NOT_KEPT = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def ask_create(client: WireClient, *names: str, partitions: int = 1) -> None:
+    """Sends CreateTopics."""
+    topics = [CreatableTopic(name, partitions, 1) for name in names]
+    await client.send("CreateTopics", 7, CreateTopicsRequest(topics, 60_000))
+
+
+async def created(client: WireClient) -> dict[str, int]:
+    """The error codes that CreateTopics is answered with."""
+    answer = await client.response("CreateTopics", 7)
+    return {topic.name: topic.error_code for topic in answer.topics}
+
+
+async def create(
+    client: WireClient, *names: str, partitions: int = 1
+) -> dict[str, int]:
+    """Creates topics: error codes by name."""
+    await ask_create(client, *names, partitions=partitions)
+    return await created(client)
+
+
+async def ask_delete(client: WireClient, *names: str) -> None:
+    """Sends DeleteTopics."""
+    request = DeleteTopicsRequest([DeleteTopicState(n) for n in names], (), 60_000)
+    await client.send("DeleteTopics", 6, request)
+
+
+async def deleted(client: WireClient) -> dict[str | None, int]:
+    """The error codes that DeleteTopics is answered with."""
+    answer = await client.response("DeleteTopics", 6)
+    return {row.name: row.error_code for row in answer.responses}
+
+
+async def asked_for(client: WireClient, *names: str) -> dict[str | None, int]:
+    """Metadata, which creates topics: error codes by name."""
+    asked = [MetadataRequestTopic(name=name) for name in names]
+    answer = await client.call("Metadata", 9, MetadataRequest(asked))
+    return {topic.name: topic.error_code for topic in answer.topics}
+
+
+async def grow(client: WireClient, name: str, count: int) -> int:
+    """Adds partitions to a topic: the error code."""
+    request = CreatePartitionsRequest(
+        [CreatePartitionsTopic(name, count, None)], 60_000, False
+    )
+    answer = await client.call("CreatePartitions", 3, request)
+    return int(answer.results[0].error_code)
+
+
+async def ping(client: WireClient) -> None:
+    """The quickest request."""
+    await client.call("ApiVersions", 3, ApiVersionsRequest("a", "1"))
+
+
+def lines(path: Path) -> int:
+    """How often something has been written down since the start."""
+    return (path / "cluster.log").read_bytes().count(b"\n")
+
+
+def partitions_of(path: Path) -> set[str]:
+    """The folders of partitions."""
+    return {folder.name for folder in path.glob("*-*") if folder.is_dir()}
+
+
+async def test_one_request_is_written_down_once(tmp_path: Path) -> None:
+    """However many topics it creates, asks for, or deletes: one line, one fsync."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        assert lines(path) == 0
+        assert set((await create(client, *SOME)).values()) == {0}
+        assert lines(path) == 1
+        more = [f"m{number}" for number in range(50)]
+        assert await asked_for(client, *more) == dict.fromkeys(more, UNKNOWN)
+        assert lines(path) == 2
+        assert await asked_for(client, *more) == dict.fromkeys(more, 0)
+        await ask_delete(client, *SOME)
+        assert await deleted(client) == dict.fromkeys(SOME, 0)
+        assert lines(path) == 3
+        assert partitions_of(path) == {f"{name}-0" for name in more}
+        found = killed(path)
+    async with broker_on(found) as broker:
+        assert set(broker.cluster.topics.by_name) == set(more)
+
+
+async def test_very_many_partitions_are_written_down_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no line, and no turn of the loop, grows with the request."""
+    path = tmp_path / "data"
+    monkeypatch.setattr(new_topics, "MOST_PARTITIONS", 10)
+    async with broker_on(path) as broker, connected(broker) as client:
+        assert set((await create(client, *MANY[:5], partitions=4)).values()) == {0}
+        # Three topics are the first to have as many.
+        assert lines(path) == 2
+
+
+async def test_changes_do_not_pile_up(tmp_path: Path) -> None:
+    """cluster.log is folded into cluster.json when it has outgrown it."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        await create(client, "t")
+        topic = broker.cluster.topics.by_name["t"]
+        long = {"follower.replication.throttled.replicas": ",".join(["0:1"] * 9000)}
+        for _ in range(3 * SMALLEST_OUTGROWN // 30_000):
+            broker.cluster.topics.configure(topic, long)
+            size = (path / "cluster.log").stat().st_size
+            assert size < 2 * SMALLEST_OUTGROWN
+        assert not len(broker.cluster.long_work)
+        found = killed(path)
+    assert (path / "cluster.log").stat().st_size == 0
+    async with broker_on(found) as broker:
+        assert broker.cluster.topics.by_name["t"].overrides == long
+
+
+async def test_others_are_served_meanwhile() -> None:
+    """A request that creates many topics is not done yet when a later one is."""
+    async with (
+        Broker() as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+    ):
+        await ask_create(client, *MANY)
+        await ping(other)
+        assert MANY[0] not in broker.cluster.topics.by_name
+        assert set((await created(client)).values()) == {0}
+        assert set(broker.cluster.topics.by_name) == set(MANY)
+        await ask_delete(client, *MANY)
+        await ping(other)
+        # All are gone at once, and their logs one by one.
+        assert set((await deleted(client)).values()) == {0}
+        assert not broker.cluster.topics.by_name
+
+
+async def test_one_name_twice_at_the_same_time() -> None:
+    """The second request comes after the first, and finds the topic there."""
+    async with (
+        Broker() as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+        connected(broker) as third,
+    ):
+        await ask_create(client, *MANY)
+        await ping(other)
+        await ask_create(other, MANY[-1], "new")
+        await ping(third)
+        # Also one that is too much like it.
+        assert await create(third, "t.b", MANY[0]) == {"t.b": 0, MANY[0]: EXISTS}
+        assert await created(client) == dict.fromkeys(MANY, 0)
+        assert await created(other) == {MANY[-1]: EXISTS, "new": 0}
+
+
+async def test_a_client_asks_for_a_topic_that_is_being_created(tmp_path: Path) -> None:
+    """It finds the one that there is: no second one, and no error."""
+    async with (
+        broker_on(tmp_path / "data") as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+    ):
+        await ask_create(client, *SOME, partitions=2)
+        await ping(other)
+        # As it would be told of any topic at first.
+        asked = SOME[-1], "other"
+        assert (await asked_for(other, *asked)) == {SOME[-1]: 0, "other": UNKNOWN}
+        assert await created(client) == dict.fromkeys(SOME, 0)
+        assert len(broker.cluster.topics.by_name[SOME[-1]].partitions) == 2
+
+
+async def test_a_topic_is_deleted_while_it_is_being_created() -> None:
+    """Deletion comes after creation, growth after deletion."""
+    async with (
+        Broker() as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+        connected(broker) as third,
+    ):
+        await ask_create(client, *MANY)
+        await ping(other)
+        await ask_delete(other, MANY[0])
+        await ping(third)
+        assert await grow(third, MANY[0], 2) == UNKNOWN
+        assert await created(client) == dict.fromkeys(MANY, 0)
+        assert await deleted(other) == {MANY[0]: 0}
+        assert set(broker.cluster.topics.by_name) == set(MANY[1:])
+
+
+async def test_a_client_that_goes_leaves_no_half_of_it() -> None:
+    """As in Kafka, what a request has begun is finished."""
+    async with Broker() as broker, connected(broker) as other:
+        async with connected(broker) as client:
+            await ask_create(client, *MANY)
+            await ping(other)
+            assert not broker.cluster.topics.by_name
+        await until(lambda: set(broker.cluster.topics.by_name) == set(MANY))
+        assert await create(other, "next") == {"next": 0}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_stop_while_topics_are_being_created(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    """None of them was acknowledged, none is there, and no folder is left of any."""
+    path = tmp_path / "data"
+    async with (
+        broker_on(path) as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+    ):
+        await create(other, "before")
+        await ask_create(client, *SOME)
+        await ping(other)
+        assert len(partitions_of(path)) > 1
+        found = killed(path) if is_killed else path
+    async with broker_on(found) as broker, connected(broker) as client:
+        assert set(broker.cluster.topics.by_name) == {"before"}
+        assert partitions_of(found) == {"before-0"}
+        assert await create(client, SOME[0]) == {SOME[0]: 0}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_stop_while_topics_are_being_deleted(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    """All of them are gone with the first piece, and with them what was committed."""
+    path = tmp_path / "data"
+    async with (
+        broker_on(path) as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+    ):
+        await create(client, "before", *SOME)
+        for name in ("before", SOME[0]):
+            await client.call("OffsetCommit", 8, offsets(5, name))
+        await ask_delete(client, *SOME)
+        await ping(other)
+        assert len(partitions_of(path)) > 55
+        found = killed(path) if is_killed else path
+    async with broker_on(found) as broker, connected(broker) as client:
+        names = {"before", "__consumer_offsets"}
+        assert set(broker.cluster.topics.by_name) == names
+        assert await committed(client) == {"before": 5}
+        assert len(partitions_of(found)) == 51
+
+
+async def test_topics_that_cannot_be_written_down(tmp_path: Path) -> None:
+    """All of the request are refused, also where only the last step failed."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        assert await create(client, "there") == {"there": 0}
+        with no_change_can_be_written(path):
+            answer: dict[Any, int] = await create(client, *MANY[:9], "there")
+            assert answer == dict.fromkeys(MANY[:9], NOT_KEPT) | {"there": EXISTS}
+            assert set((await asked_for(client, *MANY[:9])).values()) == {NOT_KEPT}
+            await ask_delete(client, "there", "nope")
+            assert await deleted(client) == {"there": NOT_KEPT, "nope": UNKNOWN}
+            assert partitions_of(path) == {"there-0"}
+            assert set(broker.cluster.topics.by_name) == {"there"}
+        # The names are not reserved any more.
+        assert set((await create(client, *MANY[:9])).values()) == {0}
+
+
+async def test_a_client_cannot_create_more_by_asking() -> None:
+    """Metadata creates no more partitions than CreateTopics may."""
+    async with served(num_partitions=2000) as client:
+        names = [f"t{number}" for number in range(6)]
+        for _ in range(2):
+            assert await asked_for(client, *names) == dict.fromkeys(names, UNKNOWN)
+        for _ in range(2):
+            last = await asked_for(client, *names[:5])
+        assert last == dict.fromkeys(names[:5], 0)
+
+
+async def test_a_name_that_is_repeated_is_answered_once() -> None:
+    """Two thousand times the same large topic is that topic, by name and by id."""
+    async with Broker() as broker, connected(broker) as client:
+        await create(client, "large", partitions=1000)
+        topic_id = broker.cluster.topics.by_name["large"].id
+        for asked in (
+            MetadataRequestTopic(name="large"),
+            MetadataRequestTopic(topic_id, None),
+        ):
+            request = MetadataRequest([asked] * 2000, False)
+            answer = await client.call("Metadata", 12, request)
+            (row,) = answer.topics
+            assert (row.name, len(row.partitions)) == ("large", 1000)
