@@ -152,6 +152,7 @@ def serve(
     """
     telemetry.configure(log_format, log_level)
     config = _config(file, sets)
+    _raise_descriptors()
     last = max(port, _advertised_port(advertise)) + nodes - 1
     if last > 65535:
         fail(f"--nodes {nodes}: ports end at 65535, and the last would be {last}", 2)
@@ -173,6 +174,19 @@ def serve(
     except NoStart as why:
         fail(str(why), 1)
     sys.exit(0)
+
+
+def _raise_descriptors() -> None:
+    """Gets as many file descriptors as there are to be had; too few are refused."""
+    from kohort.broker import descriptors  # noqa: PLC0415 - the other commands need none
+
+    most = descriptors.raise_limit()
+    if most < descriptors.FEWEST:
+        fail(
+            f"{most} file descriptors (ulimit -n) are too few: a broker needs at "
+            f"least {descriptors.FEWEST}",
+            1,
+        )
 
 
 def _advertised_port(advertise: str | None) -> int:

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from kohort.broker import telemetry
 from kohort.broker.cluster import Node
+from kohort.broker.descriptors import admission
 from kohort.broker.dispatch import UnknownApiError, route_of
 from kohort.broker.long_work import Piecework
 from kohort.broker.request import Request
@@ -51,6 +52,12 @@ def _writelines_pauses(transport: asyncio.Transport) -> bool:
     version = sys.version_info[:3]
     is_defective = (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
     return not is_defective or type(transport).__module__.startswith("uvloop")
+
+
+def _descriptor(transport: asyncio.BaseTransport) -> int:
+    """The transport's file descriptor; -1 if it has none, as in tests."""
+    sock = transport.get_extra_info("socket")
+    return -1 if sock is None else sock.fileno()
 
 
 class Connection(asyncio.Protocol):
@@ -105,6 +112,9 @@ class Connection(asyncio.Protocol):
         limit = self.node.cluster.config["max.connections"]
         if len(self._connections) >= limit:
             self._close(f"max.connections is {limit}")
+            return
+        if admission.refuses(_descriptor(transport)):
+            self.abort()
             return
         if not self.node.is_open:
             # It was accepted just before the node began to stop, which would wait

@@ -52,6 +52,7 @@ def route_of(key_and_version: int) -> Route:
 
     Raises:
         UnknownApiError: kohort does not have that API in that version.
+        WireError: the API's code cannot be read, for want of file descriptors.
     """
     found = _routes.get(key_and_version)
     if found is None:
@@ -61,7 +62,11 @@ def route_of(key_and_version: int) -> Route:
         api = registry.BY_KEY.get(key)
         if api is None or not api.accepts(version):
             raise UnknownApiError(key, version)
-        found = _routes[key_and_version] = Route(api, version)
+        try:
+            found = _routes[key_and_version] = Route(api, version)
+        except OSError as error:
+            # asyncio and uvloop would close the connection without a line.
+            raise WireError(f"{api.name} cannot be loaded: {error}") from error
     return found
 
 

@@ -11,15 +11,14 @@ for the longest time are closed, and opened again when they are needed.
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from kohort.broker import descriptors
 from kohort.broker.log.store import StorageError, Stored
 
-_MOST_OPEN = 512
 _INDEX_BYTES = 32 * 1024 * 1024
 _OPEN = os.O_RDWR | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -53,11 +52,8 @@ class Files:
     __slots__ = ("_index_bytes", "_indexes", "_limit", "_open")
 
     def __init__(self, limit: int = 0) -> None:
-        """Limits the open files; 0 is a quarter of what the process may have."""
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft == resource.RLIM_INFINITY:
-            soft = 4 * _MOST_OPEN
-        self._limit = limit or max(8, min(_MOST_OPEN, soft // 4))
+        """Limits the open files; by default to what the process has for them."""
+        self._limit = limit or descriptors.log_files()
         self._open: dict[LogFile, None] = {}
         self._indexes: dict[Indexed, int] = {}
         self._index_bytes = 0
