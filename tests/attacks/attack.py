@@ -19,8 +19,8 @@ AFTER_S = 1.0
 BACK_S = 15.0
 """Memory and connections of the gone have to be back by then."""
 LOOK_S = 0.1
-BACK_RATIO = 2.0
-"""Memory is back below twice the memory before: allocators keep some, and so do the
+BACK_RATIO = 3.0
+"""Memory is back below three times that before: allocators keep some, and so do the
 topics and groups that an attack leaves behind."""
 
 

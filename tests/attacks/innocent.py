@@ -23,6 +23,7 @@ from typing import Any, Self
 from tests.broker.wire_client import WireClient, connected_to
 
 from kohort.protocol.apis import k08_offset_commit as commits
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -165,6 +166,8 @@ class _Group:
             if joined.error_code:
                 if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                     self._ids[number] = ""
+                # The first question for a coordinator makes Kafka create its topic.
+                await wire.call("FindCoordinator", 3, FindCoordinatorRequest(GROUP))
                 await asyncio.sleep(RETRY_S)
                 continue
             self._generation = max(self._generation, joined.generation_id)
