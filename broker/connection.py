@@ -19,9 +19,9 @@ from typing import Any, cast
 from kohort.broker import telemetry
 from kohort.broker.cluster import Node
 from kohort.broker.descriptors import admission
-from kohort.broker.dispatch import UnknownApiError, route_of
+from kohort.broker.dispatch import BodyError, UnknownApiError, route_of
 from kohort.broker.long_work import Piecework
-from kohort.broker.request import Request
+from kohort.broker.request import JOIN_BELOW, AnswerSizeError, Request
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.framing import Frame, Framer, FrameSizeError
@@ -33,8 +33,9 @@ READ_AHEAD = 64 * 1024
 client's pipelined heartbeats and commits; a Produce stays in the client."""
 WRITE_BUFFER = 1024 * 1024
 """Bytes of answers that may wait for the client to read them."""
-JOIN_BELOW = 16 * 1024
-"""Bytes up to which answers are joined for one write; above, copying costs more."""
+IN_PIECES_ABOVE = 16 * 1024
+"""Bytes of a frame above which it is decoded in pieces. One of this size takes up to
+3 ms (empty strings, one a byte)."""
 
 _HEAD = struct.Struct(">iih").unpack_from
 _HEAD_SIZE = 10
@@ -239,12 +240,11 @@ class Connection(asyncio.Protocol):
             raise WireError(f"a frame of {end - start} bytes has no request header")
         key_and_version, correlation_id, id_size = _HEAD(buffer, start)
         try:
-            route = route_of(key_and_version)
+            found = route_of(key_and_version)
         except UnknownApiError as error:
-            if error.key != API_VERSIONS:
-                raise
-            self._refuse_version(correlation_id)
+            self._refuse_version(error, correlation_id)
             return
+        route = found.in_pieces if end - start > IN_PIECES_ABOVE else found
         position = start + _HEAD_SIZE
         client_id = ""
         if id_size > 0:
@@ -282,19 +282,24 @@ class Connection(asyncio.Protocol):
         self._handle_frames()
 
     def _request_failed(self, request: Request, error: Exception) -> None:
-        """A defect of ours; the client must not take it for an answer."""
+        """The client must not take a defect of ours for an answer."""
+        self._current = None
+        self._frames.clear()
+        if isinstance(error, (BodyError, AnswerSizeError)):
+            self._failure = f"{request.api.name} v{request.version}: {error}"
+            return
         log.error(
             "request_failed",
             api=request.api.name,
             version=request.version,
             exc_info=error,
         )
-        self._current = None
-        self._frames.clear()
         self._failure = f"{request.api.name} v{request.version} failed"
 
-    def _refuse_version(self, correlation_id: int) -> None:
+    def _refuse_version(self, error: UnknownApiError, correlation_id: int) -> None:
         """ApiVersions in an unknown version: a v0 body that names the known ones."""
+        if error.key != API_VERSIONS:
+            raise error
         api = BY_KEY[API_VERSIONS]
         versions: Any = api.module
         refusal = versions.ApiVersionsResponse(

@@ -13,7 +13,7 @@ from typing import Any
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.protocol import registry
-from kohort.protocol.messages import WireError
+from kohort.protocol.messages import Codec, WireError
 from kohort.protocol.registry import Api
 
 
@@ -27,22 +27,66 @@ class Route:
             on in later turns of the event loop; None if there is none.
         respond: for APIs of groups, makes the response of a coordinator's result.
         format: how responses are written.
+        in_pieces: the route of requests that may take long to decode.
     """
 
-    __slots__ = ("decode", "flexible", "format", "handle", "respond")
+    __slots__ = ("decode", "flexible", "format", "handle", "in_pieces", "respond")
 
     def __init__(self, api: Api, version: int) -> None:
         module = importlib.import_module(
             f"kohort.broker.handlers.{api.module_name.rpartition('.')[2]}"
         )
         self.flexible = api.is_flexible(version)
-        self.decode = api.request(version).decode
+        self.decode: Decoder = api.request(version).decode
         self.handle: Callable[[Request], Work | None] = module.handle
         self.respond: Callable[[Request, Any], None] = getattr(
             module, "respond", Request.reply
         )
         self.format = ResponseFormat(api, version)
+        self.in_pieces = RouteInPieces(self, api.request(version))
 
+
+class RouteInPieces:
+    """What happens to long requests: they are decoded as part of their work.
+
+    Attributes: as those of a `Route`.
+    """
+
+    __slots__ = ("_codec", "_route", "flexible", "format", "respond")
+
+    def __init__(self, route: Route, codec: Codec) -> None:
+        self._route = route
+        self._codec = codec
+        self.flexible = route.flexible
+        self.format = route.format
+        self.respond = route.respond
+
+    @staticmethod
+    def decode(buffer: bytes | bytearray, position: int, end: int) -> tuple[Any, int]:
+        """Where the body is: for now that is the message."""
+        return (buffer, position, end), end
+
+    def handle(self, request: Request) -> Work:
+        """Decodes the request, and hands it to its handler.
+
+        Raises:
+            BodyError: the bytes are no request, or too much of one.
+        """
+        buffer, position, end = request.message
+        try:
+            request.message, _ = yield from self._codec.decode_in_pieces(
+                buffer, position, end
+            )
+        except WireError as error:
+            raise BodyError(str(error)) from None
+        # A view of records may keep it; nothing else does.
+        del buffer
+        work = self._route.handle(request)
+        if work is not None:
+            yield from work
+
+
+Decoder = Callable[[bytes | bytearray, int, int], tuple[Any, int]]
 
 _routes: dict[int, Route] = {}
 
@@ -68,6 +112,10 @@ def route_of(key_and_version: int) -> Route:
             # asyncio and uvloop would close the connection without a line.
             raise WireError(f"{api.name} cannot be loaded: {error}") from error
     return found
+
+
+class BodyError(Exception):
+    """The bytes of a long request are no request; a mistake of the client's."""
 
 
 class UnknownApiError(WireError):

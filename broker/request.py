@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 from kohort.broker import telemetry
@@ -19,6 +19,13 @@ KOHORT = "kohort"
 
 log = telemetry.get_logger("request")
 
+LONGEST_ANSWER = 256 * 1024 * 1024
+"""Bytes of one answer that is encoded in pieces. Kafka's limit is an int32, 2 GB.
+librdkafka takes no more than 100 MB (``receive.message.max.bytes``) unless it is told
+to, and a Fetch brings 55 MB (``fetch.max.bytes``); nothing else comes near."""
+JOIN_BELOW = 16 * 1024
+"""Bytes up to which parts of an answer are joined; above, copying costs more."""
+
 _HEAD = struct.Struct(">ii").pack
 _FLEXIBLE_HEAD = struct.Struct(">iix").pack
 _JOIN_GROUP = 11
@@ -33,12 +40,20 @@ class ResponseFormat:
         version: the version.
     """
 
-    __slots__ = ("_encode", "_head", "_head_size", "api", "version")
+    __slots__ = (
+        "_encode",
+        "_encode_in_pieces",
+        "_head",
+        "_head_size",
+        "api",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
         self.version = version
         self._encode = api.response(version).encode_into
+        self._encode_in_pieces = api.response(version).encode_in_pieces
         tagged = api.response_header_version(version) >= 1
         self._head = _FLEXIBLE_HEAD if tagged else _HEAD
         self._head_size = 5 if tagged else 4
@@ -53,6 +68,54 @@ class ResponseFormat:
         size = self._head_size + sum(map(len, parts))
         parts[0] = self._head(size, correlation_id)
         return parts
+
+    def frame_in_pieces(
+        self, correlation_id: int, response: Any
+    ) -> Generator[None, None, list[Buffer]]:
+        """Like `frame`, a piece at a time; small parts of the frame are joined.
+
+        Raises:
+            AnswerSizeError: the response is longer than `LONGEST_ANSWER`.
+        """
+        parts: list[Buffer] = [b""]
+        encoded: list[Buffer] = []
+        size = self._head_size
+        for _ in self._encode_in_pieces(response, encoded.append):
+            size += sum(map(len, encoded))
+            if size > LONGEST_ANSWER:
+                raise AnswerSizeError(size)
+            join_small(encoded, parts)
+            encoded.clear()
+            yield
+        size += sum(map(len, encoded))
+        join_small(encoded, parts)
+        parts[0] = self._head(size, correlation_id)
+        return parts
+
+
+def join_small(parts: list[Buffer], out: list[Buffer]) -> None:
+    """Adds parts to `out`; neighbours that are small come as one."""
+    small: list[Buffer] = []
+    size = 0
+    for part in parts:
+        is_small = len(part) < JOIN_BELOW
+        if is_small:
+            small.append(part)
+            size += len(part)
+        if small and (size >= JOIN_BELOW or not is_small):
+            out.append(b"".join(small))
+            small, size = [], 0
+        if not is_small:
+            out.append(part)
+    if small:
+        out.append(b"".join(small))
+
+
+class AnswerSizeError(Exception):
+    """A response that is too long to be sent."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"a response of more than {size:,} bytes")
 
 
 class Peer(Protocol):
@@ -147,6 +210,26 @@ class Request:
         self.peer.send(
             self, self._format.frame(self._correlation_id, self._numbered(response))
         )
+
+    def reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
+        """Sends a response that may be long; handlers that are generators use it.
+
+            yield from request.reply_in_pieces(response)
+
+        It is encoded in pieces of less than a millisecond. A short response is
+        sent in the first one, so it costs little more than `reply`. The response
+        must not change meanwhile.
+
+        Args:
+            response: a message.
+        """
+        parts = yield from self._format.frame_in_pieces(
+            self._correlation_id, self._numbered(response)
+        )
+        counters = self.node.counters
+        if counters is not None:
+            counters.answered(self.api, self.version, self.started, response)
+        self.peer.send(self, parts)
 
     def reply_nothing(self) -> None:
         """The request asks for no response (Produce with acks 0)."""

@@ -26,7 +26,7 @@ import struct
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kohort.protocol import codegen
@@ -207,12 +207,14 @@ class Codec:
         encode: (message) -> bytes, the whole message.
         encode_into: (message, append) -> None; passes pieces of the encoded
             message, in order, to `append`.
-        source: the Python source of all functions.
+        source: the Python source of these functions and of `decode`.
     """
 
-    __slots__ = ("_decode", "encode", "encode_into", "source")
+    __slots__ = ("_declared", "_decode", "_pieces", "encode", "encode_into", "source")
 
     def __init__(self, cls: type, version: int, flexible: bool) -> None:
+        self._declared = cls, version, flexible
+        self._pieces: dict[str, Any] = {}
         self.source, scope = codegen.generate(cls, version, flexible, fields_of)
         exec(compile(self.source, f"<{cls.__name__} v{version}>", "exec"), scope)  # noqa: S102 - our own source
         self._decode: Callable[[bytes | bytearray, int, int], tuple[Any, int]]
@@ -238,6 +240,50 @@ class Codec:
         if position > end:
             raise WireError(f"{position - end} bytes too short")
         return message, position
+
+    def decode_in_pieces(
+        self, buffer: bytes | bytearray, position: int, end: int
+    ) -> Generator[None, None, tuple[Any, int]]:
+        """Like `decode`, a piece at a time, for messages from outside that may be long.
+
+            message, position = yield from codec.decode_in_pieces(buffer, 0, end)
+
+        Between two yields lies less than a millisecond.
+
+        Raises:
+            WireError: the bytes are no such message, or one of too many items
+                (`generated_calls.MOST_ITEMS`).
+        """
+        decode = self._in_pieces()["decode_in_pieces"]
+        try:
+            message, position = yield from decode(buffer, position, end)
+        except (struct.error, IndexError, ValueError, OverflowError) as error:
+            raise WireError(str(error) or type(error).__name__) from None
+        if position > end:
+            raise WireError(f"{position - end} bytes too short")
+        return message, position
+
+    def encode_in_pieces(
+        self, message: Any, append: Callable[[Buffer], None]
+    ) -> Generator[None, None, None]:
+        """Like `encode_into`, a piece at a time, for messages that may be long.
+
+        `append` has nothing to do with the yields: it is called for a field or two.
+        """
+        work: Generator[None, None, None]
+        work = self._in_pieces()["encode_in_pieces"](message, append)
+        return work
+
+    def _in_pieces(self) -> dict[str, Any]:
+        """The generators, made on first use: most codecs never need them."""
+        if not self._pieces:
+            cls, version, flexible = self._declared
+            source, self._pieces = codegen.generate_in_pieces(
+                cls, version, flexible, fields_of
+            )
+            name = f"<{cls.__name__} v{version} in pieces>"
+            exec(compile(source, name, "exec"), self._pieces)  # noqa: S102 - our own source
+        return self._pieces
 
 
 @functools.cache

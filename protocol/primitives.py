@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import construct
 from construct import Construct, Container, StreamError, ValidationError
 
+from kohort.protocol.generated_calls import MOST_TAGS
+
 if TYPE_CHECKING:
     from kohort.protocol.messages import Field, Primitive
 
@@ -146,7 +148,10 @@ class Flexible(Construct):
         found: Container = self.plain._parsereport(stream, context, path)
         for name, _, default in self.tagged.values():
             found[name] = default
-        for _ in range(UNSIGNED_VARINT._parsereport(stream, context, path)):
+        count = UNSIGNED_VARINT._parsereport(stream, context, path)
+        if count > MOST_TAGS:
+            raise ValidationError(f"{count} tagged fields", path=path)
+        for _ in range(count):
             tag = UNSIGNED_VARINT._parsereport(stream, context, path)
             size = UNSIGNED_VARINT._parsereport(stream, context, path)
             if tag in self.tagged:

@@ -14,6 +14,11 @@ from kohort.broker.connection import Connection
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -112,6 +117,11 @@ async def test_answers_come_in_the_order_of_requests() -> None:
         assert [await peer.next_id() for _ in range(4)] == [1, 2, 3, 4]
 
 
+def sized(content: bytes) -> bytes:
+    """A frame of this content."""
+    return struct.pack(">i", len(content)) + content
+
+
 BAD_INPUT = {
     "negative size": struct.pack(">i", -1),
     "size above socket.request.max.bytes": struct.pack(">i", 104_857_601),
@@ -122,6 +132,17 @@ BAD_INPUT = {
     "body too short": struct.pack(">ihhih", 10, 12, 0, 1, -1),
     "array of 2**31 - 1": struct.pack(">ihhihi", 14, 15, 0, 1, -1, 2**31 - 1),
     "client id beyond the frame": struct.pack(">ihhih", 10, 18, 0, 1, 30_000),
+    "tags without end": sized(
+        struct.pack(">hhih", 12, 4, 1, -1)
+        + b"\0\2g"
+        + bytes(4)
+        + b"\2m\0"
+        + b"\xff\xff\x03"
+        + b"\1\0" * 30_000
+    ),
+    "long body too short": sized(
+        struct.pack(">hhihi", 3, 1, 1, -1, 50_000) + bytes(60_000)
+    ),
     "endless varint": struct.pack(">ihhih", 22, 15, 5, 1, -1) + b"\xff" * 12,
 }
 
@@ -134,6 +155,47 @@ async def test_bad_input_ends_its_connection_alone(what: str) -> None:
         assert await bad.next_id() == 5
         await bad.is_closed()
         await good.is_served()
+
+
+async def test_a_long_request_lets_others_in_between() -> None:
+    """A commit of 20,000 rows is decoded, done and answered in many turns."""
+    rows = [OffsetCommitRequestPartition(0, 5)] * 20_000
+    commit = OffsetCommitRequest(
+        "g", topics=[OffsetCommitRequestTopic("t", partitions=rows)]
+    )
+    async with (
+        Broker() as broker,
+        connected(broker) as other,
+        connected(broker) as peer,
+    ):
+        broker.cluster.create_topic("t", 1)
+        await peer.is_served()
+        long_work = broker.cluster.long_work
+        peer.writer.write(frame("OffsetCommit", 8, commit, 7))
+        answered = asyncio.ensure_future(peer.next_id())
+        served = 0
+        while not answered.done():
+            await other.is_served()
+            served += 1
+        assert answered.result() == 7
+        assert served > 1
+        assert len(long_work) == 0
+
+
+async def test_a_long_request_ends_with_its_connection() -> None:
+    """The rest of it is not even decoded."""
+    rows = [OffsetCommitRequestPartition(0, 5)] * 20_000
+    commit = OffsetCommitRequest(
+        "g", topics=[OffsetCommitRequestTopic("t", partitions=rows)]
+    )
+    async with Broker() as broker, connected(broker) as peer:
+        await peer.is_served()
+        connection = end_of(broker, peer)
+        connection.data_received(frame("OffsetCommit", 8, commit))
+        assert len(broker.cluster.long_work) == 1
+        connection.abort()
+        await peer.is_closed()
+        assert len(broker.cluster.long_work) == 0
 
 
 async def test_an_unknown_version_of_api_versions_is_answered() -> None:

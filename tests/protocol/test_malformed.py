@@ -107,7 +107,7 @@ def test_a_tagged_field_of_negative_size_is_refused() -> None:
     c = BY_NAME["Heartbeat"].request(4)
     minus_7 = b"\xf9\xff\xff\xff\x0f"
     body = b"\x02g" + bytes(4) + b"\x02m" + b"\x00"
-    data = body + b"\xff\xff\xff\xff\x07" + b"\x63" + minus_7
+    data = body + b"\x64" + b"\x63" + minus_7
     with pytest.raises(WireError, match="length -7 of a tagged field"):
         c.decode(data, 0, len(data))
 

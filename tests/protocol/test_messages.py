@@ -9,6 +9,7 @@ import pytest
 from construct import ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.protocol import in_pieces
 from tests.protocol.strategies import SIDES, Side, carried, filled, messages, mutated
 
 from kohort.protocol.codegen import uvarint
@@ -35,7 +36,7 @@ every_flexible_side = pytest.mark.parametrize("side", FLEXIBLE, ids=str)
 @every_side
 @given(data=st.data())
 def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
-    """What is encoded is decoded to the same, wherever in a buffer it stands."""
+    """What is encoded is decoded to the same, wherever it stands, and in pieces too."""
     message = data.draw(messages(side.declared, side.version))
     encoded = side.codec.encode(message)
 
@@ -49,6 +50,9 @@ def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
     end = len(before) + len(encoded)
     buffer = bytearray(before + encoded + behind)
     assert side.codec.decode(buffer, len(before), end) == (decoded, end)
+
+    assert in_pieces.encoded(side.codec, message) == encoded
+    assert in_pieces.decoded(side.codec, encoded) == (decoded, len(encoded))
 
 
 @every_side
@@ -73,11 +77,16 @@ def test_doubtful_bytes_are_read_alike(side: Side, data: st.DataObject) -> None:
     except ConstructError:
         with pytest.raises(WireError):
             side.codec.decode(encoded, 0, len(encoded))
+        with pytest.raises(WireError):
+            in_pieces.decoded(side.codec, encoded)
         return
 
     decoded, position = side.codec.decode(encoded, 0, len(encoded))
 
     assert position == stream.tell()
+    again, position = in_pieces.decoded(side.codec, encoded)
+    assert position == stream.tell()
+    assert repr(plain(again)) == repr(plain(decoded))
     assert carried(decoded, side.version) == expected
 
 

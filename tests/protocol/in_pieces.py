@@ -1,0 +1,32 @@
+"""Runs generators of codecs to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from kohort.protocol.messages import Buffer, Codec
+
+
+def finished(work: Generator[None, None, Any]) -> tuple[Any, int]:
+    """(what the work returns, how often it yields)."""
+    yields = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value, yields
+        yields += 1
+
+
+def decoded(codec: Codec, data: bytes | bytearray, start: int = 0) -> tuple[Any, int]:
+    """The message that is decoded in pieces, and the position behind it."""
+    found: tuple[Any, int] = finished(codec.decode_in_pieces(data, start, len(data)))[0]
+    return found
+
+
+def encoded(codec: Codec, message: Any) -> bytes:
+    """The bytes that are encoded in pieces."""
+    parts: list[Buffer] = []
+    finished(codec.encode_in_pieces(message, parts.append))
+    return b"".join(parts)
