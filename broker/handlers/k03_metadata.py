@@ -22,6 +22,8 @@ from kohort.protocol.apis.k03_metadata import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ZERO_UUID
 
+_IDS_SINCE = 12
+"""First version that takes ids and null names; v10 and v11 only have the fields."""
 _TOPIC_COST = 3
 """What it costs to look up one topic, as `Pace` counts."""
 _PARTITION_COST = 2
@@ -55,6 +57,9 @@ def handle(request: Request) -> Work:
             names[asked.name] = None
         if pace.spend(_TOPIC_COST):
             yield
+    if ids and request.version < _IDS_SINCE:
+        yield from _refuse(request, pace)
+        return
     if ids:
         topics = yield from _by_id(request, ids, pace)
         _reply(request, topics)
@@ -65,6 +70,17 @@ def handle(request: Request) -> Work:
         return
     topics = yield from _by_name(request, names, {}, pace)
     _reply(request, topics)
+
+
+def _refuse(request: Request, pace: Pace) -> Work:
+    """Refuses all topics, as Kafka does where there is an id or a null name."""
+    topics = []
+    error = ErrorCode.INVALID_REQUEST
+    for asked in request.message.topics:
+        topics.append(MetadataResponseTopic(error, asked.name or "", asked.topic_id))
+        if pace.spend(_TOPIC_COST):
+            yield
+    request.reply(MetadataResponse(topics=topics))
 
 
 def _by_id(
