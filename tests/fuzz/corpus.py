@@ -24,4 +24,5 @@ def store(name: str, inputs: Iterable[bytes]) -> None:
     """Replaces the inputs of a target."""
     lines = sorted({base64.b64encode(each).decode() for each in inputs})
     text = "".join(f"{line}\n" for line in sorted(lines, key=len))
+    FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.txt").write_text(text)

@@ -14,7 +14,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kohort.broker import telemetry
+from tests.fuzz.silence import silenced
+
 from kohort.broker.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
@@ -368,10 +369,5 @@ def play(scene: Callable[[io.StringIO], Any]) -> None:
     """Runs a scene, a coroutine function, on the one loop of this process."""
     if not _loop:
         _loop.append(asyncio.new_event_loop())
-    log = io.StringIO()
-    telemetry.configure("json", "error")
-    try:
-        with contextlib.redirect_stderr(log):
-            _loop[0].run_until_complete(scene(log))
-    finally:
-        telemetry.configure("auto", "warning")
+    with silenced() as log:
+        _loop[0].run_until_complete(scene(log))
