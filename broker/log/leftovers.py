@@ -56,6 +56,7 @@ def _finish_swap(folder: Path, base_offset: int, open_files: Files) -> None:
         if dot + kind == LOG and base_offset < int(number) < new.next_offset:
             Segment(folder, int(number), open_files).remove()
     new.close()
+    files.sync_folder(folder)
     for kind in (OFFSET_INDEX, TIME_INDEX, LOG):
         path = new.path(kind)
         if files.size_and_time(path)[0] >= 0:

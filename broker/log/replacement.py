@@ -136,6 +136,8 @@ class SegmentReplacement:
             if segment is not old[0]:
                 files.remove(segment.path(SNAPSHOT))
             files.remove(segment.path(LOG))
+        # A segment without a suffix must not meet those that it has replaced.
+        files.sync_folder(self._store.folder)
         _rename(new, "")
         new.is_done()
         files.sync_folder(self._store.folder)
