@@ -7,7 +7,7 @@ another epoch than the next one has lost something, and starts over.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kohort.broker.ids import Ids
 from kohort.protocol.errors import ErrorCode
@@ -20,8 +20,17 @@ EVICTABLE_AFTER = 120.0
 """Seconds of silence from which on a session makes room for a new one; Kafka's
 ``min.incremental.fetch.session.eviction.ms``."""
 
+MOST_PARTITIONS = 250_000
+"""Partitions of all sessions of a node together: about 100 MB. Kafka limits only the
+number of sessions, so a client could fill its memory with partitions that do not even
+exist. A client that gets no session, or loses it, names all its partitions in each
+request."""
+
 TopicKey = str | bytes
 """A topic's name, or from Fetch v13 on its id."""
+
+PartitionKey = tuple[TopicKey, int]
+"""A topic, and which partition of it."""
 
 
 class FetchedPartition:
@@ -79,37 +88,21 @@ class FetchSession:
         self,
         session_id: int,
         uses_topic_ids: bool,
-        partitions: Iterable[FetchedPartition],
+        partitions: dict[PartitionKey, FetchedPartition],
         now: float,
     ) -> None:
         self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.last_used = now
-        self.partitions: OrderedDict[tuple[TopicKey, int], FetchedPartition]
-        self.partitions = OrderedDict(((p.topic, p.partition), p) for p in partitions)
-
-    def update(
-        self,
-        changed: Iterable[FetchedPartition],
-        forgotten: Iterable[tuple[TopicKey, int]],
-    ) -> None:
-        """Takes in what a request changes."""
-        for partition in changed:
-            known = self.partitions.get((partition.topic, partition.partition))
-            if known is None:
-                self.partitions[partition.topic, partition.partition] = partition
-            else:
-                known.leader_epoch = partition.leader_epoch
-                known.fetch_offset = partition.fetch_offset
-                known.max_bytes = partition.max_bytes
-        for key in forgotten:
-            self.partitions.pop(key, None)
+        self.partitions = partitions
 
     def serve_last(self, partitions: Iterable[FetchedPartition]) -> None:
         """Puts partitions that have had their turn behind the others."""
         for partition in partitions:
-            self.partitions.move_to_end((partition.topic, partition.partition))
+            key = partition.topic, partition.partition
+            if self.partitions.pop(key, None) is not None:
+                self.partitions[key] = partition
 
 
 class FetchSessions:
@@ -121,33 +114,46 @@ class FetchSessions:
             (``max.incremental.fetch.session.cache.slots``).
     """
 
-    __slots__ = ("_ids", "_sessions", "_slots")
+    __slots__ = ("_count", "_ids", "_sessions", "_slots")
 
     def __init__(self, ids: Ids, slots: int) -> None:
         self._ids = ids
         self._slots = slots
         # The one unused for longest comes first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all sessions."""
+        return self._count
+
     def create(
-        self, uses_topic_ids: bool, partitions: Sequence[FetchedPartition], now: float
+        self,
+        uses_topic_ids: bool,
+        partitions: dict[PartitionKey, FetchedPartition],
+        now: float,
     ) -> FetchSession | None:
         """A new session; None where there is neither room nor a partition."""
-        if not partitions:
+        if not partitions or len(partitions) > MOST_PARTITIONS:
             return None
-        if len(self._sessions) >= self._slots:
+        while (
+            len(self._sessions) >= self._slots
+            or self._count + len(partitions) > MOST_PARTITIONS
+        ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.last_used < EVICTABLE_AFTER:
                 return None
-            del self._sessions[oldest.id]
+            self.close(oldest.id)
         session_id = self._ids.fetch_session_id()
         while session_id in self._sessions:
             session_id = self._ids.fetch_session_id()
         session = FetchSession(session_id, uses_topic_ids, partitions, now)
         self._sessions[session_id] = session
+        self._count += len(partitions)
         return session
 
     def resume(
@@ -166,6 +172,35 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
+    def change(
+        self, session: FetchSession, key: PartitionKey, wanted: FetchedPartition
+    ) -> bool:
+        """Takes in a partition that a request names.
+
+        Returns:
+            False if there is no room for it any more; the session is closed.
+        """
+        known = session.partitions.get(key)
+        if known is not None:
+            known.leader_epoch = wanted.leader_epoch
+            known.fetch_offset = wanted.fetch_offset
+            known.max_bytes = wanted.max_bytes
+        elif self._count >= MOST_PARTITIONS or session.id not in self._sessions:
+            self.close(session.id)
+            return False
+        else:
+            session.partitions[key] = wanted
+            self._count += 1
+        return True
+
+    def forget(self, session: FetchSession, key: PartitionKey) -> None:
+        """A request says that it wants a partition no more."""
+        if session.id in self._sessions and key in session.partitions:
+            del session.partitions[key]
+            self._count -= 1
+
     def close(self, session_id: int) -> None:
         """Forgets a session, if it is there."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._count -= len(session.partitions)

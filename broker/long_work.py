@@ -106,6 +106,18 @@ class LongWork:
             next(work)
         except StopIteration:
             return None
+        return self.queue(work, failed)
+
+    def queue(self, work: Work, failed: Callable[[Exception], None]) -> Piecework:
+        """Gives a turn of the loop to each piece, the first one included.
+
+        For work that many want at once, as when a record comes that a thousand
+        fetches wait for.
+
+        Args:
+            work: the generator.
+            failed: takes what a piece raises.
+        """
         piecework = Piecework(work, failed)
         if not self._queue:
             self._call_soon(self._turn)

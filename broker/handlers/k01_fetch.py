@@ -6,18 +6,23 @@ to ``min_bytes``, or its timer, has it answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Sequence
 
+from kohort.broker import telemetry
 from kohort.broker.clock import Timer
+from kohort.broker.cluster import Cluster
 from kohort.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchedPartition,
     FetchSession,
+    PartitionKey,
     TopicKey,
 )
 from kohort.broker.handlers.placement import leaders_told
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.store import PIECE
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k01_fetch import (
     FetchableTopicResponse,
@@ -30,6 +35,8 @@ from kohort.protocol.apis.k01_fetch import (
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ZERO_UUID
 
+log = telemetry.get_logger("fetch")
+
 _READ_COMMITTED = 1
 _FROM_FOLLOWERS = 11
 """The version from which on followers answer consumers, too (KIP-392)."""
@@ -38,20 +45,31 @@ _TELLS_LEADERS = 16
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(request: Request) -> None:
+_MIN_BYTES_OF_ANY = 1
+"""``min_bytes`` up to which any records are enough: sizes need not be looked up."""
+
+_ROWS = 256
+"""Partitions that are looked at at a time: less than a millisecond."""
+
+_FEW = 4
+"""Fetches that a partition's append answers at once; more than these, each is
+answered in a turn of its own."""
+
+
+def handle(request: Request) -> Work:
     """Finds the partitions, by session or by the request alone, and reads them."""
     message: FetchRequest = request.message
     node = request.node
     by_id = request.version >= 13
-    asked = _asked(message, by_id)
+    asked = yield from _asked(message, by_id)
     session: FetchSession | None = None
     if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if message.session_id:
             node.fetch_sessions.close(message.session_id)
-        partitions: Iterable[FetchedPartition] = list(asked)
         if message.session_epoch == INITIAL_EPOCH:
             now = node.cluster.clock.now()
-            session = node.fetch_sessions.create(by_id, list(partitions), now)
+            session = node.fetch_sessions.create(by_id, asked, now)
+        partitions = list(asked.values())
         fetch = _Fetch(request, partitions, session, is_incremental=False)
     else:
         found = node.fetch_sessions.resume(
@@ -60,15 +78,9 @@ def handle(request: Request) -> None:
         if isinstance(found, ErrorCode):
             request.reply(FetchResponse(0, found))
             return
-        forgotten = message.forgotten_topics_data
-        found.update(
-            asked,
-            (
-                (t.topic_id if by_id else t.topic, index)
-                for t in forgotten
-                for index in t.partitions
-            ),
-        )
+        if not (yield from _update(request, found, asked)):
+            request.reply(FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+            return
         if not found.partitions:
             node.fetch_sessions.close(found.id)
             request.reply(FetchResponse())
@@ -76,39 +88,82 @@ def handle(request: Request) -> None:
         fetch = _Fetch(
             request, list(found.partitions.values()), found, is_incremental=True
         )
-    fetch.start()
+    yield from fetch.run()
 
 
-def _asked(message: FetchRequest, by_id: bool) -> Iterator[FetchedPartition]:
+def _asked(
+    message: FetchRequest, by_id: bool
+) -> Generator[None, None, dict[PartitionKey, FetchedPartition]]:
+    """The partitions of a request: of one that it repeats, the last row counts."""
+    asked: dict[PartitionKey, FetchedPartition] = {}
+    count = 0
     for topic in message.topics:
         key: TopicKey = topic.topic_id if by_id else topic.topic
         for p in topic.partitions:
-            yield FetchedPartition(
+            count += 1
+            if count % _ROWS == 0:
+                yield
+            asked[key, p.partition] = FetchedPartition(
                 key,
                 p.partition,
                 p.current_leader_epoch,
                 p.fetch_offset,
                 p.partition_max_bytes,
             )
+    return asked
+
+
+def _update(
+    request: Request,
+    session: FetchSession,
+    asked: dict[PartitionKey, FetchedPartition],
+) -> Generator[None, None, bool]:
+    """Takes in what a request changes in its session; whether there is room for it."""
+    sessions = request.node.fetch_sessions
+    count = 0
+    for key, wanted in asked.items():
+        count += 1
+        if count % _ROWS == 0:
+            yield
+        if not sessions.change(session, key, wanted):
+            return False
+    for topic in request.message.forgotten_topics_data:
+        for index in topic.partitions:
+            count += 1
+            if count % _ROWS == 0:
+                yield
+            key = topic.topic_id if session.uses_topic_ids else topic.topic, index
+            sessions.forget(session, key)
+    return True
 
 
 class _Fetch:
-    """One request until it is answered."""
+    """One request until it is answered.
+
+    1. `run` adds up the sizes of what can be read. If that is enough, or the
+       request must not wait, it reads the partitions and answers.
+    2. Otherwise the request is parked with a `_Waiting` for each partition, which
+       holds a size and no records, and looks at its own partition only.
+    3. `wake`, by the append that brings the request to ``min_bytes`` or by whatever
+       else happens to a partition, or the timer, has it read and answered.
+    """
 
     __slots__ = (
+        "_is_awake",
         "_is_incremental",
         "_partitions",
         "_request",
-        "_rows",
         "_session",
         "_timer",
-        "_waited_for",
+        "_waiting",
+        "min_bytes",
+        "size",
     )
 
     def __init__(
         self,
         request: Request,
-        partitions: Iterable[FetchedPartition],
+        partitions: Sequence[FetchedPartition],
         session: FetchSession | None,
         *,
         is_incremental: bool,
@@ -117,47 +172,115 @@ class _Fetch:
         self._partitions = partitions
         self._session = session
         self._is_incremental = is_incremental
-        self._rows: list[tuple[FetchedPartition, PartitionData, int]] = []
+        self._is_awake = False
         self._timer: Timer | None = None
-        self._waited_for: list[Partition] = []
+        self._waiting: list[_Waiting] = []
+        # No response can have more bytes than this, so Kafka waits for no more.
+        self.min_bytes: int = min(request.message.min_bytes, self._max_bytes())
+        self.size = 0
 
-    def start(self) -> None:
-        """Answers at once, or parks the request."""
+    def _max_bytes(self) -> int:
+        limit: int = self._request.node.cluster.config["fetch.max.bytes"]
+        asked: int = self._request.message.max_bytes
+        return min(asked, limit)
+
+    def run(self) -> Work:
+        """Answers, or parks the request."""
         message: FetchRequest = self._request.message
-        if self._collect() or message.max_wait_ms <= 0 or not self._partitions:
-            self._answer()
+        if (
+            message.max_wait_ms <= 0
+            or not self._partitions
+            or (yield from self._is_enough())
+            or (yield from self._must_not_wait())
+        ):
+            yield from self._answer()
             return
-        for wanted in self._partitions:
-            partition = self._find(wanted)
-            if isinstance(partition, Partition):
-                self._waited_for.append(partition)
-                partition.watch(self.wake)
         clock = self._request.node.cluster.clock
         self._timer = clock.call_at(
-            clock.now() + message.max_wait_ms / 1000, self._time_is_up
+            clock.now() + message.max_wait_ms / 1000, self._answer_later
         )
+
+    def _is_enough(self) -> Generator[None, None, bool]:
+        """Whether there are records enough, or an error."""
+        size, is_any_enough = 0, self.min_bytes <= _MIN_BYTES_OF_ANY
+        for number, wanted in enumerate(self._partitions, 1):
+            if number % _ROWS == 0:
+                yield
+            partition = self.find(wanted)
+            if isinstance(partition, ErrorCode):
+                return True
+            if wanted.fetch_offset == partition.log_end_offset:
+                continue
+            if is_any_enough:
+                return True
+            readable = partition.readable(wanted.fetch_offset)
+            if readable < 0:
+                return True
+            size += _counted(partition, wanted, readable, not size)
+            if size >= self.min_bytes:
+                return True
+        return size >= self.min_bytes
+
+    def _must_not_wait(self) -> Generator[None, None, bool]:
+        """Watches all partitions; whether one has changed so that it is enough."""
         self._request.abandon = self._stop_waiting
-
-    def wake(self) -> None:
-        """A partition has grown, or is gone."""
-        if self._collect():
+        for number, wanted in enumerate(self._partitions, 1):
+            if number % _ROWS == 0:
+                yield
+            partition = self.find(wanted)
+            readable = -1
+            if isinstance(partition, Partition):
+                readable = partition.readable(wanted.fetch_offset)
+            if isinstance(partition, ErrorCode) or readable < 0:
+                self._is_awake = True
+                break
+            counted = _counted(partition, wanted, readable, not self.size)
+            self.size += counted
+            waiting = _Waiting(self, wanted, partition, readable, counted)
+            self._waiting.append(waiting)
+            partition.watch(waiting)
+        if self._is_awake or self.size >= self.min_bytes:
             self._stop_waiting()
-            self._answer()
+            return True
+        return False
 
-    def _time_is_up(self) -> None:
+    def wake(self, partition: Partition) -> None:
+        """A partition has grown so that it is enough, or something happened to it."""
+        if self._is_awake:
+            return
+        self._is_awake = True
+        if self._timer is None:
+            # `_must_not_wait` is under way, and finds it.
+            return
+        if partition.woken > _FEW:
+            self._answer_later()
+            return
         self._stop_waiting()
-        self._collect()
-        self._answer()
+        work = self._request.node.cluster.long_work.start(self._answer(), self._failed)
+        self._request.abandon = None if work is None else work.stop
+
+    def _answer_later(self) -> None:
+        """Answers in a turn of its own: a thousand may do so at once."""
+        self._stop_waiting()
+        work = self._request.node.cluster.long_work.queue(self._answer(), self._failed)
+        self._request.abandon = work.stop
+
+    def _failed(self, error: Exception) -> None:
+        """A defect of ours; the client must not take it for an answer."""
+        log.error("request_failed", api="Fetch", exc_info=error)
+        self._request.peer.abort()
 
     def _stop_waiting(self) -> None:
+        self._is_awake = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for partition in self._waited_for:
-            partition.unwatch(self.wake)
-        self._waited_for = []
+        for waiting in self._waiting:
+            waiting.partition.unwatch(waiting)
+        self._waiting = []
 
-    def _find(self, wanted: FetchedPartition) -> Partition | ErrorCode:
+    def find(self, wanted: FetchedPartition) -> Partition | ErrorCode:
+        """The partition, or why it cannot be read from here."""
         topics = self._request.node.cluster.topics
         if isinstance(wanted.topic, bytes):
             topic = topics.by_id.get(wanted.topic)
@@ -172,28 +295,6 @@ class _Fetch:
             return topic.readable_at(node_id, index, wanted.leader_epoch)
         return topic.led_by(node_id, index, wanted.leader_epoch)
 
-    def _collect(self) -> bool:
-        """Reads all partitions; whether that is enough for an answer."""
-        message: FetchRequest = self._request.message
-        left = min(
-            message.max_bytes, self._request.node.cluster.config["fetch.max.bytes"]
-        )
-        total = 0
-        has_error = False
-        self._rows = rows = []
-        for wanted in self._partitions:
-            partition = self._find(wanted)
-            if isinstance(partition, ErrorCode):
-                data, size = self._refused(wanted, partition), 0
-            else:
-                # The first records found go out whatever their size (KIP-74).
-                data, size = _read(partition, wanted, message, left, not total)
-            total += size
-            left -= size
-            has_error = has_error or data.error_code != 0
-            rows.append((wanted, data, size))
-        return has_error or total >= message.min_bytes
-
     def _refused(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
         if error not in _LEADER_ERRORS or self._request.version < _TELLS_LEADERS:
             return PartitionData(wanted.partition, error, -1)
@@ -207,70 +308,170 @@ class _Fetch:
         leader = LeaderIdAndEpoch(topic.leaders[index], epoch)
         return PartitionData(index, error, -1, current_leader=leader)
 
-    def _answer(self) -> None:
-        rows, session = self._rows, self._session
-        if session is not None:
-            news = [
-                wanted.tells_news(
-                    data.error_code, data.high_watermark, data.log_start_offset, size
-                )
-                for wanted, data, size in rows
-            ]
-            if self._is_incremental:
-                rows = [row for row, is_news in zip(rows, news, strict=True) if is_news]
-                session.serve_last(wanted for wanted, _, size in rows if size)
-        topics: list[tuple[TopicKey, list[PartitionData]]] = []
-        for wanted, data, _ in rows:
-            if not topics or topics[-1][0] != wanted.topic:
-                topics.append((wanted.topic, []))
-            topics[-1][1].append(data)
-        self._request.reply(
-            FetchResponse(
-                0,
-                0,
-                session.id if session is not None else 0,
-                [
-                    FetchableTopicResponse("", key, each)
-                    if isinstance(key, bytes)
-                    else FetchableTopicResponse(key, ZERO_UUID, each)
-                    for key, each in topics
-                ],
-                [
-                    NodeEndpoint(node.id, node.host, node.port)
-                    for node in leaders_told(
-                        self._request.node.cluster,
-                        [
-                            data.current_leader.leader_id
-                            for _, data, _ in rows
-                            if data.error_code
-                        ],
-                    )
-                ],
+    def _answer(self) -> Work:
+        """Reads all partitions, and sends what was found."""
+        answer = _Answer(self._session, is_incremental=self._is_incremental)
+        left, size = self._max_bytes(), 0
+        for number, wanted in enumerate(self._partitions, 1):
+            if number % _ROWS == 0:
+                yield
+            # The first records found go out whatever their size (KIP-74).
+            data, read = yield from self._read(wanted, left, minimum_one=not size)
+            size += read
+            left -= read
+            answer.add(wanted, data, read)
+        self._request.reply(answer.response(self._request.node.cluster))
+
+    def _read(
+        self, wanted: FetchedPartition, left: int, *, minimum_one: bool
+    ) -> Generator[None, None, tuple[PartitionData, int]]:
+        """One partition's row, and the bytes of its records."""
+        partition = self.find(wanted)
+        if isinstance(partition, ErrorCode):
+            return self._refused(wanted, partition), 0
+        result = yield from partition.read_in_pieces(
+            wanted.fetch_offset, min(wanted.max_bytes, left), minimum_one=minimum_one
+        )
+        if result.size_in_bytes > PIECE or result.error_code:
+            now = self.find(wanted)
+            if now is not partition:
+                # The topic went, or the leader changed, while it was read.
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                error = now if isinstance(now, ErrorCode) else unknown
+                return self._refused(wanted, error), 0
+        if result.error_code:
+            return PartitionData(wanted.partition, result.error_code, -1), 0
+        level = self._request.message.isolation_level
+        data = PartitionData(
+            wanted.partition,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log_start_offset,
+            aborted_transactions=() if level == _READ_COMMITTED else None,
+            records=result.buffers,
+        )
+        return data, result.size_in_bytes
+
+
+class _Answer:
+    """A response while its rows are made.
+
+    Args:
+        session: that of the request, if it has one.
+        is_incremental: whether rows without news are left out.
+    """
+
+    __slots__ = ("_is_incremental", "_leaders", "_served", "_session", "_topics")
+
+    def __init__(self, session: FetchSession | None, *, is_incremental: bool) -> None:
+        self._session = session
+        self._is_incremental = is_incremental
+        self._topics: list[tuple[TopicKey, list[PartitionData]]] = []
+        self._served: list[FetchedPartition] = []
+        self._leaders: dict[int, None] = {}
+
+    def add(self, wanted: FetchedPartition, data: PartitionData, size: int) -> None:
+        """The row of one partition, and the bytes of its records."""
+        if self._session is not None:
+            is_news = wanted.tells_news(
+                data.error_code, data.high_watermark, data.log_start_offset, size
             )
+            if self._is_incremental:
+                if not is_news:
+                    return
+                if size:
+                    self._served.append(wanted)
+        if data.error_code:
+            self._leaders[data.current_leader.leader_id] = None
+        topics = self._topics
+        if not topics or topics[-1][0] != wanted.topic:
+            topics.append((wanted.topic, []))
+        topics[-1][1].append(data)
+
+    def response(self, cluster: Cluster) -> FetchResponse:
+        """The whole response."""
+        session = self._session
+        if session is not None:
+            session.serve_last(self._served)
+        return FetchResponse(
+            0,
+            0,
+            session.id if session is not None else 0,
+            [
+                FetchableTopicResponse("", key, rows)
+                if isinstance(key, bytes)
+                else FetchableTopicResponse(key, ZERO_UUID, rows)
+                for key, rows in self._topics
+            ],
+            [
+                NodeEndpoint(node.id, node.host, node.port)
+                for node in leaders_told(cluster, list(self._leaders))
+            ],
         )
 
 
-def _read(
-    partition: Partition,
-    wanted: FetchedPartition,
-    message: FetchRequest,
-    left: int,
-    minimum_one: bool,
-) -> tuple[PartitionData, int]:
-    """One partition's row, and the bytes of its records."""
-    result = partition.read(
-        wanted.fetch_offset, min(wanted.max_bytes, left), minimum_one=minimum_one
+def _counted(
+    partition: Partition, wanted: FetchedPartition, readable: int, is_first: bool
+) -> int:
+    """The bytes of a partition that a response would have."""
+    if readable <= wanted.max_bytes:
+        return readable
+    if is_first:
+        # The first batch goes out whatever its size (KIP-74).
+        first = partition.read(wanted.fetch_offset, 0, minimum_one=True)
+        return max(wanted.max_bytes, first.size_in_bytes)
+    return wanted.max_bytes
+
+
+class _Waiting:
+    """What a fetch that waits knows of one of its partitions.
+
+    Attributes:
+        partition: the partition that it watches.
+    """
+
+    __slots__ = (
+        "_appended_before",
+        "_counted",
+        "_fetch",
+        "_readable_before",
+        "_seen",
+        "_wanted",
+        "partition",
     )
-    if result.error_code:
-        return PartitionData(wanted.partition, result.error_code, -1), 0
-    aborted = () if message.isolation_level == _READ_COMMITTED else None
-    data = PartitionData(
-        wanted.partition,
-        0,
-        partition.high_watermark,
-        partition.last_stable_offset,
-        partition.log_start_offset,
-        aborted_transactions=aborted,
-        records=result.buffers,
-    )
-    return data, result.size_in_bytes
+
+    def __init__(
+        self,
+        fetch: _Fetch,
+        wanted: FetchedPartition,
+        partition: Partition,
+        readable: int,
+        counted: int,
+    ) -> None:
+        self.partition = partition
+        self._fetch = fetch
+        self._wanted = wanted
+        self._readable_before = readable
+        self._appended_before = self._seen = partition.appended_bytes
+        self._counted = counted
+
+    def __call__(self) -> None:
+        """The partition has grown, or something happened to it."""
+        fetch, partition = self._fetch, self.partition
+        appended = partition.appended_bytes
+        grown, self._seen = appended - self._seen, appended
+        if not grown:
+            if fetch.find(self._wanted) is not partition:
+                fetch.wake(partition)
+            return
+        readable = self._readable_before + appended - self._appended_before
+        # The first batch goes out whatever its size (KIP-74).
+        most = (
+            self._wanted.max_bytes if fetch.size else max(self._wanted.max_bytes, grown)
+        )
+        counted = min(readable, most)
+        fetch.size += counted - self._counted
+        self._counted = counted
+        if fetch.size >= fetch.min_bytes:
+            fetch.wake(partition)

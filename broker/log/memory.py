@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import accumulate
 
 from kohort.broker.log.results import DEFAULTS, LogConfig
-from kohort.broker.log.store import LogState, Stored
+from kohort.broker.log.store import PIECE, LogState, Stored
 from kohort.protocol.messages import Buffer
 from kohort.protocol.records import NO_TIMESTAMP, PLACE, read_header
 
@@ -142,6 +142,36 @@ class BatchStore:
             stop += 1
         size = self._ends[stop - 1] - start
         return self._buffers(first, stop, size), size
+
+    def read_in_pieces(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
+        """As `read`, a piece at a time: there may be a million batches to join."""
+        buffers: list[Buffer] = []
+        size = 0
+        while True:
+            first = bisect_left(self._last_offsets, offset)
+            start, left = self._start_of(first), max_bytes - size
+            stop = bisect_right(self._ends, start + min(left, PIECE), first)
+            if stop == first:
+                # The next one alone may be longer than a piece.
+                if stop == len(self._ends) or (
+                    self._ends[stop] - start > left and (buffers or not minimum_one)
+                ):
+                    return buffers, size
+                stop += 1
+            length = self._ends[stop - 1] - start
+            buffers += self._buffers(first, stop, length)
+            size += length
+            if stop == len(self._ends) or size >= max_bytes:
+                return buffers, size
+            offset = self._last_offsets[stop - 1] + 1
+            yield
+
+    def readable(self, offset: int) -> int:
+        """Bytes of the batches from the one with `offset` on, or after it."""
+        first = bisect_left(self._last_offsets, offset)
+        return self._ends[-1] - self._start_of(first) if self._ends else 0
 
     def _buffers(self, first: int, stop: int, size: int) -> Sequence[Buffer]:
         batches = self._batches[first:stop]

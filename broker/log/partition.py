@@ -62,12 +62,15 @@ class Partition:
         name: topic and partition, for messages.
         store: where the batches are.
         is_closed: nothing may be done with it any more.
+        appended_bytes: bytes of all batches since the partition was opened.
+        woken: how many `wake` calls, or has called last.
     """
 
     __slots__ = (
         "_config",
         "_is_failing",
         "_watchers",
+        "appended_bytes",
         "epochs",
         "is_closed",
         "log_end_offset",
@@ -75,6 +78,7 @@ class Partition:
         "name",
         "producers",
         "store",
+        "woken",
     )
 
     def __init__(
@@ -94,6 +98,8 @@ class Partition:
         self.epochs = found.epochs
         self.producers = found.producers
         self.is_closed = False
+        self.appended_bytes = 0
+        self.woken = 0
         # So that a full disk is one line in the log, not one per request.
         self._is_failing = False
         self.begin_epoch(leader_epoch)
@@ -138,6 +144,11 @@ class Partition:
     def is_watched(self) -> bool:
         """Whether anybody waits for the partition to grow."""
         return bool(self._watchers)
+
+    @property
+    def watcher_count(self) -> int:
+        """How many wait for the partition to grow."""
+        return len(self._watchers)
 
     # -- appending
 
@@ -237,6 +248,7 @@ class Partition:
             self._is_failing = False
             log.warning("log_writable_again", partition=self.name)
         self.log_end_offset = last_offset + 1
+        self.appended_bytes += header.size
         if header.producer_id > records.NO_PRODUCER_ID:
             self.producers.appended(header, base_offset, timestamp)
         if self._watchers:
@@ -332,6 +344,39 @@ class Partition:
             return _UNREADABLE
         return ReadResult(ErrorCode.NONE, buffers, size)
 
+    def read_in_pieces(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> Generator[None, None, ReadResult]:
+        """As `read`; others may have turns between two pieces."""
+        if offset == self.log_end_offset:
+            return _NOTHING
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return _OUT_OF_RANGE
+        try:
+            buffers, size = yield from self.store.read_in_pieces(
+                offset, max_bytes, minimum_one=minimum_one
+            )
+        except StorageError as error:
+            if not self.is_closed:
+                self._unreadable(error)
+            return _UNREADABLE
+        return ReadResult(ErrorCode.NONE, buffers, size)
+
+    def readable(self, offset: int) -> int:
+        """Bytes from the batch with an offset on; -1 if it cannot be read from.
+
+        Reads no batch: whoever waits for more bytes asks this.
+        """
+        if offset == self.log_end_offset:
+            return 0
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return -1
+        try:
+            return self.store.readable(offset)
+        except StorageError:
+            # Who reads finds it, too, and says so.
+            return -1
+
     def batches(self, start: int) -> Iterator[bytes]:
         """Whole batches from `start` on; those that come meanwhile, too.
 
@@ -352,7 +397,9 @@ class Partition:
 
     def wake(self) -> None:
         """Calls all who watch: also for those who delete or move the partition."""
-        for callback in tuple(self._watchers):
+        watchers = tuple(self._watchers)
+        self.woken = len(watchers)
+        for callback in watchers:
             callback()
 
     # -- finding offsets

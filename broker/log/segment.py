@@ -464,10 +464,12 @@ class Segment:
                 return place.position
         return self.size
 
-    def read(
+    def locate(
         self, offset: int, max_bytes: int, *, minimum_one: bool
-    ) -> tuple[memoryview | bytes, bool]:
-        """Whole batches from an offset on, and whether these are all there are.
+    ) -> tuple[int, int]:
+        """Where whole batches from an offset on begin and end, which may be the same.
+
+        Only headers are read.
 
         Raises:
             StorageError: the segment is damaged there, or cannot be read.
@@ -476,32 +478,33 @@ class Segment:
         left = self.size - start
         if left <= max_bytes or not left:
             self._wanted = (self.next_offset, self.size)
-            return self._exactly(start, left), True
-        chunk = self._exactly(start, max(max_bytes, _NEEDED))
-        first = self._place(chunk, 0, start)
+            return start, self.size
+        first = self._place(self._exactly(start, _NEEDED), 0, start)
         if first.size > max_bytes:
             if not minimum_one:
-                return b"", False
+                return start, start
             self._wanted = (first.last_offset + 1, start + first.size)
-            return self._exactly(start, first.size), first.size == left
-        stop = self._last_whole(chunk, start)
-        return memoryview(chunk)[: stop - start], False
-
-    def _last_whole(self, chunk: bytes, start: int) -> int:
-        """Where the last batch ends that is whole in a chunk, which has one."""
-        limit = start + len(chunk)
+            return start, start + first.size
+        limit = start + max_bytes
         # All that lies before a batch of the index is whole.
         stop = max(self.index.position_within(limit), start)
         last_offset = -1
-        while limit - stop >= _NEEDED:
-            place = self._place(chunk, stop - start, stop)
-            if stop + place.size > limit:
+        for place in self.places(stop, _NEAR):
+            if place.position + place.size > limit:
                 break
-            stop += place.size
+            stop = place.position + place.size
             last_offset = place.last_offset
         if last_offset >= 0:
             self._wanted = (last_offset + 1, stop)
-        return stop
+        return start, stop
+
+    def read_at(self, start: int, stop: int) -> bytes:
+        """The bytes between two positions.
+
+        Raises:
+            StorageError: they cannot be read.
+        """
+        return self._exactly(start, stop - start)
 
     def _exactly(self, position: int, size: int) -> bytes:
         data = self.log.read(position, size)

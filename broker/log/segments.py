@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from kohort.broker.log.segment import (
     Segment,
     file_name,
 )
-from kohort.broker.log.store import LogState, StorageError, Stored
+from kohort.broker.log.store import PIECE, LogState, StorageError, Stored
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.messages import Buffer, WireError
@@ -71,6 +71,7 @@ class SegmentStore:
     __slots__ = (
         "_are_epochs_flushed",
         "_bases",
+        "_changes",
         "_files",
         "_first_unflushed_ms",
         "_has_remains",
@@ -98,6 +99,8 @@ class SegmentStore:
         self.folder = folder
         self.state = state
         self.recovery_point = recovery_point
+        # How many times segments went, or were replaced.
+        self._changes = 0
         self._files = open_files
         self._keeper = keeper
         self._segments = segments
@@ -271,19 +274,63 @@ class SegmentStore:
         Raises:
             StorageError: a segment is damaged there, or cannot be read.
         """
-        buffers: list[Buffer] = []
-        size = 0
+        spans = self._locate(offset, max_bytes, minimum_one=minimum_one)
+        buffers = [segment.read_at(start, stop) for segment, start, stop in spans]
+        return buffers, sum(map(len, buffers))
+
+    def read_in_pieces(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
+        """As `read`, a piece at a time.
+
+        Raises:
+            StorageError: a segment is damaged there, or cannot be read.
+        """
+        while True:
+            spans = self._locate(offset, max_bytes, minimum_one=minimum_one)
+            changes = self._changes
+            buffers: list[Buffer] = []
+            for segment, start, stop in spans:
+                for position in range(start, stop, PIECE):
+                    if buffers:
+                        yield
+                    if self._changes != changes:
+                        break
+                    end = min(position + PIECE, stop)
+                    buffers.append(segment.read_at(position, end))
+            if self._changes == changes:
+                return buffers, sum(map(len, buffers))
+            # Segments went, or were replaced meanwhile.
+
+    def readable(self, offset: int) -> int:
+        """Bytes of the batches from the one with `offset` on, or after it.
+
+        Raises:
+            StorageError: a segment is damaged there, or cannot be read.
+        """
+        index = self._index_of(offset)
+        found = self._segments[index]
+        behind = sum(segment.size for segment in self._segments[index + 1 :])
+        return found.size - found.find(offset) + behind
+
+    def _locate(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> list[tuple[Segment, int, int]]:
+        """Segments, and where in them the batches are that `read` gives."""
+        spans: list[tuple[Segment, int, int]] = []
+        left = max_bytes
         segments = self._segments
         for index in range(self._index_of(offset), len(segments)):
-            data, is_all = segments[index].read(
-                offset, max_bytes - size, minimum_one=minimum_one and not buffers
+            segment = segments[index]
+            start, stop = segment.locate(
+                offset, left, minimum_one=minimum_one and not spans
             )
-            if data:
-                buffers.append(data)
-                size += len(data)
-            if not is_all:
+            if stop > start:
+                spans.append((segment, start, stop))
+                left -= stop - start
+            if stop < segment.size:
                 break
-        return buffers, size
+        return spans
 
     def batches(self, start: int, end: int) -> Iterator[bytes]:
         """Whole batches that have an offset from `start` on and begin before `end`.
@@ -402,6 +449,7 @@ class SegmentStore:
             self._keeper.keep_log_start(offset)
         self.state.log_start_offset = offset
         gone = self._segments[:count]
+        self._changes += bool(gone)
         del self._segments[:count], self._bases[:count]
         self._size -= sum(segment.size for segment in gone)
         try:
@@ -439,6 +487,7 @@ class SegmentStore:
 
     def swap(self, old: Sequence[Segment], new: Segment) -> None:
         """Puts a segment in the place of some that follow one another."""
+        self._changes += 1
         first = self._segments.index(old[0])
         last = first + len(old)
         self._segments[first:last] = [new]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final, Protocol
 
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.producers import Producers
@@ -12,6 +12,9 @@ from kohort.protocol.messages import Buffer
 
 Stored = bytes | tuple[bytes, memoryview]
 """A batch, or its first bytes and the view of the rest."""
+
+PIECE: Final = 1024 * 1024
+"""Bytes that are read at a time for a Fetch: some 0.3 ms from a file."""
 
 
 class StorageError(Exception):
@@ -124,6 +127,29 @@ class Store(Protocol):
             offset: from the start of the log on, and before its end.
             max_bytes: what the batches may have together.
             minimum_one: give the first one even if it has more.
+
+        Raises:
+            StorageError: the log is damaged there, or cannot be read.
+        """
+        ...
+
+    def read_in_pieces(
+        self, offset: int, max_bytes: int, *, minimum_one: bool
+    ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
+        """As `read`; others may have turns between two pieces of `PIECE` bytes.
+
+        Raises:
+            StorageError: the log is damaged there, or cannot be read.
+        """
+        ...
+
+    def readable(self, offset: int) -> int:
+        """Bytes of the batches from the one with `offset` on, or after it.
+
+        No batch is read for it, but a few headers of a file may be.
+
+        Args:
+            offset: from the start of the log on, and before its end.
 
         Raises:
             StorageError: the log is damaged there, or cannot be read.

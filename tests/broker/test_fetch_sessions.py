@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kohort.broker import fetch_sessions
 from kohort.broker.fetch_sessions import (
     EVICTABLE_AFTER,
     FetchedPartition,
     FetchSession,
     FetchSessions,
+    PartitionKey,
 )
 from kohort.broker.ids import Ids
 from kohort.protocol.errors import ErrorCode
@@ -17,9 +21,14 @@ def partition(index: int, offset: int = 0) -> FetchedPartition:
     return FetchedPartition("t", index, -1, offset, 1000)
 
 
+def asked(*indexes: int) -> dict[PartitionKey, FetchedPartition]:
+    """Partitions as a request names them."""
+    return {("t", index): partition(index) for index in indexes}
+
+
 def session_of(sessions: FetchSessions, *indexes: int, now: float = 0) -> FetchSession:
     """A new session about these partitions."""
-    made = sessions.create(False, [partition(i) for i in indexes], now)
+    made = sessions.create(False, asked(*indexes), now)
     assert made is not None
     return made
 
@@ -65,8 +74,12 @@ def test_a_closed_session_is_unknown() -> None:
 
 def test_requests_change_the_partitions() -> None:
     """New ones come last, known ones move to the new offset, forgotten ones go."""
-    session = session_of(FetchSessions(Ids(1), 10), 0, 1)
-    session.update([partition(1, 50), partition(2)], [("t", 0), ("t", 9)])
+    sessions = FetchSessions(Ids(1), 10)
+    session = session_of(sessions, 0, 1)
+    assert sessions.change(session, ("t", 1), partition(1, 50))
+    assert sessions.change(session, ("t", 2), partition(2))
+    sessions.forget(session, ("t", 0))
+    sessions.forget(session, ("t", 9))
     assert [(p.partition, p.fetch_offset) for p in session.partitions.values()] == [
         (1, 50),
         (2, 0),
@@ -97,7 +110,7 @@ def test_a_full_cache_evicts_only_who_is_silent() -> None:
     sessions = FetchSessions(Ids(1), 2)
     first = session_of(sessions, 0)
     second = session_of(sessions, 0)
-    assert sessions.create(False, [partition(0)], EVICTABLE_AFTER - 1) is None
+    assert sessions.create(False, asked(0), EVICTABLE_AFTER - 1) is None
     assert sessions.resume(first.id, 1, False, EVICTABLE_AFTER) is first
     third = session_of(sessions, 0, now=EVICTABLE_AFTER)
     gone = sessions.resume(second.id, 1, False, EVICTABLE_AFTER)
@@ -106,7 +119,42 @@ def test_a_full_cache_evicts_only_who_is_silent() -> None:
     assert len(sessions) == 2
 
 
+def test_partitions_of_all_sessions_have_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A silent session makes room; without room the client fetches without one."""
+    monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 5)
+    sessions = FetchSessions(Ids(1), 10)
+    first = session_of(sessions, 0, 1, 2)
+    second = session_of(sessions, 0, now=1)
+    assert sessions.create(False, asked(0, 1), 2) is None
+    third = session_of(sessions, 0, 1, now=EVICTABLE_AFTER)
+    gone = sessions.resume(first.id, 1, False, EVICTABLE_AFTER)
+    assert gone == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.create(False, asked(*range(6)), 10 * EVICTABLE_AFTER) is None
+    assert (len(sessions), sessions.partition_count) == (2, 3)
+    sessions.close(second.id)
+    sessions.forget(second, ("t", 0))
+    sessions.close(third.id)
+    assert sessions.partition_count == 0
+
+
+def test_a_session_that_grows_too_large_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client starts over; changes of known partitions are no growth."""
+    monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 3)
+    sessions = FetchSessions(Ids(1), 10)
+    session = session_of(sessions, 0, 1, 2)
+    assert sessions.change(session, ("t", 1), partition(1, 9))
+    sessions.forget(session, ("t", 0))
+    assert sessions.change(session, ("t", 7), partition(7))
+    assert not sessions.change(session, ("t", 8), partition(8))
+    assert not sessions.change(session, ("t", 8), partition(8))
+    assert (len(sessions), sessions.partition_count) == (0, 0)
+
+
 def test_no_partitions_no_session() -> None:
     """There is nothing that could change."""
-    assert FetchSessions(Ids(1), 2).create(False, [], 0) is None
-    assert FetchSessions(Ids(1), 0).create(False, [partition(0)], 0) is None
+    assert FetchSessions(Ids(1), 2).create(False, {}, 0) is None
+    assert FetchSessions(Ids(1), 0).create(False, asked(0), 0) is None

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from tests.log.kept import BATCH_BY_BATCH, MEMORY, Keeper
 
+from kohort.broker.log import memory, segments
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.memory import LONG_BATCH
 from kohort.broker.log.results import (
@@ -407,6 +408,60 @@ def test_batches_of_the_broker_itself() -> None:
     data = b"".join(partition.read(2, EVERYTHING, minimum_one=True).buffers)
     header = records.read_header(data)
     assert (header.base_offset, header.partition_leader_epoch) == (2, 2)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 150, 1_000, 3_000, EVERYTHING])
+@pytest.mark.parametrize("minimum_one", [True, False])
+def test_pieces_make_what_one_read_gives(
+    limit: int, minimum_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole batches up to the limit, of which some are longer than a piece."""
+    for module in (memory, segments):
+        monkeypatch.setattr(module, "PIECE", 200)
+    scene = Scene()
+    for number in range(40):
+        scene.send(*range(30 if number % 5 == 4 else 1))
+    for offset in range(0, scene.partition.log_end_offset + 2, 7):
+        whole = scene.partition.read(offset, limit, minimum_one=minimum_one)
+        work = scene.partition.read_in_pieces(offset, limit, minimum_one=minimum_one)
+        pieces = finish(work)
+        assert pieces.error_code == whole.error_code
+        assert b"".join(pieces.buffers) == b"".join(whole.buffers)
+        assert pieces.size_in_bytes == whole.size_in_bytes
+    turns = pieces_of(scene.partition.read_in_pieces(0, EVERYTHING, minimum_one=True))
+    assert turns > 20
+
+
+def test_a_log_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given is whole batches that follow one another."""
+    for module in (memory, segments):
+        monkeypatch.setattr(module, "PIECE", 200)
+    scene = Scene(segment_bytes=400)
+    for _ in range(20):
+        scene.send(0, 1)
+    work = scene.partition.read_in_pieces(0, EVERYTHING, minimum_one=True)
+    next(work)
+    scene.partition.delete_records(20)
+    found = finish(work)
+    offsets = [
+        header.base_offset
+        for header, _ in records.read_headers(b"".join(found.buffers))
+    ]
+    assert offsets[-10:] == list(range(20, 40, 2))
+
+
+def test_what_is_readable_is_known_without_reading() -> None:
+    """Bytes from the batch of an offset on; -1 where nothing can be read."""
+    scene = Scene()
+    for _ in range(5):
+        scene.send(0, 1)
+    for offset in range(11):
+        size = scene.partition.readable(offset)
+        found = scene.partition.read(offset, EVERYTHING, minimum_one=True)
+        assert size == found.size_in_bytes
+    assert scene.partition.readable(11) == -1
+    scene.partition.delete_records(4)
+    assert scene.partition.readable(3) == -1
 
 
 def test_who_watches_is_called_when_it_grows() -> None:

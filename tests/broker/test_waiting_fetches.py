@@ -1,0 +1,241 @@
+"""Fetches that wait: what they hold, what an append costs them, who comes first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.wire_client import WireClient, connected
+
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.records import Record, build_batch
+
+LONG_MS = 600_000
+MEGABYTE = 1024 * 1024
+
+
+class Scene:
+    """A broker with one topic, and clients that wait for its records."""
+
+    def __init__(self, broker: Broker, partitions: int) -> None:
+        self.broker = broker
+        self.logs = broker.cluster.create_topic("t", partitions).partitions
+
+    def append(self, index: int = 0, size: int = 0) -> None:
+        """One batch, of some more bytes than this."""
+        batch = build_batch([Record(0, -1, b"k", bytes(size))])
+        log = self.logs[index]
+        assert not log.append(batch, now_ms=self.broker.cluster.now_ms()).error_code
+
+    async def waits(self, client: WireClient, request: FetchRequest) -> None:
+        """Sends a fetch, and returns once it waits."""
+        before = [log.watcher_count for log in self.logs]
+        await client.send("Fetch", 11, request)
+        await until(lambda: [log.watcher_count for log in self.logs] != before)
+
+    async def answer(self, client: WireClient) -> list[tuple[int, int]]:
+        """Error and bytes of each row of the answer to a fetch."""
+        response = await client.response("Fetch", 11)
+        rows = [row for topic in response.responses for row in topic.partitions]
+        return [(row.error_code, len(row.records or b"")) for row in rows]
+
+
+@pytest.fixture(params=["memory", "files"])
+async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
+    """Batches in memory and in files."""
+    data_dir = tmp_path / "data" if request.param == "files" else None
+    async with Broker(data_dir=data_dir) as broker:
+        yield Scene(broker, 2)
+
+
+def fetch(*offsets: int, **fields: Any) -> FetchRequest:
+    """A fetch that waits long, of partitions 0, 1, ... from these offsets."""
+    rows = [
+        FetchPartition(index, fetch_offset=offset, partition_max_bytes=2**30)
+        for index, offset in enumerate(offsets)
+    ]
+    fields.setdefault("min_bytes", 1)
+    fields.setdefault("topics", [FetchTopic("t", ZERO_UUID, rows)])
+    return FetchRequest(max_wait_ms=LONG_MS, **fields)
+
+
+@contextlib.asynccontextmanager
+async def clients(scene: Scene, count: int) -> AsyncIterator[list[WireClient]]:
+    """Connections."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(connected(scene.broker))
+            for _ in range(count)
+        ]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Lets the broker go on, turn by turn, until something holds."""
+    while not condition():  # noqa: ASYNC110 - each is one turn of the broker's loop
+        await asyncio.sleep(0)
+
+
+def bytes_read() -> int:
+    """Bytes that this process has read from files and sockets."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["rchar"])
+
+
+async def test_a_repeated_partition_is_fetched_once(scene: Scene) -> None:
+    """The last of its rows counts, as in Kafka; and it waits only once."""
+    scene.append()
+    rows = [FetchPartition(0, fetch_offset=9, partition_max_bytes=1)] * 5_000
+    rows += [FetchPartition(0, fetch_offset=0, partition_max_bytes=2**20)]
+    async with clients(scene, 1) as (client,):
+        await client.send("Fetch", 11, fetch(topics=[FetchTopic("t", ZERO_UUID, rows)]))
+        ((error, size),) = await scene.answer(client)
+        assert (error, size > 0) == (0, True)
+        rows = [FetchPartition(0, fetch_offset=1, partition_max_bytes=2**20)] * 5_000
+        await scene.waits(client, fetch(topics=[FetchTopic("t", ZERO_UUID, rows)]))
+        assert scene.logs[0].watcher_count == 1
+
+
+async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
+    """It knows the sizes of what is there, and an append reads none of it again."""
+    for _ in range(8):
+        scene.append(size=MEGABYTE // 2)
+    async with clients(scene, 20) as many:
+        for client in many:
+            await scene.waits(client, fetch(0, min_bytes=50 * MEGABYTE))
+        before = bytes_read()
+        for _ in range(20):
+            scene.append(1)
+            scene.append(0)
+        # Each of them used to read 4 MB.
+        assert bytes_read() - before < MEGABYTE
+        assert scene.logs[0].watcher_count == 20
+
+
+async def test_min_bytes_are_those_of_all_partitions(scene: Scene) -> None:
+    """What was there counts, and what comes to any of them."""
+    scene.append(0, 3_000)
+    async with clients(scene, 1) as (client,):
+        await scene.waits(client, fetch(0, 0, min_bytes=9_000))
+        scene.append(1, 3_000)
+        assert scene.logs[0].is_watched
+        scene.append(0, 3_000)
+        first, second = await scene.answer(client)
+        assert first[1] > 6_000
+        assert second[1] > 3_000
+        assert not any(log.is_watched for log in scene.logs)
+
+
+async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
+    """What the response would not hold is not waited for either."""
+    rows = [
+        FetchPartition(index, fetch_offset=0, partition_max_bytes=500)
+        for index in range(2)
+    ]
+    topics = [FetchTopic("t", ZERO_UUID, rows)]
+    scene.append(0)
+    async with clients(scene, 1) as (client,):
+        await scene.waits(client, fetch(topics=topics, min_bytes=900))
+        for _ in range(20):
+            scene.append(0)
+        assert scene.logs[0].is_watched
+        for _ in range(20):
+            scene.append(1)
+        sizes = [size for _, size in await scene.answer(client)]
+        assert all(0 < size <= 500 for size in sizes)
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_first_batch_above_all_limits(scene: Scene, before: bool) -> None:
+    """It goes out whole (KIP-74), so it counts as a whole."""
+    rows = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1)]
+    request = fetch(topics=[FetchTopic("t", ZERO_UUID, rows)], min_bytes=5_000)
+    async with clients(scene, 1) as (client,):
+        if before:
+            scene.append(size=6_000)
+            await client.send("Fetch", 11, request)
+        else:
+            await scene.waits(client, request)
+            scene.append(size=6_000)
+        ((_, size),) = await scene.answer(client)
+        assert size > 6_000
+
+
+async def test_more_than_a_response_holds_is_not_waited_for(scene: Scene) -> None:
+    """Kafka waits for ``fetch.max.bytes`` at most."""
+    for _ in range(5):
+        scene.append(size=3_000)
+    async with clients(scene, 1) as (client,):
+        await client.send("Fetch", 11, fetch(0, min_bytes=2**31 - 1, max_bytes=10_000))
+        ((_, size),) = await scene.answer(client)
+        assert 9_000 < size <= 10_000
+
+
+async def test_an_error_is_answered_at_once(scene: Scene) -> None:
+    """Whatever the others have; an offset behind the end is one."""
+    async with clients(scene, 1) as (client,):
+        await client.send("Fetch", 11, fetch(0, 7))
+        assert await scene.answer(client) == [
+            (0, 0),
+            (ErrorCode.OFFSET_OUT_OF_RANGE, 0),
+        ]
+
+
+async def test_many_fetches_are_answered_one_a_turn(scene: Scene) -> None:
+    """The append answers none of them; others are served in between."""
+    async with clients(scene, 41) as (other, *many):
+        for client in many:
+            await scene.waits(client, fetch(0))
+        scene.append()
+        assert len(scene.broker.cluster.long_work) == 40
+        assert not scene.logs[0].is_watched
+        await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
+        assert len(scene.broker.cluster.long_work) > 20
+        for client in many:
+            ((error, size),) = await scene.answer(client)
+            assert (error, size > 0) == (0, True)
+
+
+async def test_few_fetches_are_answered_by_the_append(scene: Scene) -> None:
+    """No turn is lost where there is no crowd."""
+    async with clients(scene, 2) as many:
+        for client in many:
+            await scene.waits(client, fetch(0))
+        scene.append()
+        assert len(scene.broker.cluster.long_work) == 0
+        for client in many:
+            assert (await scene.answer(client))[0][1] > 0
+
+
+async def test_a_deleted_topic_answers_many_one_a_turn(scene: Scene) -> None:
+    """They are told, and the deletion waits for none of them."""
+    async with clients(scene, 40) as many:
+        for client in many:
+            await scene.waits(client, fetch(0, 0))
+        scene.broker.cluster.delete_topic("t")
+        assert len(scene.broker.cluster.long_work) == 40
+        unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+        for client in many:
+            assert await scene.answer(client) == [unknown, unknown]
+
+
+async def test_a_long_answer_is_read_in_turns(scene: Scene) -> None:
+    """A topic that goes meanwhile is unknown in the end."""
+    for _ in range(12):
+        scene.append(size=MEGABYTE // 2)
+    async with clients(scene, 1) as (client,):
+        await client.send("Fetch", 11, fetch(0))
+        await until(lambda: len(scene.broker.cluster.long_work) > 0)
+        ((error, size),) = await scene.answer(client)
+        assert (error, size > 6 * MEGABYTE) == (0, True)
+        await client.send("Fetch", 11, fetch(0))
+        await until(lambda: len(scene.broker.cluster.long_work) > 0)
+        scene.broker.cluster.delete_topic("t")
+        assert await scene.answer(client) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
