@@ -47,6 +47,7 @@ class ClusterStorage:
     def __init__(self, data_dir: DataDir, cluster: Cluster) -> None:
         self._data_dir = data_dir
         self._cluster = cluster
+        self._is_rewriting = False
         found = data_dir.metadata
         if found is not None:
             self._take_over(found)
@@ -181,8 +182,18 @@ class ClusterStorage:
 
     def _append(self, change: ClusterChange) -> None:
         self._data_dir.write_change(change)
-        if self._data_dir.journal.is_outgrown:
-            self._cluster.long_work.start(self._rewrite(), _not_rewritten)
+        if self._data_dir.journal.is_outgrown and not self._is_rewriting:
+            self._is_rewriting = True
+            self._cluster.long_work.start(self._rewrite_soon(), _not_rewritten)
+
+    def _rewrite_soon(self) -> Generator[None, None, None]:
+        try:
+            # The change comes first: only then does the cluster have its topics, and
+            # cluster.json without them would say that it has the change.
+            yield
+            yield from self._rewrite()
+        finally:
+            self._is_rewriting = False
 
     def _rewrite(self) -> Generator[None, None, None]:
         try:

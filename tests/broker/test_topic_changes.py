@@ -16,6 +16,7 @@ from tests.broker.test_restart import (
 from tests.broker.wire_client import WireClient, connected, served
 
 from kohort.broker import new_topics
+from kohort.broker.log import journal
 from kohort.broker.log.journal import SMALLEST_OUTGROWN
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -143,13 +144,26 @@ async def test_changes_do_not_pile_up(tmp_path: Path) -> None:
         long = {"follower.replication.throttled.replicas": ",".join(["0:1"] * 9000)}
         for _ in range(3 * SMALLEST_OUTGROWN // 30_000):
             broker.cluster.topics.configure(topic, long)
+            await until(lambda: not len(broker.cluster.long_work))
             size = (path / "cluster.log").stat().st_size
             assert size < 2 * SMALLEST_OUTGROWN
-        assert not len(broker.cluster.long_work)
         found = killed(path)
     assert (path / "cluster.log").stat().st_size == 0
     async with broker_on(found) as broker:
         assert broker.cluster.topics.by_name["t"].overrides == long
+
+
+async def test_the_change_that_is_one_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cluster.json has the change that had it written anew, after a kill, too."""
+    monkeypatch.setattr(journal, "SMALLEST_OUTGROWN", 1)
+    path = tmp_path / "data"
+    async with broker_on(path) as broker, connected(broker) as client:
+        for count, name in enumerate(SOME[:4], 1):
+            assert await create(client, name) == {name: 0}
+            async with broker_on(killed(path, name)) as again:
+                assert list(again.cluster.topics.by_name) == SOME[:count]
 
 
 async def test_others_are_served_meanwhile() -> None:
