@@ -56,6 +56,9 @@ reading or goes on; an operator does something."""
 _CONNECTIONS = 4
 _SPLIT = 0x20
 """In a step's byte: what is sent arrives in pieces."""
+_LONG = 0x40
+"""In a request's byte: its client id makes it so long that it is read in pieces."""
+_LONG_ID = 17_000
 _PIECE = 7
 _FULL_GROUPS, _DELAY = 1, 2
 """Settings: ``group.max.size`` is 2; new groups wait for 3 s."""
@@ -71,12 +74,14 @@ class Step(NamedTuple):
 
     kind: int
     connection: int
-    is_split: bool
     data: bytes
+    is_split: bool = False
+    is_long: bool = False
 
     def encode(self) -> bytes:
         """The bytes of the step in an input."""
-        first = self.kind | self.connection << 3 | (_SPLIT if self.is_split else 0)
+        first = self.kind | self.connection << 3
+        first |= _SPLIT * self.is_split | _LONG * self.is_long
         return struct.pack(">BH", first, len(self.data)) + self.data
 
 
@@ -89,7 +94,8 @@ def steps_of(data: bytes) -> list[Step]:
         at += 3
         body = data[at : at + size]
         at += size
-        steps.append(Step(first & 7, first >> 3 & 3, bool(first & _SPLIT), body))
+        flags = bool(first & _SPLIT), bool(first & _LONG)
+        steps.append(Step(first & 7, first >> 3 & 3, body, *flags))
     return steps
 
 
@@ -131,8 +137,12 @@ class _Scene:
 
     async def play(self, steps: list[Step]) -> None:
         for step in steps:
-            self._do(step)
-            await self._world.settle()
+            if step.kind == SLEEP:
+                ms = int.from_bytes(step.data[:4], "big")
+                await self._world.sleep(ms / 1000)
+            else:
+                self._do(step)
+                await self._world.settle()
             await self._ping()
 
     def _client(self, number: int) -> Transport:
@@ -144,9 +154,7 @@ class _Scene:
 
     def _do(self, step: Step) -> None:
         client, data = self._client(step.connection), step.data
-        if step.kind == SLEEP:
-            self._world.clock.advance(int.from_bytes(data[:4], "big") / 1000)
-        elif step.kind == EOF:
+        if step.kind == EOF:
             client.send_eof()
         elif step.kind == LOSE:
             client.lose()
@@ -156,17 +164,19 @@ class _Scene:
             self._world.operate(data[0] if data else 0)
         else:
             if step.kind == REQUEST:
-                data = self._request(data)
+                data = self._request(data, is_long=step.is_long)
             if step.kind != RAW:
                 data = struct.pack(">i", len(data)) + data
             size = _PIECE if step.is_split else len(data) or 1
             for at in range(0, len(data), size):
                 client.send(data[at : at + size])
 
-    def _request(self, data: bytes) -> bytes:
+    def _request(self, data: bytes, *, is_long: bool) -> bytes:
         self._requests += 1
         api, version = _api_of(data)
-        head = struct.pack(">hhih", api.key, version, self._requests, 1) + b"c"
+        client_id = b"c" * (_LONG_ID if is_long else 1)
+        ids = self._requests, len(client_id)
+        head = struct.pack(">hhih", api.key, version, *ids) + client_id
         return head + (b"\0" if api.is_flexible(version) else b"") + data[2:]
 
     async def _ping(self) -> None:
@@ -185,8 +195,7 @@ class _Scene:
         for client in self._all:
             client.read(goes_on=True)
         await self._world.settle()
-        self._world.clock.advance(_MONTH)
-        await self._world.settle()
+        await self._world.sleep(_MONTH)
         for client in self._all:
             _check_answers(client)
             client.lose()
@@ -266,7 +275,7 @@ def _asking(name: str, version: int, message: Any, connection: int = 0) -> Step:
     api = BY_NAME[name]
     body = api.request(version).encode(message)
     data = bytes((api.key, version)) + body
-    return Step(REQUEST, connection, is_split=False, data=data)
+    return Step(REQUEST, connection, data)
 
 
 # -- seeds
@@ -338,11 +347,11 @@ def _commit(version: int = 8) -> Step:
 
 
 def _sleep(ms: int) -> Step:
-    return Step(SLEEP, 0, is_split=False, data=ms.to_bytes(4, "big"))
+    return Step(SLEEP, 0, ms.to_bytes(4, "big"))
 
 
 def _operate(what: int) -> Step:
-    return Step(OPERATE, 0, is_split=False, data=bytes((what,)))
+    return Step(OPERATE, 0, bytes((what,)))
 
 
 def _scenes() -> Iterator[bytes]:
@@ -357,19 +366,20 @@ def _scenes() -> Iterator[bytes]:
     )
     wait = [_create(), _fetch(100_000), _fetch(2**31 - 1, 1)]
     yield scene_of(0, [*wait, _produce(), _produce(_IDEMPOTENT), _sleep(10)])
-    lost = Step(LOSE, 1, is_split=False, data=b"")
-    yield scene_of(0, [*wait, lost, _produce(acks=0), Step(EOF, 0, False, b"")])
+    lost = Step(LOSE, 1, b"")
+    yield scene_of(0, [*wait, lost, _produce(acks=0), Step(EOF, 0, b"")])
     yield scene_of(
         0, [_create(), _produce(topic="u"), _produce(topic="u"), _operate(0)]
     )
     raw = struct.pack(">ihhih", 10, 18, 99, 7, -1)
-    yield scene_of(0, [Step(RAW, 0, True, raw), Step(FRAME, 0, False, raw[4:])])
+    yield scene_of(0, [Step(RAW, 0, raw, is_split=True), Step(FRAME, 0, raw[4:])])
     for api in APIS:
         for version in {api.oldest, api.newest}:
             step = _asking(api.name, version, filled(api.request_class, version))
             yield scene_of(0, [_create(), step])
             empty = _asking(api.name, version, api.request_class())
-            yield scene_of(0, [_create(), empty._replace(is_split=True)])
+            long = step._replace(is_long=True)
+            yield scene_of(0, [_create(), empty._replace(is_split=True), long])
 
 
 # -- mutations
@@ -392,7 +402,9 @@ def _mutate(data: bytes, chance: random.Random) -> bytes:
             del steps[at]
         elif how == 6 and steps:
             other = chance.randrange(_CONNECTIONS)
-            steps[at] = steps[at]._replace(connection=other)
+            flags = chance.random() < 0.3, chance.random() < 0.3
+            step = steps[at]
+            steps[at] = Step(step.kind, other, step.data, *flags)
         else:
             steps.insert(chance.randint(0, len(steps)), _new_step(chance))
     if chance.random() < 0.1:
@@ -411,11 +423,11 @@ def _changed(step: Step, chance: random.Random) -> Step:
     else:
         message = mutated(message, version, _POOL, chance)
     try:
-        changed = _asking(api.name, version, message, step.connection)
+        changed = _asking(api.name, version, message)
     except (AttributeError, struct.error, TypeError):
         # The other version has no null here.
         return step
-    return changed if len(changed.data) <= _LONGEST_BODY else step
+    return step._replace(data=changed.data[:_LONGEST_BODY])
 
 
 def _new_step(chance: random.Random) -> Step:
@@ -430,7 +442,7 @@ def _new_step(chance: random.Random) -> Step:
         data = chance.choice((1, 100, 3000, 10_000, 50_000, 2**31)).to_bytes(4, "big")
     else:
         data = bytes((chance.randrange(32),)) if chance.random() < 0.8 else b""
-    return Step(kind, number, is_split=False, data=data)
+    return Step(kind, number, data)
 
 
 CONNECTIONS = Target(connections, _scenes, _mutate)

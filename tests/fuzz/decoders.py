@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 import construct
 from tests.fuzz.messages import Pool, mutated
 from tests.fuzz.target import Target
+from tests.protocol import in_pieces
 from tests.protocol.strategies import SIDES, Side, carried, filled
 
 from kohort.protocol.framing import Frame, Framer, FrameSizeError, RequestHeader
-from kohort.protocol.messages import Codec, WireError, codec
+from kohort.protocol.messages import Buffer, Codec, WireError, codec
 from kohort.protocol.registry import APIS, BY_KEY
 
 _HEADER_KEY = 255
 """The key that stands for a request header."""
-_RESPONSE, _COMPARED = 1, 2
-"""Flags: a response; construct has to read the bytes as the generated code does."""
+_RESPONSE, _COMPARED, _IN_PIECES = 1, 2, 4
+"""Flags: a response; construct has to read the bytes as the generated code does; and
+so does the code that works in pieces."""
 _LIMIT = 1 << 16
 """``socket.request.max.bytes`` of the frames."""
 _POOL = Pool()
@@ -63,6 +65,8 @@ def decode(data: bytes) -> None:
         message, position = None, -1
     if data[2] & _COMPARED and side is not None:
         _compare(side, body, message, position)
+    if data[2] & _IN_PIECES:
+        _decode_in_pieces(known, body, None if message is None else (message, position))
     if message is None:
         return
     assert 0 <= position <= len(body)
@@ -72,9 +76,19 @@ def decode(data: bytes) -> None:
     same = carried(again, version) == carried(message, version)
     assert same, "its encoding says the same"
     assert known.encode(again) == encoded
-    pieces: list[Any] = []
+    pieces: list[Buffer] = []
     known.encode_into(message, pieces.append)
     assert b"".join(pieces) == encoded
+    if data[2] & _IN_PIECES:
+        assert in_pieces.encoded(known, message) == encoded
+
+
+def _decode_in_pieces(known: Codec, body: bytes, at_once: object) -> None:
+    try:
+        found = in_pieces.decoded(known, body)
+    except WireError:
+        found = None
+    assert found == at_once, "in pieces it says the same"
 
 
 def _compare(side: Side, body: bytes, message: Any, position: int) -> None:
@@ -97,7 +111,7 @@ def _plain(value: Any) -> Any:
 
 def _prefix(side: Side) -> bytes:
     # Layouts of every version would take seconds to make.
-    flags = _COMPARED if side.version == side.api.newest else 0
+    flags = _COMPARED | _IN_PIECES if side.version == side.api.newest else 0
     flags |= 0 if side.is_request else _RESPONSE
     return bytes((side.api.key, side.version, flags))
 
@@ -115,7 +129,10 @@ def _messages() -> Iterator[bytes]:
 def _mutate(data: bytes, chance: random.Random) -> bytes:
     """Changes a field of the message, or reads the bytes as another version."""
     if len(data) < 3 or chance.random() < 0.1:
-        return bytes((chance.choice(APIS).key, chance.randrange(20))) + data[2:]
+        return (
+            bytes((chance.choice(APIS).key, chance.randrange(20), chance.randrange(8)))
+            + data[3:]
+        )
     declared, version, known, _ = _form(data)
     try:
         message, _ = known.decode(data[3:], 0, len(data) - 3)

@@ -7,6 +7,7 @@ Only kohort's modules are instrumented, and the codecs that it generates.
 
 from __future__ import annotations
 
+import builtins
 import os
 import random
 import sys
@@ -18,34 +19,30 @@ import atheris
 # As in tests: messages refuse to be changed.
 os.environ["KOHORT_FROZEN"] = "1"
 
+GENERATED = "<"
+"""First character of the file names that code has which is in no file."""
 MUTATED = 0.6
 """Share of the mutations that the target makes itself, if it makes any."""
 
 
-def _instrument_codecs() -> None:
-    """Instruments generated functions when they are made: no import brings them."""
-    from kohort.protocol.messages import Codec  # noqa: PLC0415 - once hooks are set
+def _instrument_generated_code() -> None:
+    """Instruments what kohort compiles by itself, which no import brings."""
+    make = builtins.compile
 
-    make = Codec.__init__
+    def make_instrumented(source: Any, filename: str, *rest: Any, **more: Any) -> Any:
+        made = make(source, filename, *rest, **more)
+        if str(filename).startswith(GENERATED) and isinstance(made, types.CodeType):
+            return atheris.patch_code(made, trace_dataflow=True)
+        return made
 
-    def make_instrumented(codec: Codec, *args: Any) -> None:
-        make(codec, *args)
-        for made in codec.encode.__globals__.values():
-            if isinstance(made, types.FunctionType) and _is_generated(made):
-                atheris.instrument_func(made)
-
-    type.__setattr__(Codec, "__init__", make_instrumented)
-
-
-def _is_generated(made: types.FunctionType) -> bool:
-    return made.__code__.co_filename.startswith("<")
+    vars(builtins)["compile"] = make_instrumented
 
 
 def main(name: str, arguments: list[str]) -> None:
     """Fuzzes until libFuzzer's limits; exits the process."""
     # Handlers are imported by the first request for them, so the hooks stay.
     with atheris.instrument_imports(include=["kohort"]):
-        _instrument_codecs()
+        _instrument_generated_code()
         from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - see above
 
         target = TARGETS[name]

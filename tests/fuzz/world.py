@@ -78,7 +78,7 @@ class _Timer:
 
 
 class ManualClock:
-    """Time that passes only by `advance`."""
+    """Time that passes only by `fire`."""
 
     def __init__(self) -> None:
         self._now = START
@@ -95,18 +95,16 @@ class ManualClock:
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
-    def advance(self, seconds: float) -> None:
-        """Lets time pass, and fires timers as they come due."""
-        until = self._now + seconds
-        fired = 0
+    def fire(self, until: float) -> bool:
+        """Fires the next timer that is due by `until`; False if there is none."""
         while self._timers and self._timers[0][0] <= until:
             when, _, timer = heapq.heappop(self._timers)
             if not timer.is_cancelled:
-                fired += 1
-                assert fired <= MOST_FIRED, "timers are armed again and again"
                 self._now = max(self._now, when)
                 timer.callback()
+                return True
         self._now = until
+        return False
 
 
 class Transport(asyncio.Transport):
@@ -283,14 +281,25 @@ class World:
 
     async def settle(self) -> None:
         """Lets the loop turn until long work is done; then checks what must hold."""
+        await self._turn()
+        self.check()
+
+    async def _turn(self) -> None:
         for turn in range(MOST_TURNS):
             await asyncio.sleep(0)
             if turn >= 2 and not len(self.cluster.long_work):
-                break
-        else:
-            raise AssertionError("long work never ends")
-        await asyncio.sleep(0)
-        self.check()
+                return
+        raise AssertionError("long work never ends")
+
+    async def sleep(self, seconds: float) -> None:
+        """Lets time pass; the loop turns after each timer."""
+        until = self.clock.now() + seconds
+        fired = 0
+        while self.clock.fire(until):
+            fired += 1
+            assert fired <= MOST_FIRED, "timers are armed again and again"
+            await self._turn()
+        await self.settle()
 
     # -- what an operator does
 
