@@ -67,11 +67,13 @@ def handle(request: Request) -> Work:
             request.peer.fail("a Produce without acks failed")
         request.reply_nothing()
         return
-    request.reply(
-        ProduceResponse(responses, 0, _endpoints(request.node.cluster, responses))
-        if has_error
-        else ProduceResponse(responses)
-    )
+    endpoints = _endpoints(request.node.cluster, responses) if has_error else ()
+    response = ProduceResponse(responses, 0, endpoints)
+    if has_error:
+        # Refused records are listed one by one (KIP-467).
+        yield from request.reply_in_pieces(response)
+    else:
+        request.reply(response)
 
 
 def _refused(data: PartitionProduceData, error: ErrorCode) -> PartitionProduceResponse:

@@ -34,6 +34,7 @@ from kohort.protocol.apis.k01_fetch import (
 )
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.slotted import replace
 
 log = telemetry.get_logger("fetch")
 
@@ -195,6 +196,9 @@ class _Fetch:
         ):
             yield from self._answer()
             return
+        if sum(len(topic.partitions) for topic in message.topics) > _ROWS:
+            # They may take 100 MB, and are all in `_partitions`.
+            self._request.message = replace(message, topics=())
         clock = self._request.node.cluster.clock
         self._timer = clock.call_at(
             clock.now() + message.max_wait_ms / 1000, self._answer_later
@@ -320,7 +324,11 @@ class _Fetch:
             size += read
             left -= read
             answer.add(wanted, data, read)
-        self._request.reply(answer.response(self._request.node.cluster))
+        response = answer.response(self._request.node.cluster)
+        if len(self._partitions) > _ROWS or size > PIECE:
+            yield from self._request.reply_in_pieces(response)
+        else:
+            self._request.reply(response)
 
     def _read(
         self, wanted: FetchedPartition, left: int, *, minimum_one: bool

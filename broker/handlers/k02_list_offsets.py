@@ -53,7 +53,7 @@ def handle(request: Request) -> Work:
             else:
                 rows.append((yield from _partition(request, wanted.name, p)))
         responses.append(ListOffsetsTopicResponse(wanted.name, rows))
-    request.reply(ListOffsetsResponse(0, responses))
+    yield from request.reply_in_pieces(ListOffsetsResponse(0, responses))
 
 
 def _repeated(
