@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from tests.attacks import brokers
@@ -23,8 +22,7 @@ from tests.attacks.frozen import FROZEN
 from tests.attacks.survived import SURVIVED
 
 ATTACKS = {each.name: each for each in [*FROZEN, *SURVIVED]}
-COMMANDS = {"kohort": brokers.KOHORT, "kfake": "kfake -port {port}"}
-NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+KFAKE = "kfake -port {port}"
 
 
 def _asked() -> argparse.Namespace:
@@ -44,28 +42,24 @@ def _asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-@contextlib.contextmanager
 def _broker(
     asked: argparse.Namespace, attack: Attack
-) -> Iterator[brokers.BrokerProcess]:
+) -> contextlib.AbstractContextManager[brokers.BrokerProcess]:
     """A broker of its own for each attack."""
-    data = attack.data or asked.data_dir
-    if asked.broker == "kafka" and asked.command is None:
-        with brokers.kafka({**NO_DELAY, **attack.config}) as broker:
-            yield broker
-        return
-    command = asked.command or COMMANDS[asked.broker]
-    config = {**NO_DELAY, **attack.config}
+    command = asked.command
     if asked.broker == "kohort":
-        arguments = [*_each("--set", config), *(["--data-dir={folder}"] * data)]
-    else:
-        arguments = _each("--override", config) if asked.broker == "kafka" else []
-    with brokers.commanded(command, arguments) as broker:
-        yield broker
-
-
-def _each(flag: str, config: Mapping[str, str]) -> list[str]:
-    return [f"{flag}={key}={value}" for key, value in config.items()]
+        data = attack.data or asked.data_dir
+        return brokers.kohort(
+            attack.config, data=data, command=command or brokers.KOHORT
+        )
+    if asked.broker == "kfake":
+        return brokers.commanded(command or KFAKE)
+    config = {**brokers.NO_DELAY, **attack.config}
+    if command is None:
+        return brokers.kafka(config)
+    return brokers.commanded(
+        command, [f"--override={key}={value}" for key, value in config.items()]
+    )
 
 
 def _row(attack: Attack, outcome: Outcome) -> str:

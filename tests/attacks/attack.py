@@ -17,7 +17,6 @@ QUIET_S = 3.0
 AFTER_S = 1.0
 """For those who were evicted to notice, and to join again."""
 BACK_S = 15.0
-"""Memory and connections of the gone have to be back by then."""
 LOOK_S = 0.1
 BACK_RATIO = 3.0
 """Memory is back below three times that before: allocators keep some, and so do the
@@ -92,15 +91,28 @@ class Outcome:
         return out + self.faults
 
 
-def play(attack: Attack, broker: BrokerProcess) -> Outcome:
-    """Attacks a broker beside the innocent, and looks at both."""
+def play(
+    attack: Attack,
+    broker: BrokerProcess,
+    *,
+    quiet_s: float = QUIET_S,
+    back_s: float = BACK_S,
+) -> Outcome:
+    """Attacks a broker beside the innocent, and looks at both.
+
+    Args:
+        attack: of the broker.
+        broker: a fresh one.
+        quiet_s: the innocent are measured so long before the attack.
+        back_s: memory and connections have to be back by then.
+    """
     with Target(broker.port) as target, Innocent(broker.port) as innocent:
         target.create(TOPIC, MEMBERS)
         innocent.until_stable()
         program = attack.program(target)
         next(program)
         innocent.report()
-        time.sleep(QUIET_S)
+        time.sleep(quiet_s)
         quiet = innocent.report()
         memory, sockets = broker.memory(), broker.sockets()
         broker.forget_peak()
@@ -113,9 +125,9 @@ def play(attack: Attack, broker: BrokerProcess) -> Outcome:
             attacked = innocent.report() if broker.is_alive else None
         except TimeoutError:
             attacked = None
-        _until(lambda: broker.sockets() <= sockets)
+        _until(lambda: broker.sockets() <= sockets, back_s)
         limit = memory * BACK_RATIO + attack.keeps_mb
-        _until(lambda: broker.memory() <= limit)
+        _until(lambda: broker.memory() <= limit, back_s)
         return Outcome(
             quiet,
             attacked,
@@ -140,7 +152,7 @@ def _struck(program: Program) -> str:
     raise AssertionError("a program yields once")
 
 
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BACK_S
+def _until(holds: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         time.sleep(LOOK_S)

@@ -19,6 +19,7 @@ from tests.crash.served import free_ports
 START_S = 60.0
 LOOK_S = 0.05
 KOHORT = f"{shlex.quote(sys.executable)} -m kohort serve --port {{port}}"
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
 LOGGED = 3_000
 """Characters of a broker's last words."""
 
@@ -120,6 +121,22 @@ def commanded(command: str, arguments: Sequence[str] = ()) -> Iterator[BrokerPro
                 yield made
             finally:
                 process.kill()
+
+
+def kohort(
+    config: Mapping[str, str], *, data: bool = False, command: str = KOHORT
+) -> contextlib.AbstractContextManager[BrokerProcess]:
+    """`kohort serve`, without the delay of new groups.
+
+    Args:
+        config: as `--set`.
+        data: whether it has a data directory.
+        command: see `commanded`.
+    """
+    arguments = [
+        f"--set={key}={value}" for key, value in {**NO_DELAY, **config}.items()
+    ]
+    return commanded(command, arguments + ["--data-dir={folder}"] * data)
 
 
 @contextlib.contextmanager

@@ -63,6 +63,22 @@ def _zstd_bomb(target: Target) -> Program:
     return f"Produce: {produced}; ListOffsets: {target.ask(find_time('bomb'))}"
 
 
+def _many_records(target: Target) -> Program:
+    target.create("many")
+    out = bytearray()
+    for number in range(1_000_000):
+        record = b"\0\0" + _varint(number) + b"\1\1\0"
+        out += _varint(len(record)) + record
+    packed = compression.compress(compression.ZSTD, bytes(out))
+    now = int(time.time() * 1000)
+    times = now, now + CENTURY_MS
+    whole = batch(packed, 1_000_000, compression.ZSTD, times)
+    data = framed("Produce", 7, producing("many", whole))
+    yield
+    produced = target.ask(data)
+    return f"Produce: {produced}; ListOffsets: {target.ask(find_time('many'))}"
+
+
 def _zstd_bomb_compacted(target: Target) -> Program:
     target.create(
         "compacted",
@@ -277,6 +293,11 @@ FROZEN = [
         "zstd-bomb",
         "Produce of 10 KB with 14.9 million records; ListOffsets by time",
         _zstd_bomb,
+    ),
+    Attack(
+        "many-records",
+        "Produce of 1 million records as they should be; ListOffsets by time",
+        _many_records,
     ),
     Attack(
         "zstd-bomb-compacted",

@@ -13,6 +13,7 @@ from tests.crash.wire import Wire
 from tests.fuzz.frames import frame, request
 
 from kohort.protocol.apis import k00_produce as produce
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -25,6 +26,7 @@ from kohort.protocol.registry import BY_NAME
 HOST = "127.0.0.1"
 ANSWER_S = 60.0
 """An attack waits so long for an answer, and goes on without."""
+LOOK_S = 0.1
 _PIECE = 1 << 20
 
 
@@ -153,6 +155,10 @@ class Target:
         found = self.call("CreateTopics", 5, CreateTopicsRequest([row]))
         error = found.topics[0].error_code
         assert not error, (topic, ErrorCode(error).name, found.topics[0].error_message)
+        asked = MetadataRequest([MetadataRequestTopic(name=topic)], False)
+        # Kafka's broker hears of it a moment later from its controller.
+        while len(self.call("Metadata", 9, asked).topics[0].partitions) < partitions:
+            time.sleep(LOOK_S)
 
     def produce(self, topic: str, batch: bytes) -> str:
         """Sends a batch to partition 0; the error's name, or NONE."""

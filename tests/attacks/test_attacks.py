@@ -1,0 +1,64 @@
+"""The innocent heartbeat beside the quickest attacks, and a proof that it can fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from tests.attacks import brokers
+from tests.attacks.attack import Attack, Outcome, Program, play
+from tests.attacks.frozen import FROZEN
+from tests.attacks.survived import SURVIVED
+from tests.attacks.target import Line, Target
+
+from kohort.protocol.apis import k13_leave_group as leave
+from kohort.protocol.apis import k15_describe_groups as describe
+
+QUICKEST = ("zstd-bomb", "metadata-repeated", "lying-counts")
+ATTACKS = {each.name: each for each in [*FROZEN, *SURVIVED]}
+
+
+def played(attack: Attack) -> Outcome:
+    """The attack on a broker of its own, without a long look at the quiet."""
+    with brokers.kohort(attack.config, data=attack.data) as broker:
+        return play(attack, broker, quiet_s=0.2, back_s=5.0)
+
+
+@pytest.mark.parametrize("name", QUICKEST)
+def test_the_innocent_notice_no_attack(name: str) -> None:
+    """Nobody is evicted, memory comes back, no connection of the gone stays."""
+    assert played(ATTACKS[name]).found() == []
+
+
+def test_evictions_and_connections_are_found() -> None:
+    """An attack that removes a member and leaves a connection behind is noticed."""
+    left: list[Line] = []
+
+    def remove(target: Target) -> Program:
+        yield
+        left.append(Line(target.port))
+        request = describe.DescribeGroupsRequest(["innocent"])
+        group = target.call("DescribeGroups", 5, request).groups[0]
+        member = leave.MemberIdentity(group.members[0].member_id)
+        target.call("LeaveGroup", 4, leave.LeaveGroupRequest("innocent", "", [member]))
+        return ""
+
+    found = played(Attack("remove", "", remove)).found()
+    assert "1 members were evicted" in found
+    assert any(each.startswith("the group rebalanced") for each in found)
+    assert "1 connections stay open" in found
+    left[0].socket.close()
+
+
+def test_a_death_is_found() -> None:
+    """A broker that dies is noticed, whatever its clients hear."""
+    with brokers.kohort({}) as broker:
+
+        def kill(_target: Target) -> Program:
+            yield
+            os.kill(broker.pid, signal.SIGKILL)
+            return ""
+
+        outcome = play(Attack("kill", "", kill), broker, quiet_s=0.2, back_s=5.0)
+    assert outcome.found() == ["the broker died"]
