@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -115,7 +115,9 @@ class Served:
         deadline = time.monotonic() + START_S
         while not re.search(rb"accepts connections on .*\n", said):
             left = deadline - time.monotonic()
-            readable, _, _ = select.select([process.stdout], [], [], max(0.0, left))
+            with selectors.DefaultSelector() as selector:  # any file descriptor
+                selector.register(process.stdout, selectors.EVENT_READ)
+                readable = selector.select(max(0.0, left))
             piece = os.read(process.stdout.fileno(), 65_536) if readable else b""
             if not piece:
                 what = "did not start" if readable else f"not ready in {START_S:.0f} s"
