@@ -34,13 +34,17 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import BY_NAME
 
 VERSIONS = {
+    "Produce": 9,
+    "Fetch": 12,
+    "Metadata": 9,
+    "DescribeGroups": 5,
     "JoinGroup": 7,
     "SyncGroup": 5,
     "Heartbeat": 4,
     "OffsetCommit": 8,
     "CreateTopics": 4,
 }
-"""The load generator's."""
+"""For groups and topics those of the load generator."""
 
 PARTITIONS = 10
 """Of a commit."""
@@ -55,8 +59,8 @@ _TOPIC = "loadgen"
 _CLIENT_ID = b"bench"
 
 
-class _Connection:
-    """A member's."""
+class Connection:
+    """A connection of a member."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, ANSWER_S)
@@ -64,18 +68,22 @@ class _Connection:
         self._in = self._socket.makefile("rb")
 
     def send(self, frames: bytes) -> None:
+        """Sends requests."""
         self._socket.sendall(frames)
 
     def receive(self) -> bytes:
+        """Returns the next response, without its size."""
         (size,) = struct.unpack(">i", self._in.read(4))
         return self._in.read(size)
 
     def close(self) -> None:
+        """Closes it."""
         self._in.close()
         self._socket.close()
 
 
-def _frame(name: str, message: object) -> bytes:
+def frame_of(name: str, message: object) -> bytes:
+    """A request of the version in VERSIONS, framed."""
     api, version = BY_NAME[name], VERSIONS[name]
     head = struct.pack(">hhih", api.key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
     tags = b"\0" if api.is_flexible(version) else b""
@@ -83,7 +91,8 @@ def _frame(name: str, message: object) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def _message(name: str, frame: bytes) -> Any:
+def message_of(name: str, frame: bytes) -> Any:
+    """The response to such a request."""
     api, version = BY_NAME[name], VERSIONS[name]
     start = skip_tags(frame, 4) if api.response_header_version(version) >= 1 else 4
     message, _ = api.response(version).decode(frame, start, len(frame))
@@ -96,16 +105,20 @@ class GroupLoad:
     Args:
         address: the broker's; its initial rebalance delay has to be 0.
         members: how many.
+        group: its id.
     """
 
-    def __init__(self, address: tuple[str, int], members: int) -> None:
-        self._connections = [_Connection(address) for _ in range(members)]
+    def __init__(
+        self, address: tuple[str, int], members: int, group: str = "g"
+    ) -> None:
+        self._group = group
+        self._connections = [Connection(address) for _ in range(members)]
         self._ids = [""] * members
         self._numbers = itertools.count()
         self._generation = 0
         self._offset = 0
         topic = CreateTopicsRequest([CreatableTopic(_TOPIC, PARTITIONS, 1)])
-        self._connections[0].send(_frame("CreateTopics", topic))
+        self._connections[0].send(frame_of("CreateTopics", topic))
         self._connections[0].receive()
         self._form()
 
@@ -118,12 +131,20 @@ class GroupLoad:
         offer = encode(Subscription([_TOPIC], user_data))
         protocols = [JoinGroupRequestProtocol("range", offer)]
         for i in who:
-            client = "g", 300_000, 300_000, self._ids[i], None, "consumer", protocols
-            frame = _frame("JoinGroup", JoinGroupRequest(*client))
+            client = (
+                self._group,
+                300_000,
+                300_000,
+                self._ids[i],
+                None,
+                "consumer",
+                protocols,
+            )
+            frame = frame_of("JoinGroup", JoinGroupRequest(*client))
             self._connections[i].send(frame)
 
     def _joined(self, i: int) -> Any:
-        return _message("JoinGroup", self._connections[i].receive())
+        return message_of("JoinGroup", self._connections[i].receive())
 
     def _form(self) -> None:
         everybody = range(len(self._ids))
@@ -149,11 +170,19 @@ class GroupLoad:
         half = len(followers) // 2
         for i in (*followers[:half], leader, *followers[half:]):
             made = assigned if i == leader else []
-            place = "g", self._generation, self._ids[i], None, "consumer", "range", made
-            frame = _frame("SyncGroup", SyncGroupRequest(*place))
+            place = (
+                self._group,
+                self._generation,
+                self._ids[i],
+                None,
+                "consumer",
+                "range",
+                made,
+            )
+            frame = frame_of("SyncGroup", SyncGroupRequest(*place))
             self._connections[i].send(frame)
         for connection in self._connections:
-            answer = _message("SyncGroup", connection.receive())
+            answer = message_of("SyncGroup", connection.receive())
             assert answer.error_code == ErrorCode.NONE  # noqa: S101 - the bench
 
     def churn(self, times: int) -> int:
@@ -176,7 +205,9 @@ class GroupLoad:
         """
         frames = [
             DEPTH
-            * _frame("Heartbeat", HeartbeatRequest("g", self._generation, member_id))
+            * frame_of(
+                "Heartbeat", HeartbeatRequest(self._group, self._generation, member_id)
+            )
             for member_id in self._ids[:BUSY]
         ]
         for _ in range(times):
@@ -199,9 +230,9 @@ class GroupLoad:
                 ]
                 topics = [OffsetCommitRequestTopic(_TOPIC, partitions=rows)]
                 commit = OffsetCommitRequest(
-                    "g", self._generation, member_id, topics=topics
+                    self._group, self._generation, member_id, topics=topics
                 )
-                frames.append(DEPTH * _frame("OffsetCommit", commit))
+                frames.append(DEPTH * frame_of("OffsetCommit", commit))
             self._pipelined("OffsetCommit", frames)
         return times * DEPTH * min(BUSY, len(self._ids))
 
@@ -214,7 +245,7 @@ class GroupLoad:
             for _ in range(DEPTH):
                 answer = connection.receive()
                 if answer not in clean:
-                    message = _message(name, answer)
+                    message = message_of(name, answer)
                     rows = (
                         [p for t in message.topics for p in t.partitions]
                         if name == "OffsetCommit"

@@ -88,8 +88,15 @@ def _records(
     return record, entries
 
 
-def fill(directory: Path, groups: int, offsets: int) -> int:
-    """Writes the groups into a directory whose broker has stopped; returns bytes."""
+def fill(directory: Path, groups: int, offsets: int, *, age_ms: int = 0) -> int:
+    """Writes the groups into a directory whose broker has stopped; returns bytes.
+
+    Args:
+        directory: the broker's.
+        groups: how many.
+        offsets: of each group.
+        age_ms: time since the last commits; groups that have one are empty.
+    """
     data = DataDir.open(directory, "", 1)
     assert data.metadata is not None  # noqa: S101 - a broker has been here
     topics = data.metadata.topics
@@ -101,8 +108,11 @@ def fill(directory: Path, groups: int, offsets: int) -> int:
         for index in range(SHARDS)
     ]
     for number in range(groups):
-        now_ms = int(time.time() * 1000)
+        now_ms = int(time.time() * 1000) - age_ms
         record, entries = _records(number, offsets, now_ms)
+        if age_ms:
+            group = record.group_id
+            record = GroupRecord(group, "consumer", 2, None, None, now_ms, [])
         log = logs[partition_of(record.group_id, SHARDS)]
         log.append_own(encoder.encode([record], now_ms), now_ms=now_ms)
         log.append_own(encoder.encode(entries, now_ms), now_ms=now_ms)
@@ -186,7 +196,7 @@ class Waiting(threading.Thread):
         )
 
 
-def _one_group_each(groups: int) -> Iterator[str]:
+def groups_of_each_partition(groups: int) -> Iterator[str]:
     """The id of a group in each partition that has one."""
     seen = set()
     for number in range(groups):
@@ -200,7 +210,7 @@ def _one_group_each(groups: int) -> Iterator[str]:
 
 def until_loaded(wire: Wire, served: Served, groups: int) -> None:
     """Asks for a group of each partition until its coordinator has it."""
-    waiting = list(_one_group_each(groups))
+    waiting = list(groups_of_each_partition(groups))
     while waiting:
         answer = wire.call("DescribeGroups", 5, DescribeGroupsRequest(waiting))
         for each in answer.groups:
