@@ -179,7 +179,14 @@ def _to_json(topic: TopicMetadata) -> dict[str, object]:
 def _metadata_errors() -> Iterator[None]:
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,  # a number that is infinite in JSON
+        RecursionError,  # brackets within brackets
+    ) as error:
         raise MetadataError(f"{type(error).__name__}: {error}") from None
 
 
