@@ -19,6 +19,10 @@ shall have their turns, too."""
 FLUSH_CHECK_MS = 1000
 """How often it is looked for what ``flush.ms`` says has to be flushed."""
 
+PARTITIONS_AT_ONCE = 100
+"""Partitions that are looked at before requests have their turn: some 0.1 ms, or a few
+ms if a segment is deleted in each. 100,000 at once took 40 ms."""
+
 _ALL_DONE = object()
 
 log = telemetry.get_logger("housekeeping")
@@ -44,6 +48,7 @@ class Housekeeper:
         self._connections = connections
         self._timers: dict[Callable[[], None], Timer] = {}
         self._cleaning = _nothing()
+        self._expiring = _nothing()
         # Those that are damaged.
         self._uncleanable: list[Partition] = []
 
@@ -83,15 +88,36 @@ class Housekeeper:
                 connection.abort()
         self._every(self._close_idle, idle_ms / 4)
 
-    def _expire(self) -> None:
-        """Drops records that have been kept long enough, or are too many."""
-        now_ms = self._cluster.now_ms()
-        for topic in self._cluster.topics.by_name.values():
+    def _partitions(self) -> Generator[Partition | None, None, None]:
+        """All partitions, and None where requests are to have their turn."""
+        looked_at = 0
+        for topic in list(self._cluster.topics.by_name.values()):
             for partition in topic.partitions:
-                partition.expire(now_ms)
-        self._every(
-            self._expire, self._cluster.config["log.retention.check.interval.ms"]
-        )
+                # Its topic may have been deleted meanwhile.
+                if not partition.is_closed:
+                    yield partition
+                looked_at += 1
+                if looked_at % PARTITIONS_AT_ONCE == 0:
+                    yield None
+
+    def _expire(self) -> None:
+        self._expiring = self._expire_all()
+        self._expire_slice()
+
+    def _expire_all(self) -> Generator[None, None, None]:
+        """Drops records that have been kept long enough, or are too many."""
+        for partition in self._partitions():
+            if partition is None:
+                yield
+            else:
+                partition.expire(self._cluster.now_ms())
+
+    def _expire_slice(self) -> None:
+        if next(self._expiring, _ALL_DONE) is _ALL_DONE:
+            interval_ms = self._cluster.config["log.retention.check.interval.ms"]
+            self._every(self._expire, interval_ms)
+        else:
+            self._at(self._clock.now(), self._expire_slice)
 
     def _flush(self) -> None:
         self._cluster.flush()
@@ -116,15 +142,17 @@ class Housekeeper:
     def _clean_all(self) -> Generator[None, None, None]:
         """Compacts all logs that are due, the dirtiest first."""
         self._uncleanable = [each for each in self._uncleanable if not each.is_closed]
-        due = [
-            (dirt.ratio, partition)
-            for topic in self._cluster.topics.by_name.values()
-            for partition in topic.partitions
-            if "compact" in partition.config.cleanup_policy
-            and partition not in self._uncleanable
-            and (dirt := self._dirt(partition)) is not None
-            and dirt.is_due
-        ]
+        due = []
+        for partition in self._partitions():
+            if partition is None:
+                yield
+            elif (
+                "compact" in partition.config.cleanup_policy
+                and partition not in self._uncleanable
+                and (dirt := self._dirt(partition)) is not None
+                and dirt.is_due
+            ):
+                due.append((dirt.ratio, partition))
         for _, partition in sorted(due, key=lambda row: row[0], reverse=True):
             if partition.is_closed:
                 # Its topic was deleted meanwhile.

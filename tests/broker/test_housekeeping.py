@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.broker.test_cluster import elsewhere, heartbeat, offsets, stable, unt
 from tests.broker.test_restart import broker_on, committed
 from tests.broker.wire_client import connected
 
+from kohort.broker.housekeeping import PARTITIONS_AT_ONCE
 from kohort.broker.log.partition import Partition
 from kohort.broker.server import Broker
 from kohort.protocol.records import HEADER_SIZE, Record, build_batch, crc_of
@@ -158,6 +160,22 @@ async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
         log = cluster.create_topic("b", 1, overrides=DIRTY).partitions[0]
         fill(log, now_ms - 60_000)
         await until(lambda: log.batch_count < 3)
+
+
+async def test_retention_lets_requests_come_in_between() -> None:
+    """It looks at some partitions in a turn of the event loop, not at all of them."""
+    config = {"log.retention.check.interval.ms": 1}
+    async with Broker(config) as broker:
+        topic = broker.cluster.create_topic("t", 3 * PARTITIONS_AT_ONCE)
+        batch = build_batch([Record(0, 1_000, b"k", b"v")])
+        for log in topic.partitions:
+            assert not log.append(batch, now_ms=broker.cluster.now_ms()).error_code
+        left = [len(topic.partitions)]
+        while left[-1]:
+            await asyncio.sleep(0)
+            left.append(sum(log.size_in_bytes > 0 for log in topic.partitions))
+        dropped = {before - after for before, after in itertools.pairwise(left)}
+        assert max(dropped) <= PARTITIONS_AT_ONCE
 
 
 def fill(log: Partition, time_ms: int) -> None:
