@@ -85,19 +85,77 @@ def compress(codec: int, data: bytes) -> bytes:
     """
     if codec == NONE:
         return data
-    if codec == GZIP:
-        # Without a time of compression, equal records make equal batches.
-        packer = zlib.compressobj(wbits=_GZIP_FORMAT)
-        return packer.compress(data) + packer.flush()
-    if codec == SNAPPY:
-        return _compress_snappy(data)
-    if codec == LZ4:
-        return _compress_lz4(data)
     if codec == ZSTD:
         import cramjam  # noqa: PLC0415 - see the module's docstring
 
         return bytes(cramjam.zstd.compress(data))
-    raise WireError(f"codec {codec} does not exist")
+    return b"".join(compress_in_pieces(codec, data))
+
+
+def compress_in_pieces(codec: int, data: Buffer) -> Iterator[bytes]:
+    """The data as a batch of this codec holds it, as parts to be joined.
+
+    Each part takes a few milliseconds at most; some are empty.
+
+    Raises:
+        WireError: there is no such codec.
+    """
+    if codec not in _PARTS:
+        raise WireError(f"codec {codec} does not exist")
+    return _PARTS[codec](data)
+
+
+def _slices(data: Buffer, size: int) -> Iterator[bytes]:
+    for start in range(0, len(data), size):
+        yield bytes(data[start : start + size])
+
+
+def _gzip_parts(data: Buffer) -> Iterator[bytes]:
+    # Without a time of compression, equal records make equal batches.
+    packer = zlib.compressobj(wbits=_GZIP_FORMAT)
+    for piece in _slices(data, _INPUT):
+        yield packer.compress(piece)
+    yield packer.flush()
+
+
+def _snappy_parts(data: Buffer) -> Iterator[bytes]:
+    import cramjam  # noqa: PLC0415 - see the module's docstring
+
+    yield _XERIAL_HEADER
+    for piece in _slices(data, _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(piece))
+        yield struct.pack(">i", len(block)) + block
+
+
+def _lz4_parts(data: Buffer) -> Iterator[bytes]:
+    import cramjam  # noqa: PLC0415 - see the module's docstring
+
+    yield _LZ4_HEADER
+    for block in _slices(data, _LZ4_BLOCK):
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        if len(packed) < len(block):
+            yield struct.pack("<I", len(packed)) + packed
+        else:
+            yield struct.pack("<I", len(block) | _LZ4_STORED) + block
+    yield _LZ4_END
+
+
+def _zstd_parts(data: Buffer) -> Iterator[bytes]:
+    import zstandard  # noqa: PLC0415 - see the module's docstring
+
+    packer = zstandard.ZstdCompressor().compressobj(size=len(data))
+    for piece in _slices(data, _INPUT):
+        yield packer.compress(piece)
+    yield packer.flush()
+
+
+_PARTS: Final = {
+    NONE: lambda data: _slices(data, PIECE),
+    GZIP: _gzip_parts,
+    SNAPPY: _snappy_parts,
+    LZ4: _lz4_parts,
+    ZSTD: _zstd_parts,
+}
 
 
 def decompress(codec: int, data: Buffer, *, limit: int = LIMIT) -> bytes:
@@ -176,8 +234,7 @@ def _too_large(limit: int) -> TooLargeError:
 def _pieces(data: Buffer, limit: int) -> Iterator[bytes]:
     if len(data) > limit:
         raise _too_large(limit)
-    for start in range(0, len(data), PIECE):
-        yield bytes(data[start : start + PIECE])
+    yield from _slices(data, PIECE)
 
 
 def _gzip_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
@@ -283,16 +340,6 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
             return b"".join(out)
 
 
-def _compress_snappy(data: bytes) -> bytes:
-    import cramjam  # noqa: PLC0415 - see the module's docstring
-
-    out = [_XERIAL_HEADER]
-    for start in range(0, len(data), _XERIAL_BLOCK):
-        block = cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK])
-        out += struct.pack(">i", len(block)), bytes(block)
-    return b"".join(out)
-
-
 def _decompress_snappy(data: bytes, limit: int) -> bytes:
     """Both forms: Java's stream of blocks, and librdkafka's single raw block."""
     if not data.startswith(_XERIAL_MAGIC):
@@ -331,21 +378,6 @@ def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise WireError(f"snappy: {error}") from None
-
-
-def _compress_lz4(data: bytes) -> bytes:
-    import cramjam  # noqa: PLC0415 - see the module's docstring
-
-    out = [_LZ4_HEADER]
-    for start in range(0, len(data), _LZ4_BLOCK):
-        block = data[start : start + _LZ4_BLOCK]
-        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
-        if len(packed) < len(block):
-            out += struct.pack("<I", len(packed)), packed
-        else:
-            out += struct.pack("<I", len(block) | _LZ4_STORED), block
-    out.append(_LZ4_END)
-    return b"".join(out)
 
 
 def _decompress_growing(module: ModuleType, data: Buffer, limit: int) -> bytes:

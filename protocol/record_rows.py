@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kohort.protocol.messages import WireError
+from kohort.protocol.messages import Buffer, WireError
 
 RecordRow = tuple[
     int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]
@@ -21,7 +21,7 @@ FAR = 2**62
 """A base timestamp and a distance from it below this have a sum that is an int64."""
 
 
-def varint_at(data: bytes, position: int) -> tuple[int, int]:
+def varint_at(data: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint and the position behind it.
 
     Raises:
@@ -47,7 +47,7 @@ def varint_at(data: bytes, position: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
-def delta_at(data: bytes, position: int) -> tuple[int, int]:
+def delta_at(data: Buffer, position: int) -> tuple[int, int]:
     """The distance of a record from its batch's first offset, and the position behind.
 
     Raises:
@@ -65,7 +65,7 @@ def wrapped(timestamp: int) -> int:
     return (timestamp + 2**63) % 2**64 - 2**63
 
 
-def bytes_at(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def bytes_at(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
     """Bytes with their length before them, and the position behind; -1 is null.
 
     Raises:
@@ -77,7 +77,7 @@ def bytes_at(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
         return None, position
     if position + size > end:
         raise WireError(f"{size} bytes, where {end - position} are left")
-    return data[position : position + size], position + size
+    return bytes(data[position : position + size]), position + size
 
 
 def rows_of(

@@ -22,10 +22,7 @@ from kohort.protocol.messages import Buffer, WireError, slotted
 from kohort.protocol.record_heads import Heads, RecordHead
 from kohort.protocol.record_rows import (
     RecordRow,
-    bytes_at,
-    delta_at,
     rows_of,
-    varint_at,
     wrapped,
 )
 
@@ -64,7 +61,7 @@ _SMALLEST_LENGTH = 14
 _UP_TO_MAGIC = 17
 _CRC_AT = 17
 _MAX_TIMESTAMP_AT = 35
-_KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 _START = struct.Struct(">qiib").unpack_from
 _UNPACK = HEADER.unpack_from
 _LENGTH = struct.Struct(">i").unpack_from
@@ -334,7 +331,7 @@ def with_timestamp_type(
         append_time_ms: the time for LogAppendTime; None makes it CreateTime.
     """
     # Kafka drops attributes that it does not know when it writes new ones.
-    attributes = header.attributes & _KEPT_ATTRIBUTES
+    attributes = header.attributes & KEPT_ATTRIBUTES
     latest = header.max_timestamp
     if append_time_ms is not None:
         attributes |= LOG_APPEND_TIME
@@ -347,7 +344,8 @@ def with_timestamp_type(
     return bytes(made)
 
 
-def _put_varint(out: bytearray, value: int) -> None:
+def put_varint(out: bytearray, value: int) -> None:
+    """Appends a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -426,83 +424,25 @@ def read_heads(
             yield some
 
 
-RecordSpan = tuple[int, bytes | None, bool, int, int]
-"""What compaction needs of a record: its offset, its key, whether it has a value,
-and where it begins (behind its size) and ends."""
-
-
-def scan_records(
-    data: bytes, position: int, count: int, base_offset: int
-) -> Iterator[RecordSpan]:
-    """Finds keys in the records of a batch, and leaves the rest unread.
-
-    Args:
-        data: the records, not compressed.
-        position: where the first one begins.
-        count: how many there are.
-        base_offset: of the batch.
-
-    Raises:
-        WireError: the data is damaged, as far as it was read.
-    """
-    end = len(data)
-    try:
-        for _ in range(count):
-            # Most sizes have one byte: no call for those.
-            size = data[position]
-            if size & 0x81:
-                size, position = varint_at(data, position)
-            else:
-                size >>= 1
-                position += 1
-            start, stop = position, position + size
-            if size < 0 or stop > end:
-                raise WireError(f"a record of {size} bytes")
-            position += 1
-            while data[position] & 0x80:  # its timestamp
-                position += 1
-            position += 1
-            delta = data[position]
-            if delta & 0x81:
-                delta, position = delta_at(data, position)
-            else:
-                delta >>= 1
-                position += 1
-            size = data[position]
-            if size & 0x81:
-                key, position = bytes_at(data, position, stop)
-            else:
-                position += 1
-                key = data[position : position + (size >> 1)]
-                position += size >> 1
-            if position >= stop:
-                raise WireError(f"a record ends at {position}, not {stop}")
-            # The lowest bit of a zigzag varint is its sign: -1 is null.
-            yield base_offset + delta, key, not data[position] & 1, start, stop
-            position = stop
-    except IndexError as error:
-        raise WireError(str(error)) from None
-
-
 def _put_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # -1 as a zigzag varint
     else:
-        _put_varint(out, len(data))
+        put_varint(out, len(data))
         out += data
 
 
 def _put_record(out: bytearray, record: Record, position: int, delta_ms: int) -> None:
     body = bytearray(1)
-    _put_varint(body, delta_ms)
-    _put_varint(body, position)
+    put_varint(body, delta_ms)
+    put_varint(body, position)
     _put_bytes(body, record.key)
     _put_bytes(body, record.value)
-    _put_varint(body, len(record.headers))
+    put_varint(body, len(record.headers))
     for name, value in record.headers:
         _put_bytes(body, name.encode())
         _put_bytes(body, value)
-    _put_varint(out, len(body))
+    put_varint(out, len(body))
     out += body
 
 
@@ -553,90 +493,14 @@ def build_batch(
         len(records),
     )
     packed = compression.compress(codec, bytes(body))
-    return _sealed(base_offset, partition_leader_epoch, fields, packed)
+    return sealed(base_offset, partition_leader_epoch, fields, packed)
 
 
-def _sealed(
+def sealed(
     base_offset: int, leader_epoch: int, fields: tuple[int, ...], packed: bytes
 ) -> bytes:
+    """A batch of the fields that its CRC covers, and its records."""
     covered = _COVERED(*fields) + packed
     length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
     crc = crc_of(covered)
     return _UNCOVERED(base_offset, length, leader_epoch, MAGIC, crc) + covered
-
-
-def rebuild_batch(
-    header: BatchHeader,
-    data: bytes,
-    spans: Sequence[tuple[int, int]],
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """The batch with fewer records, or with a delete horizon, as Kafka's cleaner.
-
-    Offsets, sequences, producer and epochs stay, the last offset included. The
-    base timestamp becomes that of the first record that is left, or the delete
-    horizon (KIP-534), which a batch keeps once it has one.
-
-    Args:
-        header: that of the batch.
-        data: its records, not compressed.
-        spans: (begin, end) of each record to keep as `scan_records` found it;
-            at least one.
-        delete_horizon_ms: when its tombstones may go, if that is new.
-    """
-    is_append_time = header.is_log_append_time
-    times: list[tuple[int, int, int]] = []
-    for start, stop in spans:
-        delta, position = varint_at(data, start + 1)
-        time = header.base_timestamp + delta
-        if is_append_time:
-            time = header.max_timestamp
-        times.append((wrapped(time), position, stop))
-    attributes = header.attributes & (_KEPT_ATTRIBUTES | LOG_APPEND_TIME)
-    if header.has_delete_horizon:
-        base_timestamp = header.base_timestamp
-    elif delete_horizon_ms is not None:
-        base_timestamp = delete_horizon_ms
-        attributes |= DELETE_HORIZON
-    else:
-        base_timestamp = times[0][0]
-    body = bytearray()
-    for time, position, stop in times:
-        head = bytearray(1)
-        _put_varint(head, wrapped(time - base_timestamp))
-        _put_varint(body, len(head) + stop - position)
-        body += head
-        body += data[position:stop]
-    latest = max(times)[0]
-    packed = compression.compress(header.codec, bytes(body))
-    return _with_records(header, attributes, base_timestamp, latest, len(spans), packed)
-
-
-def empty_batch(header: BatchHeader) -> bytes:
-    """The batch without records, as Kafka's cleaner keeps the last one of a producer.
-
-    So the producer's epoch and sequence survive, and the last offset.
-    """
-    attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
-    return _with_records(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
-
-
-def _with_records(
-    header: BatchHeader,
-    attributes: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    count: int,
-    packed: bytes,
-) -> bytes:
-    fields = (
-        attributes,
-        header.last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        count,
-    )
-    return _sealed(header.base_offset, header.partition_leader_epoch, fields, packed)

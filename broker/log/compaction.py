@@ -28,7 +28,13 @@ from typing import Final
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import Replacement
 from kohort.protocol import compression
-from kohort.protocol.messages import WireError
+from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.rebuilding import (
+    RecordSpan,
+    empty_batch,
+    rebuild_in_pieces,
+    scan_records,
+)
 from kohort.protocol.records import (
     CODEC_MASK,
     CONTROL,
@@ -36,11 +42,7 @@ from kohort.protocol.records import (
     HEADER,
     HEADER_SIZE,
     NO_PRODUCER_ID,
-    RecordSpan,
-    empty_batch,
     read_header,
-    rebuild_batch,
-    scan_records,
 )
 from kohort.protocol.slotted import slotted
 
@@ -147,8 +149,8 @@ def clean(
     cleaning ends without a change. To end it early, close the iterator. Only one
     cleaning may be under way per partition.
 
-    A step takes a few milliseconds, and longer where one batch has more than
-    some 10,000 records to keep: a batch is unfolded and written in one piece.
+    A step takes a few milliseconds, whatever the batches: they are decompressed,
+    read and written in pieces, too.
 
     Args:
         partition: in memory or in files.
@@ -203,17 +205,19 @@ class _Cleaning:
         self._latest: dict[bytes, int] = {}
         self._indexed = found.first_dirty_offset
 
-    def run(self) -> Iterator[None]:
+    def run(self) -> Generator[None, None, None]:
         """Both passes."""
-        yield from self._index()
-        if self._is_stale():
-            return
+        for _ in self._index():
+            yield
+            if self._is_stale():
+                return
         replacement = self._of.store.replacement(self._end)
         is_committed = False
         try:
-            yield from self._fill(replacement)
-            if self._is_stale():
-                return
+            for _ in self._fill(replacement):
+                yield
+                if self._is_stale():
+                    return
             replacement.commit()
             is_committed = True
         finally:
@@ -225,19 +229,18 @@ class _Cleaning:
         """Whether the log is not what it was when the cleaning began."""
         return self._of.is_closed or self._of.log_start_offset != self._start
 
-    def _index(self) -> Iterator[None]:
+    def _index(self) -> Generator[None, None, None]:
         """Finds the newest offset of each key, until there are too many keys."""
         latest, size, work = self._latest, self._slice, 0
         for batch in self._of.store.batches(self._indexed, self._end):
             if work >= size:
                 work = 0
                 yield
-                if self._is_stale():
-                    return
             if len(latest) >= self._max_keys:
                 return
             fields = _UNPACK(batch)
-            count, (spans, data) = fields[_COUNT], _scan(batch, fields)
+            count = fields[_COUNT]
+            spans, data = yield from _scan(batch, fields)
             work += count + 1 + len(data) // BYTES_PER_RECORD
             for left in range(0 if fields[_ATTRIBUTES] & CONTROL else count, 0, -size):
                 for offset, key, _, _, _ in islice(spans, size):
@@ -245,36 +248,31 @@ class _Cleaning:
                         latest[key if len(key) <= LONG_KEY else _digest(key)] = offset
                 if left > size:
                     yield
-                    if self._is_stale():
-                        return
             self._indexed = fields[_BASE] + fields[_DELTA] + 1
         # A gap behind the last batch needs no second look.
         self._indexed = self._end
 
-    def _fill(self, replacement: Replacement) -> Iterator[None]:
+    def _fill(self, replacement: Replacement) -> Generator[None, None, None]:
         """Adds what remains of each batch."""
         size, work = self._slice, 0
         for batch in self._of.store.batches(self._start, self._end):
             if work >= size:
                 work = 0
                 yield
-                if self._is_stale():
-                    return
             fields = _UNPACK(batch)
             work += 1
             if fields[_ATTRIBUTES] & CONTROL or fields[_BASE] >= self._indexed:
                 replacement.add(batch)
                 continue
-            count, (spans, data) = fields[_COUNT], _scan(batch, fields)
+            count = fields[_COUNT]
+            spans, data = yield from _scan(batch, fields)
             work += count + len(data) // BYTES_PER_RECORD
             kept = _Kept(data, self._is_past_horizon(fields))
             for left in range(count, 0, -size):
                 self._keep(islice(spans, size), kept)
                 if left > size:
                     yield
-                    if self._is_stale():
-                        return
-            remains = self._remainder(batch, fields, kept)
+            remains = yield from self._remainder(batch, fields, kept)
             if remains is not None:
                 replacement.add(remains)
 
@@ -298,7 +296,7 @@ class _Cleaning:
 
     def _remainder(
         self, batch: bytes, fields: tuple[int, ...], kept: _Kept
-    ) -> bytes | None:
+    ) -> Generator[None, None, bytes | None]:
         """What stays of a batch; None for nothing."""
         if kept.spans:
             has_horizon = fields[_ATTRIBUTES] & DELETE_HORIZON
@@ -307,7 +305,10 @@ class _Cleaning:
                 horizon = self._now + self._of.config.delete_retention_ms
             elif len(kept.spans) == fields[_COUNT]:
                 return batch
-            return rebuild_batch(read_header(batch), kept.data, kept.spans, horizon)
+            header = read_header(batch)
+            return (
+                yield from rebuild_in_pieces(header, kept.data, kept.spans, horizon)
+            )
         last_offset = fields[_BASE] + fields[_DELTA]
         is_last = last_offset + 1 == self._end
         if is_last or self._is_last_of_producer(fields[_PRODUCER_ID], last_offset):
@@ -333,20 +334,27 @@ class _Kept:
 
     __slots__ = ("data", "has_tombstone", "is_past_horizon", "spans")
 
-    def __init__(self, data: bytes, is_past_horizon: bool) -> None:
+    def __init__(self, data: Buffer, is_past_horizon: bool) -> None:
         self.data = data
         self.is_past_horizon = is_past_horizon
         self.spans: list[tuple[int, int]] = []
         self.has_tombstone = False
 
 
-def _scan(batch: bytes, fields: tuple[int, ...]) -> tuple[Iterator[RecordSpan], bytes]:
+def _scan(
+    batch: bytes, fields: tuple[int, ...]
+) -> Generator[None, None, tuple[Iterator[RecordSpan], Buffer]]:
     """The records of a batch, and the bytes they are in."""
     codec = fields[_ATTRIBUTES] & CODEC_MASK
     count, base_offset = fields[_COUNT], fields[_BASE]
     if codec == compression.NONE or not count:
         return scan_records(batch, HEADER_SIZE, count, base_offset), batch
-    data = compression.decompress(codec, memoryview(batch)[HEADER_SIZE:])
+    data = bytearray()
+    packed = memoryview(batch)[HEADER_SIZE:]
+    for piece in compression.decompress_in_pieces(codec, packed):
+        if data:
+            yield
+        data += piece
     return scan_records(data, 0, count, base_offset), data
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from tests.fuzz.target import Target
 
 from kohort.broker.log.partition import Partition
-from kohort.protocol import compression, records
+from kohort.protocol import compression, rebuilding, records
 from kohort.protocol.messages import WireError
 from kohort.protocol.record_rows import RecordRow, bytes_at, varint_at
 from kohort.protocol.records import BatchHeader, Record
@@ -104,7 +104,7 @@ def _read(header: BatchHeader, batch: bytes) -> None:
     assert rows == slowly
     assert is_whole == is_whole_slowly
     count, base = header.record_count, header.base_offset
-    spans, is_scanned = _taken(records.scan_records(data, 0, count, base))
+    spans, is_scanned = _taken(rebuilding.scan_records(data, 0, count, base))
     if is_whole:
         assert is_scanned, "records that can be read can be compacted"
         kept = [(start, stop) for *_, start, stop in spans]
@@ -175,15 +175,15 @@ def _rewrite(
 ) -> None:
     """The cleaner and a topic's type of timestamp change what they should only."""
     for made in (
-        records.rebuild_batch(header, data, spans),
-        records.rebuild_batch(header, data, spans, _NOW_MS),
+        rebuilding.rebuild_batch(header, data, spans),
+        rebuilding.rebuild_batch(header, data, spans, _NOW_MS),
     ):
         again, is_whole = _taken(_rows(made))
         assert is_whole
         assert again == rows
     first = records.with_timestamp_type(header, batch, _NOW_MS)
     assert records.read_header(first).max_timestamp == _NOW_MS
-    empty = records.empty_batch(header)
+    empty = rebuilding.empty_batch(header)
     assert not list(records.read_rows(empty))
     assert records.read_header(empty).last_offset == header.last_offset
 

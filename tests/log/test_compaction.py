@@ -60,6 +60,32 @@ def test_only_compacted_topics_are_cleaned() -> None:
     assert scene.offsets() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_large_batch_is_cleaned_in_steps(codec: int) -> None:
+    """It is decompressed, read, written and compressed a piece at a time."""
+    scene = Scene()
+    pairs = [(b"%d" % number, bytes(200)) for number in range(20_000)]
+    scene.send(*pairs, codec=codec)
+    scene.send((b"0", b"1"))
+    scene.send((b"a", b"1"))
+    # Two passes, and the batch is written once: 60 steps for its records alone.
+    pieces = 20_000 * 200 // (256 * 1024)
+    assert scene.clean() > 60 + 2 * pieces
+    assert scene.offsets() == list(range(1, 20_002))
+
+
+def test_a_log_that_is_closed_while_a_batch_is_decompressed() -> None:
+    """The cleaning ends at the next step."""
+    scene = Scene()
+    scene.send((b"a", bytes(9_000_000)), codec=4)
+    scene.send((b"a", b"1"))
+    scene.send((b"b", b"1"))
+    cleaning = compaction.clean(scene.partition, NOW)
+    next(cleaning)
+    scene.partition.close()
+    assert list(cleaning) == []
+
+
 def test_an_empty_log_and_a_single_batch() -> None:
     """There is nothing to clean: the newest batch always stays as it is."""
     scene = Scene()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kohort.broker.log.partition import Partition
-from kohort.protocol import records
+from kohort.protocol import rebuilding, records
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import varint
 from kohort.protocol.records import Record
@@ -82,9 +82,11 @@ def test_compaction_keeps_times_of_any_distance(base: int) -> None:
     batch = batch_of_times(base, FAR, -FAR, 2**63 - 1, 0)
     header = records.read_header(batch)
     data = batch[records.HEADER_SIZE :]
-    spans = [(start, stop) for *_, start, stop in records.scan_records(data, 0, 4, 0)]
-    assert times_of(records.rebuild_batch(header, data, spans)) == times_of(batch)
-    rebuilt = records.rebuild_batch(header, data, spans[1:])
+    spans = [
+        (start, stop) for *_, start, stop in rebuilding.scan_records(data, 0, 4, 0)
+    ]
+    assert times_of(rebuilding.rebuild_batch(header, data, spans)) == times_of(batch)
+    rebuilt = rebuilding.rebuild_batch(header, data, spans[1:])
     assert times_of(rebuilt) == times_of(batch)[1:]
 
 
@@ -102,7 +104,7 @@ def test_an_offset_delta_is_an_int32(delta: int) -> None:
     with pytest.raises(WireError, match="offset delta"):
         list(records.read_records(batch))
     with pytest.raises(WireError, match="offset delta"):
-        list(records.scan_records(batch, records.HEADER_SIZE, 1, 0))
+        list(rebuilding.scan_records(batch, records.HEADER_SIZE, 1, 0))
     partition = Partition("t-0")
     partition.append(batch, now_ms=NOW)
     assert partition.offset_for(NOW).offset == -1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.protocol.other_clients import module_of
 
-from kohort.protocol import compression, records
+from kohort.protocol import compression, rebuilding, records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import BatchError, Record
@@ -427,11 +427,11 @@ def unfolded(batch: bytes) -> bytes:
     return compression.decompress(codec, memoryview(batch)[records.HEADER_SIZE :])
 
 
-def spans_of(batch: bytes) -> list[records.RecordSpan]:
+def spans_of(batch: bytes) -> list[rebuilding.RecordSpan]:
     """All that `scan_records` finds in a batch."""
     header = records.read_header(batch)
     data, count = unfolded(batch), header.record_count
-    return list(records.scan_records(data, 0, count, header.base_offset))
+    return list(rebuilding.scan_records(data, 0, count, header.base_offset))
 
 
 @codecs
@@ -462,7 +462,7 @@ def test_a_batch_with_fewer_records(
     )
     horizon = data.draw(st.none() | st.integers(0, 2**42), label="horizon")
     places = [spans[at][3:] for at in chosen]
-    made = records.rebuild_batch(before, unfolded(batch), places, horizon)
+    made = rebuilding.rebuild_batch(before, unfolded(batch), places, horizon)
     after = records.read_header(made)
     assert after.size == len(made)
     assert after.crc == records.crc_of(made[records.CRC_START :])
@@ -487,7 +487,7 @@ def test_other_clients_read_what_was_rebuilt(library: Any, codec: int) -> None:
     batch = batch_of(5, codec=codec)
     header = records.read_header(batch)
     places = [span[3:] for span in spans_of(batch)[1:4:2]]
-    made = records.rebuild_batch(header, unfolded(batch), places, NOW + 10**8)
+    made = rebuilding.rebuild_batch(header, unfolded(batch), places, NOW + 10**8)
     found = library.DefaultRecordBatch(made)
     assert found.validate_crc()
     assert [(r.offset, r.timestamp, r.value) for r in found] == [
@@ -502,7 +502,7 @@ def test_a_batch_without_records() -> None:
     before = records.read_header(
         batch_of(base_offset=700, codec=4, attributes=records.DELETE_HORIZON, **ids)
     )
-    made = records.empty_batch(before)
+    made = rebuilding.empty_batch(before)
     after = records.read_header(made)
     assert after.size == len(made) == records.HEADER_SIZE
     assert after.crc == records.crc_of(made[records.CRC_START :])
@@ -510,7 +510,7 @@ def test_a_batch_without_records() -> None:
     assert (after.base_timestamp, after.max_timestamp) == (-1, NOW + 2)
     assert (after.last_offset, after.last_sequence) == (702, 42)
     assert list(records.read_records(made)) == []
-    assert records.empty_batch(after) == made
+    assert rebuilding.empty_batch(after) == made
 
 
 @given(
@@ -527,7 +527,7 @@ def test_damaged_records_are_no_crash_for_compaction(
     at = position % (len(data) + 1)
     data = data[:at] + junk + (b"" if is_cut else data[at + len(junk) :])
     try:
-        for _, _, _, start, stop in records.scan_records(data, 0, len(some), 0):
+        for _, _, _, start, stop in rebuilding.scan_records(data, 0, len(some), 0):
             assert 0 <= start < stop <= len(data)
     except WireError:
         pass

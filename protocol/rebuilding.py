@@ -1,0 +1,189 @@
+"""Batches that lose records, as Kafka's cleaner leaves them.
+
+A batch has a million records at most, and 100 MB of them: whoever reads or builds it
+takes some at a time, and serves others in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final
+
+from kohort.protocol import compression
+from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.record_rows import bytes_at, delta_at, varint_at, wrapped
+from kohort.protocol.records import (
+    CONTROL,
+    DELETE_HORIZON,
+    KEPT_ATTRIBUTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    put_varint,
+    sealed,
+)
+
+_RECORDS: Final = 1000
+"""Records that are written at a time: a millisecond."""
+
+RecordSpan = tuple[int, bytes | None, bool, int, int]
+"""What compaction needs of a record: its offset, its key, whether it has a value,
+and where it begins (behind its size) and ends."""
+
+
+def scan_records(
+    data: Buffer, position: int, count: int, base_offset: int
+) -> Iterator[RecordSpan]:
+    """Finds keys in the records of a batch, and leaves the rest unread.
+
+    Args:
+        data: the records, not compressed.
+        position: where the first one begins.
+        count: how many there are.
+        base_offset: of the batch.
+
+    Raises:
+        WireError: the data is damaged, as far as it was read.
+    """
+    end = len(data)
+    try:
+        for _ in range(count):
+            # Most sizes have one byte: no call for those.
+            size = data[position]
+            if size & 0x81:
+                size, position = varint_at(data, position)
+            else:
+                size >>= 1
+                position += 1
+            start, stop = position, position + size
+            if size < 0 or stop > end:
+                raise WireError(f"a record of {size} bytes")
+            position += 1
+            while data[position] & 0x80:  # its timestamp
+                position += 1
+            position += 1
+            delta = data[position]
+            if delta & 0x81:
+                delta, position = delta_at(data, position)
+            else:
+                delta >>= 1
+                position += 1
+            size = data[position]
+            if size & 0x81:
+                key, position = bytes_at(data, position, stop)
+            else:
+                position += 1
+                key = bytes(data[position : position + (size >> 1)])
+                position += size >> 1
+            if position >= stop:
+                raise WireError(f"a record ends at {position}, not {stop}")
+            # The lowest bit of a zigzag varint is its sign: -1 is null.
+            yield base_offset + delta, key, not data[position] & 1, start, stop
+            position = stop
+    except IndexError as error:
+        raise WireError(str(error)) from None
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    data: Buffer,
+    spans: Sequence[tuple[int, int]],
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """As `rebuild_in_pieces`, at once."""
+    work = rebuild_in_pieces(header, data, spans, delete_horizon_ms)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            made: bytes = end.value
+            return made
+
+
+def rebuild_in_pieces(
+    header: BatchHeader,
+    data: Buffer,
+    spans: Sequence[tuple[int, int]],
+    delete_horizon_ms: int | None = None,
+) -> Generator[None, None, bytes]:
+    """The batch with fewer records, or with a delete horizon, as Kafka's cleaner.
+
+    Offsets, sequences, producer and epochs stay, the last offset included. The
+    base timestamp becomes that of the first record that is left, or the delete
+    horizon (KIP-534), which a batch keeps once it has one. Others may have turns
+    in between.
+
+    Args:
+        header: that of the batch.
+        data: its records, not compressed.
+        spans: (begin, end) of each record to keep as `scan_records` found it;
+            at least one.
+        delete_horizon_ms: when its tombstones may go, if that is new.
+    """
+    attributes = header.attributes & (KEPT_ATTRIBUTES | LOG_APPEND_TIME)
+    if header.has_delete_horizon:
+        base_timestamp = header.base_timestamp
+    elif delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+        attributes |= DELETE_HORIZON
+    else:
+        base_timestamp = _time_at(header, data, spans[0][0])[0]
+    body = bytearray()
+    latest = -(2**63)
+    for number, (start, stop) in enumerate(spans, 1):
+        if number % _RECORDS == 0:
+            yield
+        time, position = _time_at(header, data, start)
+        latest = max(latest, time)
+        head = bytearray(1)
+        put_varint(head, wrapped(time - base_timestamp))
+        put_varint(body, len(head) + stop - position)
+        body += head
+        body += data[position:stop]
+    parts: list[bytes] = []
+    for part in compression.compress_in_pieces(header.codec, body):
+        parts.append(part)
+        if len(parts) % 8 == 0:
+            yield
+    packed = b"".join(parts)
+    return _with_records(header, attributes, base_timestamp, latest, len(spans), packed)
+
+
+def _time_at(header: BatchHeader, data: Buffer, start: int) -> tuple[int, int]:
+    """A record's time, and the position behind its field."""
+    delta, position = varint_at(data, start + 1)
+    time = header.base_timestamp + delta
+    if header.is_log_append_time:
+        time = header.max_timestamp
+    return wrapped(time), position
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch without records, as Kafka's cleaner keeps the last one of a producer.
+
+    So the producer's epoch and sequence survive, and the last offset.
+    """
+    attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    return _with_records(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+
+
+def _with_records(
+    header: BatchHeader,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+    packed: bytes,
+) -> bytes:
+    fields = (
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        count,
+    )
+    return sealed(header.base_offset, header.partition_leader_epoch, fields, packed)
