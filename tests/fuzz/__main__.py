@@ -4,8 +4,8 @@
     python -m tests.fuzz --seconds 60 --target decoders
     python -m tests.fuzz --target decoders --replay crash-0123abcd
 
-Two targets run at a time. Exits 0 if nothing is found, else 1; then the inputs
-are kept.
+Two targets run at a time. The exit code is 0 if nothing is found, else 1, and the
+inputs are kept.
 """
 
 # ruff: noqa: T201 - a program that prints
@@ -81,10 +81,14 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="kohort-fuzz-"))
     print(f"everything is in {folder}", flush=True)
     began = time.monotonic()
-    share = max(1, asked.seconds * min(AT_ONCE, len(names)) // len(names))
+    names.sort(key=lambda name: -TARGETS[name].weight)
+    total = sum(TARGETS[name].weight for name in names)
+    seconds = asked.seconds * min(AT_ONCE, len(names))
 
     def one(name: str) -> Run:
-        done = run(name, folder / name, share, TARGETS[name])
+        target = TARGETS[name]
+        share = max(1, seconds * target.weight // total)
+        done = run(name, folder / name, share, target)
         print(f"{time.monotonic() - began:6.0f} s  {done}", flush=True)
         return done
 
@@ -94,8 +98,7 @@ def main() -> int:
     if asked.keep:
         for name in names:
             corpus.store(name, merged(name, folder / name, TARGETS[name]))
-    failed = any(each.finds for each in runs)
-    return 1 if failed else 0
+    return 1 if any(each.finds for each in runs) else 0
 
 
 if __name__ == "__main__":

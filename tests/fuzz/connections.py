@@ -445,4 +445,4 @@ def _new_step(chance: random.Random) -> Step:
     return Step(kind, number, data)
 
 
-CONNECTIONS = Target(connections, _scenes, _mutate)
+CONNECTIONS = Target(connections, _scenes, _mutate, weight=4)

@@ -141,7 +141,7 @@ def _mutate(data: bytes, chance: random.Random) -> bytes:
     return data[:3] + known.encode(mutated(message, version, _POOL, chance))
 
 
-DECODERS = Target(decode, _messages, _mutate)
+DECODERS = Target(decode, _messages, _mutate, weight=2)
 
 
 def frames(data: bytes) -> None:

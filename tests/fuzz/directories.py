@@ -409,4 +409,4 @@ def _mutate(data: bytes, chance: random.Random) -> bytes:
     return bytes(head) + b"".join(edit.encode() for edit in edits)
 
 
-DIRECTORIES = Target(directories, _seeds, _mutate, longest=600)
+DIRECTORIES = Target(directories, _seeds, _mutate, longest=600, weight=3)

@@ -20,9 +20,11 @@ class Target(NamedTuple):
         mutate: changes an input in a way that keeps it well-formed. The fuzzer's own
             mutations are used in turn with it.
         longest: limit of an input in bytes.
+        weight: share of the time that is given to all targets.
     """
 
     run: Callable[[bytes], None]
     seeds: Callable[[], Iterable[bytes]]
     mutate: Callable[[bytes, random.Random], bytes] | None = None
     longest: int = LONGEST
+    weight: int = 1

@@ -1,0 +1,21 @@
+"""Fuzzing itself: a planted fault is found, kept and replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fuzz.planted import PLANTED, PlantedError
+from tests.fuzz.running import run
+
+pytestmark = pytest.mark.fuzz
+
+
+def test_a_planted_fault_is_found(tmp_path: Path) -> None:
+    """Its input is kept, and fails again without atheris."""
+    pytest.importorskip("atheris", reason="atheris comes with kohort[dev]")
+    done = run("tests.fuzz.planted:PLANTED", tmp_path, 60, PLANTED)
+    assert "PlantedError" in done.reason
+    (found,) = done.finds
+    with pytest.raises(PlantedError):
+        PLANTED.run(found.read_bytes())
