@@ -82,15 +82,17 @@ class ApiCounts:
             SyncGroup, Fetch) is part of it.
         errors: how many answers had an error in them, by its code; an answer with
             several of them counts for each.
+        slow: how often a request kept the event loop for too long at once.
         clean: the last encoded answer without errors: it is mostly the same one.
     """
 
-    __slots__ = ("clean", "errors", "seconds")
+    __slots__ = ("clean", "errors", "seconds", "slow")
 
     def __init__(self) -> None:
         self.clean = b""
         self.seconds = Histogram(LATENCY_BOUNDS)
         self.errors: dict[int, int] = {}
+        self.slow = 0
 
 
 class ApiCounters:
@@ -135,6 +137,10 @@ class ApiCounters:
             found = errors_in(response)
         for code in found:
             counts.errors[code] = counts.errors.get(code, 0) + 1
+
+    def was_slow(self, api: Api) -> None:
+        """Counts a request that kept the event loop for too long at once."""
+        self.by_api.setdefault(api, ApiCounts()).slow += 1
 
     def _of_body(self, api: Api, version: int, body: bytes) -> AbstractSet[int]:
         key = api, version, body

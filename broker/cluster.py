@@ -18,6 +18,7 @@ from kohort.broker.ids import Ids
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import LongWork, Pace, finish
+from kohort.broker.request_memory import RequestMemory
 from kohort.broker.shards import NodeGroups, Shards
 from kohort.broker.topics import (
     EVENTS_TOPIC,
@@ -73,6 +74,7 @@ class Cluster:
         topic_created: called with each topic that is created; None for nobody.
         shards: the partitions of ``__consumer_offsets`` and their coordinators.
         long_work: work of requests that takes more than one turn of the event loop.
+        request_memory: memory that long requests take until they are handled.
         controller: does what changes the topics, one request after the other.
     """
 
@@ -95,6 +97,11 @@ class Cluster:
         self._next_producer_id = 0
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
+        self.request_memory = RequestMemory(
+            config["queued.max.request.bytes"],
+            config["socket.request.max.bytes"],
+            clock,
+        )
         self.controller = Controller(self.long_work)
         self._partition_cost = IN_MEMORY_COST if data_dir is None else ON_DISK_COST
         self.topics = Topics(

@@ -85,6 +85,7 @@ IntKey = Literal[
     "offsets.topic.replication.factor",
     "offsets.topic.segment.bytes",
     "producer.id.expiration.ms",
+    "queued.max.request.bytes",
     "socket.request.max.bytes",
 ]
 BoolKey = Literal[

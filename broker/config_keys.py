@@ -235,7 +235,7 @@ process.roles                                   list     null broker|controller 
 producer.id.expiration.check.interval.ms        int      600000 1.. hidden
 producer.id.expiration.ms                       int      86400000 1.. cluster-wide used
 producer.purgatory.purge.interval.requests      int      1000 * read-only
-queued.max.request.bytes                        long     -1 * read-only
+queued.max.request.bytes                        long     -1 * read-only used
 queued.max.requests                             int      500 1.. read-only
 quota.window.num                                int      11 1.. read-only
 quota.window.size.seconds                       int      1 1.. read-only

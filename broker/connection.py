@@ -10,24 +10,41 @@ buffer is full nothing further is handled.
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 import sys
-import time
 from collections import deque
+from time import monotonic
 from typing import Any, cast
 
 from kohort.broker import telemetry
 from kohort.broker.cluster import Node
 from kohort.broker.descriptors import admission
 from kohort.broker.dispatch import BodyError, UnknownApiError, route_of
-from kohort.broker.long_work import Piecework
-from kohort.broker.request import JOIN_BELOW, AnswerSizeError, Request
+from kohort.broker.long_work import Piecework, Work
+from kohort.broker.request import JOIN_BELOW, AnswerSizeError, Request, join_small
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.framing import Frame, Framer, FrameSizeError
+from kohort.protocol.framing import LONG_FRAME, Frame, Framer, FrameSizeError, Received
 from kohort.protocol.messages import Buffer, WireError
-from kohort.protocol.registry import API_VERSIONS, BY_KEY
+from kohort.protocol.registry import API_VERSIONS, BY_KEY, Api
 
+TURN = 32 * 1024
+"""Cost of the requests of one connection that are handled in one turn of the event
+loop: their bytes, and `FRAME_COST` for each. That is about a millisecond: a hundred
+heartbeats, or two requests that are decoded at once."""
+FRAME_COST = 256
+"""Cost of handling a short request, in bytes that are decoded in the same time."""
+SLOW_SECONDS = 0.1
+"""Seconds for which a request holds up the others, at once, that are worth a line in
+the log: ten times what it may."""
+HALF_CLOSED_SECONDS = 10.0
+"""Seconds that a client gets to see its answer after it has closed its sending side.
+Most of those have gone, but nothing says so; one that reads on, as netcat does, gets
+the answer to a JoinGroup of a new group (twice the initial rebalance delay of 3 s)."""
+MOST_PARTS = 1000
+"""Parts of answers in one write: the system's writev takes 1024 of them (IOV_MAX),
+and uvloop's writelines fails beyond a million."""
 READ_AHEAD = 64 * 1024
 """Bytes of further requests that are taken in while one waits: room for a
 client's pipelined heartbeats and commits; a Produce stays in the client."""
@@ -61,6 +78,23 @@ def _descriptor(transport: asyncio.BaseTransport) -> int:
     return -1 if sock is None else sock.fileno()
 
 
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Has the system find out, as in Kafka, when a silent client's machine is gone."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _called(frame: Frame) -> tuple[Api | None, str]:
+    """The API that a frame calls, if it is one, and the frame's name for logs."""
+    buffer, start, end = frame
+    if end - start < _HEAD_SIZE:
+        return None, "no request"
+    key, version = struct.unpack_from(">hh", buffer, start)
+    api = BY_KEY.get(key)
+    return api, f"API key {key}" if api is None else f"{api.name} v{version}"
+
+
 class Connection(asyncio.Protocol):
     """The server's end of one TCP connection.
 
@@ -75,7 +109,6 @@ class Connection(asyncio.Protocol):
         self.client_address = ""
         self.software_name = ""
         self.software_version = ""
-        self.last_active = 0.0
         self._connections = connections
         self._framer = Framer(node.cluster.config["socket.request.max.bytes"])
         self._transport: asyncio.Transport
@@ -89,7 +122,16 @@ class Connection(asyncio.Protocol):
         self._is_handling = False
         self._is_write_blocked = False
         self._is_read_paused = False
+        self._is_held_back = False
         self._is_at_eof = False
+        # Bytes of long requests that are whole, and not handled yet; and of all.
+        self._whole = 0
+        self._held = 0
+        # How often something came or went, then and now; and when it last changed.
+        self._activity = 0
+        self._activity_seen = -1
+        self._unread_seen = 0
+        self._idle_from = 0.0
         self._failure: str | None = None
         self._client_id = (b"", "")
 
@@ -109,7 +151,7 @@ class Connection(asyncio.Protocol):
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
         self.client_host = f"/{host}"
         self.client_address = f"{host}:{port}"
-        self.last_active = self.node.cluster.clock.now()
+        _keep_alive(transport)
         limit = self.node.cluster.config["max.connections"]
         if len(self._connections) >= limit:
             self._close(f"max.connections is {limit}")
@@ -124,27 +166,35 @@ class Connection(asyncio.Protocol):
             return
         self._connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+    def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection; members that joined by it stay in their groups."""
+        if exc is not None and not isinstance(exc, (ConnectionError, TimeoutError)):
+            # The peer's own end is no news: a reset, or silence.
+            log.warning("connection_lost", client=self.client_address, reason=repr(exc))
         self._connections.discard(self)
         self._frames.clear()
         if not self._closed.done():
             self._closed.set_result(None)
         if self._work is not None:
             self._work.stop()
+        if self._held:
+            self.node.cluster.request_memory.take(self, 0, 0)
+            self._framer = Framer(0)
         current, self._current = self._current, None
         if current is not None and current.abandon is not None:
             current.abandon()
 
     def data_received(self, data: bytes) -> None:
         """Handles the requests that these bytes complete."""
-        self.last_active = self.node.cluster.clock.now()
+        self._activity += 1
         try:
             frames = self._framer.feed(data)
         except FrameSizeError as error:
             frames = error.frames
             self._failure = str(error)
         self._frames.extend(frames)
+        if self._framer.gathered or self._held:
+            self._take_memory(frames)
         self._handle_frames()
         if self._frames or self._current is not None:
             waiting = sum(end - start for _, start, end in self._frames)
@@ -152,9 +202,18 @@ class Connection(asyncio.Protocol):
                 self._pause_reading()
 
     def eof_received(self) -> bool:
-        """The client sends no more; an answer that is due still goes out."""
+        """The client sends no more; an answer that is due soon still goes out."""
         self._is_at_eof = True
-        return self._current is not None or bool(self._frames)
+        if self._current is None and not self._frames:
+            return False
+        clock = self.node.cluster.clock
+        clock.call_at(clock.now() + HALF_CLOSED_SECONDS, self._give_up)
+        return True
+
+    def _give_up(self) -> None:
+        """The client has gone, or does not wait for its answer as it should."""
+        if not self._closed.done():
+            self.abort()
 
     def pause_writing(self) -> None:
         """The client reads too slowly: nothing is handled until it catches up."""
@@ -164,6 +223,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._is_write_blocked = False
+        self._activity += 1
         self._go_on()
 
     # -- what requests and the server call
@@ -179,6 +239,7 @@ class Connection(asyncio.Protocol):
         if not self._is_handling:
             # It has waited; what came in behind it can go on. But not in here:
             # whoever answers may be amid a change, as of all that a node led.
+            self._activity += 1
             self._flush()
             if self._frames:
                 self._closed.get_loop().call_soon(self._go_on)
@@ -207,23 +268,42 @@ class Connection(asyncio.Protocol):
         """Closes at once."""
         self._transport.abort()
 
-    def is_idle_since(self, when: float) -> bool:
-        """Whether the client has neither sent nor is owed anything since `when`."""
-        waits = self._current is not None and not self._is_write_blocked
-        return self.last_active < when and not waits
+    def is_idle(self, now: float, seconds: float) -> bool:
+        """Whether nothing came or went for so long; to be asked every now and then.
+
+        As in Kafka that includes a client whose request waits, even for an hour.
+        """
+        unread = self._transport.get_write_buffer_size()
+        if self._activity != self._activity_seen or unread < self._unread_seen:
+            self._activity_seen = self._activity
+            self._idle_from = now
+        self._unread_seen = unread
+        return now - self._idle_from > seconds
 
     # -- requests
 
     def _handle_frames(self) -> None:
-        """Handles requests until one has to wait, or the client has to."""
+        """Handles requests until one has to wait, or the client, or it is enough.
+
+        A request for which the others have waited too long gets a line in the log.
+        """
         frames = self._frames
         self._is_handling = True
+        start, left, before = 0, TURN, monotonic()
         try:
             while frames and self._current is None and not self._is_write_blocked:
-                buffer, start, end = frames.popleft()
+                if left <= 0:
+                    self._closed.get_loop().call_soon(self._go_on)
+                    break
+                frame = buffer, start, end = frames.popleft()
+                left -= end - start + FRAME_COST
                 self._handle(buffer, start, end)
+                now = monotonic()
+                if now - before > SLOW_SECONDS:
+                    self._was_slow(*_called(frame), now - before)
+                before = now
         except _DECODE_ERRORS as error:
-            self._failure = str(error)
+            self._failure = f"{_called(frame)[1]}: {error}"
             self._current = None
             frames.clear()
         finally:
@@ -235,7 +315,7 @@ class Connection(asyncio.Protocol):
             elif self._is_at_eof:
                 self._transport.close()
 
-    def _handle(self, buffer: bytes, start: int, end: int) -> None:
+    def _handle(self, buffer: Received, start: int, end: int) -> None:
         if end - start < _HEAD_SIZE:
             raise WireError(f"a frame of {end - start} bytes has no request header")
         key_and_version, correlation_id, id_size = _HEAD(buffer, start)
@@ -266,15 +346,47 @@ class Connection(asyncio.Protocol):
             self,
         )
         if self.node.counters is not None:
-            request.started = time.monotonic()
+            request.started = monotonic()
         try:
             work = route.handle(request)
             if work is not None:
                 self._work = self.node.cluster.long_work.start(
-                    work, lambda error: self._later_failed(request, error)
+                    self._watched(work, request, end - start),
+                    lambda error: self._later_failed(request, error),
                 )
         except Exception as error:  # noqa: BLE001 - the connection ends by it
             self._request_failed(request, error)
+
+    def _watched(self, work: Work, request: Request, size: int) -> Work:
+        """Does the work; sees to pieces that take too long, and to the memory."""
+        before = None
+        try:
+            while True:
+                next(work)
+                # The first piece's time is part of its frame's.
+                if before is not None and monotonic() - before > SLOW_SECONDS:
+                    called = f"{request.api.name} v{request.version}"
+                    self._was_slow(request.api, called, monotonic() - before)
+                yield
+                before = monotonic()
+        except StopIteration:
+            return
+        finally:
+            work.close()
+            if size >= LONG_FRAME:
+                self._whole -= size
+                self._take_memory([])
+
+    def _was_slow(self, api: Api | None, called: str, seconds: float) -> None:
+        """Others have waited for a request of this client for too long."""
+        if api is not None and self.node.counters is not None:
+            self.node.counters.was_slow(api)
+        log.info(
+            "slow_request",
+            client=self.client_address,
+            request=called,
+            ms=round(seconds * 1000),
+        )
 
     def _later_failed(self, request: Request, error: Exception) -> None:
         """A later piece of a request's work raised this."""
@@ -316,10 +428,34 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         if self._frames or self._failure or self._is_at_eof:
             self._handle_frames()
-        if self._is_read_paused and not self._frames and not self._is_write_blocked:
+        is_busy = self._frames or self._is_write_blocked or self._is_held_back
+        if self._is_read_paused and not is_busy:
             self._is_read_paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
+
+    def _take_memory(self, frames: list[Frame]) -> None:
+        """Says how much memory long requests of this client take now."""
+        for _, start, end in frames:
+            if end - start >= LONG_FRAME:
+                self._whole += end - start
+        self._held = self._whole + self._framer.gathered
+        self.node.cluster.request_memory.take(self, self._held, self._framer.long_size)
+
+    def hold_back(self) -> None:
+        """Reads no more for now: see `request_memory`."""
+        self._is_held_back = True
+        self._pause_reading()
+
+    def let_on(self) -> None:
+        """Reads again."""
+        self._is_held_back = False
+        self._go_on()
+
+    def give_up(self, why: str) -> None:
+        """Closes the connection: its request is not going to be whole."""
+        log.warning("connection_closed", client=self.client_address, reason=why)
+        self.abort()
 
     def _pause_reading(self) -> None:
         if not self._is_read_paused and not self._transport.is_closing():
@@ -334,8 +470,12 @@ class Connection(asyncio.Protocol):
         size, self._out, self._out_size = self._out_size, [], 0
         if size < self._join_below:
             self._transport.write(b"".join(out))
-        else:
+        elif len(out) <= MOST_PARTS:
             self._transport.writelines(out)
+        else:
+            joined: list[Buffer] = []
+            join_small(out, joined)
+            self._transport.writelines(joined)
 
     def _close(self, why: str) -> None:
         log.warning("connection_closed", client=self.client_address, reason=why)

@@ -13,7 +13,7 @@ from typing import Any
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.protocol import registry
-from kohort.protocol.messages import Codec, WireError
+from kohort.protocol.messages import Codec, Source, WireError
 from kohort.protocol.registry import Api
 
 
@@ -62,7 +62,7 @@ class RouteInPieces:
         self.respond = route.respond
 
     @staticmethod
-    def decode(buffer: bytes | bytearray, position: int, end: int) -> tuple[Any, int]:
+    def decode(buffer: Source, position: int, end: int) -> tuple[Any, int]:
         """Where the body is: for now that is the message."""
         return (buffer, position, end), end
 
@@ -86,7 +86,7 @@ class RouteInPieces:
             yield from work
 
 
-Decoder = Callable[[bytes | bytearray, int, int], tuple[Any, int]]
+Decoder = Callable[[Source, int, int], tuple[Any, int]]
 
 _routes: dict[int, Route] = {}
 

@@ -81,9 +81,9 @@ class Housekeeper:
 
     def _close_idle(self) -> None:
         idle_ms = self._cluster.config["connections.max.idle.ms"]
-        limit = self._clock.now() - idle_ms / 1000
+        now = self._clock.now()
         for connection in list(self._connections()):
-            if connection.is_idle_since(limit):
+            if connection.is_idle(now, idle_ms / 1000):
                 log.info("idle_connection_closed", client=connection.client_address)
                 connection.abort()
         self._every(self._close_idle, idle_ms / 4)

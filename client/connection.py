@@ -31,7 +31,7 @@ from kohort.client.sockets import connected_socket
 from kohort.client.throttling import holds_back
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.framing import Framer, FrameSizeError
+from kohort.protocol.framing import Framer, FrameSizeError, Received
 from kohort.protocol.messages import Buffer
 from kohort.protocol.registry import API_VERSIONS, BY_KEY, BY_NAME, Api
 
@@ -420,7 +420,7 @@ class Connection(asyncio.Protocol):
         except (ValueError, struct.error, IndexError) as error:
             self.fail(f"a response that cannot be read: {error}")
 
-    def _answer(self, buffer: bytes, start: int, end: int) -> None:
+    def _answer(self, buffer: Received, start: int, end: int) -> None:
         (correlation_id,) = _CORRELATION_ID(buffer, start)
         pending = self._pending
         if not pending or pending[0].correlation_id != correlation_id:

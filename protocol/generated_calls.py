@@ -5,9 +5,12 @@ Limits hold for bytes from outside only; whatever kohort writes is encoded.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
+
+Source = bytes | bytearray | mmap.mmap
 
 _UVARINT_BYTES = 5
 """Bytes of the longest unsigned varint: 32 bits by 7."""
@@ -38,7 +41,7 @@ _FIXED_PIECE = 8192
 """Numbers in one array that are read or written between two yields: about 0.3 ms."""
 
 
-def read_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
+def read_uvarint(buffer: Source, position: int) -> tuple[int, int]:
     """An unsigned varint of up to 32 bits: (value, position behind it).
 
     The value is an int32, negative where bit 31 is set, and bits above are
@@ -54,7 +57,7 @@ def read_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
     raise ValueError("varint of more than 5 bytes")
 
 
-def read_string_length(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
+def read_string_length(buffer: Source, position: int) -> tuple[int, int]:
     """The length of a compact string, plus one: (value, position behind it)."""
     value, position = read_uvarint(buffer, position)
     if value > _STRING_LIMIT + 1:
@@ -72,7 +75,7 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def skip_tags(buffer: bytes | bytearray, position: int) -> int:
+def skip_tags(buffer: Source, position: int) -> int:
     """The position behind a section of tagged fields nobody asks for."""
     count, position = read_uvarint(buffer, position)
     if count > MOST_TAGS:
@@ -102,7 +105,7 @@ def too_many_items() -> None:
 
 
 def unpack_in_pieces(
-    fmt: str, count: int, buffer: bytes | bytearray, position: int
+    fmt: str, count: int, buffer: Source, position: int
 ) -> Generator[None, None, list[Any]]:
     """The values of an array of fixed-size items; yields between its pieces."""
     found: list[Any] = []

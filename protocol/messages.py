@@ -29,7 +29,7 @@ import typing
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kohort.protocol import codegen
+from kohort.protocol import codegen, generated_calls
 from kohort.protocol.slotted import slotted
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ __all__ = [
     "Int64",
     "Primitive",
     "Records",
+    "Source",
     "String",
     "Uint16",
     "Uint32",
@@ -107,6 +108,8 @@ class V:
 
 
 Buffer = bytes | bytearray | memoryview
+Source = generated_calls.Source
+"""Bytes that messages are decoded from; those of long frames are mapped memory."""
 
 Bool = Annotated[bool, Primitive("bool", "?")]
 Int8 = Annotated[int, Primitive("int8", "b")]
@@ -217,15 +220,13 @@ class Codec:
         self._pieces: dict[str, Any] = {}
         self.source, scope = codegen.generate(cls, version, flexible, fields_of)
         exec(compile(self.source, f"<{cls.__name__} v{version}>", "exec"), scope)  # noqa: S102 - our own source
-        self._decode: Callable[[bytes | bytearray, int, int], tuple[Any, int]]
+        self._decode: Callable[[Source, int, int], tuple[Any, int]]
         self._decode = scope["decode"]
         self.encode: Callable[[Any], bytes] = scope["encode"]
         self.encode_into: Callable[[Any, Callable[[Buffer], None]], None]
         self.encode_into = scope["encode_into"]
 
-    def decode(
-        self, buffer: bytes | bytearray, position: int, end: int
-    ) -> tuple[Any, int]:
+    def decode(self, buffer: Source, position: int, end: int) -> tuple[Any, int]:
         """The message that starts at `position`, and the position behind it.
 
         The buffer may go on behind `end`, the message may not.
@@ -242,7 +243,7 @@ class Codec:
         return message, position
 
     def decode_in_pieces(
-        self, buffer: bytes | bytearray, position: int, end: int
+        self, buffer: Source, position: int, end: int
     ) -> Generator[None, None, tuple[Any, int]]:
         """Like `decode`, a piece at a time, for messages from outside that may be long.
 

@@ -97,6 +97,7 @@ class Metrics:
                 {
                     "api": api.name,
                     "latency_seconds": _histogram(counts.seconds),
+                    "slow": counts.slow,
                     "errors": {name_of(c): n for c, n in sorted(counts.errors.items())},
                 }
                 for api, counts in sorted(

@@ -120,6 +120,14 @@ def _of_apis(apis: Sequence[Snapshot]) -> Iterator[Metric]:
     for row in apis:
         requests.add_metric([row["api"]], sum(_buckets(row["latency_seconds"])))
     yield requests
+    slow = CounterMetricFamily(
+        "kohort_api_slow",
+        "Times that a request held up the others for more than 100 ms.",
+        labels=["api"],
+    )
+    for row in apis:
+        slow.add_metric([row["api"]], row["slow"])
+    yield slow
     yield _counters(
         "kohort_api_errors",
         "Answers with this error in them, on top or in a row.",

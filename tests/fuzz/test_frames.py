@@ -9,14 +9,20 @@ from collections import Counter
 from hypothesis import given, settings
 from tests.fuzz.frames import mutated_frames
 
-from kohort.protocol.framing import Frame, Framer, FrameSizeError, RequestHeader
+from kohort.protocol.framing import (
+    Frame,
+    Framer,
+    FrameSizeError,
+    Received,
+    RequestHeader,
+)
 from kohort.protocol.messages import WireError, codec
 from kohort.protocol.registry import BY_KEY
 
 LIMIT = 2**20
 
 
-def _read(buffer: bytes, start: int, end: int) -> object:
+def _read(buffer: Received, start: int, end: int) -> object:
     """A request, read as a broker reads it."""
     key, version = struct.unpack_from(">hh", buffer[start:end])
     api = BY_KEY.get(key)

@@ -1,0 +1,177 @@
+"""Memory for long requests, over all connections (``queued.max.request.bytes``).
+
+1. A connection says how much its long requests take: while their bytes arrive, and
+   until they are handled. Short ones are not counted.
+2. While that is too much, connections whose requests grow are held back: their bytes
+   wait in the system's buffers, and then at the clients.
+3. The last one is always let on, so that its request becomes whole, is handled, and
+   gives its memory back. Any that brings next to nothing meanwhile is closed.
+
+Requests of up to `SMALL` bytes have a share of their own: that 30 connections send
+100 MB each does not stop a producer of batches.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from kohort.broker.clock import Clock, Timer
+
+DEFAULT_LIMIT: Final = 256 * 1024 * 1024
+"""Bytes where ``queued.max.request.bytes`` is -1, which in Kafka stands for no limit:
+two requests of 100 MB (``socket.request.max.bytes``) and some that are shorter. Kafka
+allots 100 MB for a size of 100 MB that is announced, and runs out of its heap of 1 GB
+when ten clients announce one."""
+SMALL: Final = 2 * 1024 * 1024
+"""Bytes of a request up to which it has its own share: twice ``message.max.bytes``."""
+SMALL_SHARE: Final = 64 * 1024 * 1024
+"""Bytes that only requests of up to `SMALL` may take."""
+PROGRESS_SECONDS: Final = 2.0
+PROGRESS_BYTES: Final = 256 * 1024
+"""Bytes that a request has to bring in `PROGRESS_SECONDS` while others are held back:
+a megabit a second."""
+PATIENT_ROUNDS: Final = 5
+"""Times `PROGRESS_SECONDS` after which one more is let on though no memory came back:
+the longest requests are handled in that time."""
+STEP: Final = 256 * 1024
+"""Bytes that a connection may bring before it can be held back: one read of uvloop."""
+
+
+class Holder(Protocol):
+    """A connection that long requests come by."""
+
+    def hold_back(self) -> None:
+        """Reads no more for now."""
+
+    def let_on(self) -> None:
+        """Reads again."""
+
+    def give_up(self, why: str) -> None:
+        """Closes the connection: its request is not going to be whole."""
+
+
+class RequestMemory:
+    """The memory of long requests, and the connections that wait for some.
+
+    Args:
+        limit: bytes (``queued.max.request.bytes``); -1 for `DEFAULT_LIMIT`.
+        largest: bytes of the largest request (``socket.request.max.bytes``).
+        clock: the one clock.
+
+    Attributes:
+        total: bytes that are taken.
+    """
+
+    __slots__ = (
+        "_checked",
+        "_clock",
+        "_held",
+        "_limit",
+        "_reading",
+        "_rounds",
+        "_timer",
+        "_waiting",
+        "total",
+    )
+
+    def __init__(self, limit: int, largest: int, clock: Clock) -> None:
+        self._limit = limit if limit > 0 else max(DEFAULT_LIMIT, largest)
+        self._clock = clock
+        self.total = 0
+        self._held: dict[Holder, int] = {}
+        # Those whose request is not whole: that are read from, and held back with the
+        # size of the request, in this order.
+        self._reading: set[Holder] = set()
+        self._waiting: dict[Holder, int] = {}
+        self._checked: dict[Holder, int] = {}
+        self._timer: Timer | None = None
+        self._rounds = 0
+
+    def __len__(self) -> int:
+        """How many connections are held back."""
+        return len(self._waiting)
+
+    def take(self, holder: Holder, held: int, unfinished: int) -> None:
+        """Notes how much a connection's long requests take.
+
+        Args:
+            holder: the connection.
+            held: bytes that are there; 0 if there is no long request any more.
+            unfinished: the size of the request that is not whole; 0 if there is none.
+        """
+        before = self._held.pop(holder, 0)
+        self.total += held - before
+        if held:
+            self._held[holder] = held
+        if holder in self._waiting and unfinished:
+            return
+        if unfinished:
+            self._reading.add(holder)
+            if held > before:
+                self._limit_growth(holder, unfinished)
+        else:
+            self._reading.discard(holder)
+            self._waiting.pop(holder, None)
+        if held < before or not unfinished:
+            self._rounds = 0
+            self._let_on()
+
+    def _room(self, size: int) -> int:
+        """Bytes that a request of this size may still bring."""
+        share = SMALL_SHARE if size <= SMALL else 0
+        return self._limit + share - self.total
+
+    @property
+    def _active(self) -> int:
+        """How many are not held back: they bring something, or are being handled."""
+        return len(self._held) - len(self._waiting)
+
+    def _limit_growth(self, holder: Holder, size: int) -> None:
+        if self._room(size) >= 0 or self._active == 1:
+            return
+        self._reading.discard(holder)
+        self._waiting[holder] = size
+        holder.hold_back()
+        if self._timer is None:
+            self._check_later()
+
+    def _let_on(self) -> None:
+        """Lets those on, in their order, for whom there is room; at least one."""
+        steps = 0
+        for holder, size in list(self._waiting.items()):
+            steps += STEP
+            if self._active and self._room(size) < steps:
+                continue
+            del self._waiting[holder]
+            self._reading.add(holder)
+            holder.let_on()
+
+    def _let_on_first(self) -> None:
+        self._rounds = 0
+        holder = next(iter(self._waiting))
+        del self._waiting[holder]
+        self._reading.add(holder)
+        holder.let_on()
+
+    def _check_later(self) -> None:
+        self._checked = {each: self._held.get(each, 0) for each in self._reading}
+        when = self._clock.now() + PROGRESS_SECONDS
+        self._timer = self._clock.call_at(when, self._check)
+
+    def _check(self) -> None:
+        """Closes connections that keep others waiting and bring nothing."""
+        self._timer = None
+        if not self._waiting:
+            return
+        for holder, before in self._checked.items():
+            grown = self._held.get(holder, 0) - before
+            if holder in self._reading and 0 <= grown < PROGRESS_BYTES:
+                holder.give_up(
+                    f"{grown} bytes of an unfinished request in {PROGRESS_SECONDS} s,"
+                    f" while {len(self._waiting)} others waited for memory"
+                )
+        self._rounds += 1
+        if self._rounds >= PATIENT_ROUNDS and not self._reading:
+            # All the memory is in requests behind others that wait for something.
+            self._let_on_first()
+        self._check_later()

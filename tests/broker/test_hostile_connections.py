@@ -1,0 +1,250 @@
+"""Connections that go, lag, or send too much at once: the others notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import socket
+import struct
+
+import pytest
+from tests.broker.test_cluster import until
+from tests.broker.test_connection import (
+    ApiVersions,
+    Heartbeat,
+    connected,
+    frame,
+    join,
+    sized,
+)
+from tests.protocol.in_pieces import finished
+
+from kohort.broker import connection as connections
+from kohort.broker.connection import FRAME_COST, TURN, Connection
+from kohort.broker.request import JOIN_BELOW, ResponseFormat, join_small
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kohort.protocol.messages import Buffer
+from kohort.protocol.registry import BY_NAME
+
+FOREVER_MS = 2**31 - 1
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what is written to it."""
+
+    def __init__(self, accepted: socket.socket | None) -> None:
+        super().__init__({"socket": accepted} if accepted else {})
+        self.written = b""
+        self.is_reading_now = True
+
+    def set_write_buffer_limits(
+        self, high: int | None = None, low: int | None = None
+    ) -> None:
+        """There is room for everything."""
+
+    def get_write_buffer_size(self) -> int:
+        """Everything is read at once."""
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keeps it."""
+        self.written += data
+
+    def is_closing(self) -> bool:
+        """Never."""
+        return False
+
+    def close(self) -> None:
+        """Nothing to be closed."""
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        """Notes it."""
+        self.is_reading_now = False
+
+    def resume_reading(self) -> None:
+        """Notes it."""
+        self.is_reading_now = True
+
+    def answers(self) -> int:
+        """How many answers were written."""
+        position = count = 0
+        while position < len(self.written):
+            position += 4 + struct.unpack_from(">i", self.written, position)[0]
+            count += 1
+        return count
+
+
+def wired(
+    broker: Broker, accepted: socket.socket | None = None
+) -> tuple[Connection, Wire]:
+    """A connection to the first node, without a network."""
+    opened: set[Connection] = set()
+    connection = Connection(broker.cluster.nodes[1], opened)
+    wire = Wire(accepted)
+    connection.connection_made(wire)
+    return connection, wire
+
+
+def waiting_fetch() -> bytes:
+    """A Fetch that waits for 24 days."""
+    topics = [FetchTopic("t", bytes(16), [FetchPartition(0)])]
+    fetch = FetchRequest(max_wait_ms=FOREVER_MS, min_bytes=1, topics=topics)
+    return frame("Fetch", 4, fetch)
+
+
+@pytest.mark.parametrize("request_", [waiting_fetch(), frame("JoinGroup", 3, join())])
+async def test_a_client_that_has_gone_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, request_: bytes
+) -> None:
+    """Its request could wait for days: it is not worth a connection."""
+    monkeypatch.setattr(connections, "HALF_CLOSED_SECONDS", 0.05)
+    config = {"group.initial.rebalance.delay.ms": 600_000}
+    async with Broker(config) as broker, connected(broker) as peer:
+        topic = broker.cluster.create_topic("t", 1)
+        peer.writer.write(request_)
+        peer.writer.write_eof()
+        await peer.is_closed()
+        assert not broker.connections
+        assert not topic.partitions[0].is_watched
+
+
+async def test_a_client_that_waits_for_too_long_is_idle() -> None:
+    """As in Kafka: ``connections.max.idle.ms`` holds while a request waits, too."""
+    async with (
+        Broker({"connections.max.idle.ms": 200}) as broker,
+        connected(broker) as peer,
+    ):
+        broker.cluster.create_topic("t", 1)
+        peer.writer.write(waiting_fetch())
+        await peer.is_closed()
+
+
+async def test_the_system_looks_after_silent_clients() -> None:
+    """With TCP keep-alive, as in Kafka."""
+    with socket.socket() as accepted:
+        async with Broker() as broker:
+            wired(broker, accepted)
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+async def test_pipelined_requests_let_others_in_between() -> None:
+    """A turn of the loop handles some of them; the rest follows."""
+    request = frame("ApiVersions", 3, ApiVersions)
+    async with Broker() as broker:
+        connection, wire = wired(broker)
+        connection.data_received(request * 1000)
+        before = wire.answers()
+        assert before == -(-TURN // (len(request) - 4 + FRAME_COST))
+        while wire.answers() < 1000:
+            now = wire.answers()
+            assert now - before <= 2 * TURN // FRAME_COST
+            before = now
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+
+
+async def test_long_requests_are_held_back_while_memory_is_short() -> None:
+    """Beyond ``queued.max.request.bytes`` nothing more is read, until some is free."""
+    limits = {
+        "socket.request.max.bytes": 3_000_000,
+        "queued.max.request.bytes": 3_000_000,
+    }
+    async with Broker(limits) as broker:
+        memory = broker.cluster.request_memory
+        one, _ = wired(broker)
+        two, wire = wired(broker)
+        one.data_received(struct.pack(">i", 2_900_000) + bytes(2_000_000))
+        two.data_received(struct.pack(">i", 2_900_000) + bytes(2_000_000))
+        assert memory.total == 4_000_000
+        assert not wire.is_reading_now
+        one.connection_lost(None)
+        assert memory.total == 2_000_000
+        assert wire.is_reading_now
+        two.connection_lost(None)
+        assert memory.total == 0
+
+
+@pytest.mark.parametrize("size", [20_000, 5_000_000])
+async def test_long_requests_give_their_memory_back(size: int) -> None:
+    """Once they are handled: what follows is not counted."""
+    beat = frame("Heartbeat", 4, Heartbeat)
+    async with Broker() as broker:
+        memory = broker.cluster.request_memory
+        connection, wire = wired(broker)
+        long = sized(beat[4:] + bytes(size))
+        connection.data_received(long[:1000])
+        assert memory.total == 996
+        connection.data_received(long[1000:] + beat)
+        await until(lambda: wire.answers() == 2)
+        assert memory.total == 0
+        connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_logged"),
+    [
+        (OSError(errno.EINVAL, "too many parts"), True),
+        (ConnectionResetError(), False),
+        (TimeoutError(errno.ETIMEDOUT, "keep-alive"), False),
+        (None, False),
+    ],
+)
+async def test_connections_are_not_lost_in_silence(
+    error: Exception | None, is_logged: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless it is the peer, or the network, that ended them."""
+    async with Broker() as broker:
+        connection, _ = wired(broker)
+        connection.connection_lost(error)
+    assert ("connection_lost" in capsys.readouterr().err) == is_logged
+
+
+async def test_a_refused_frame_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the client's address, the API, and the reason."""
+    tags = b"\0\2g" + bytes(4) + b"\2m\0" + b"\xff\xff\x03" + b"\1\0" * 30_000
+    refused = sized(struct.pack(">hhih", 12, 4, 1, -1) + tags)
+    async with Broker() as broker, connected(broker) as peer:
+        port = peer.writer.get_extra_info("sockname")[1]
+        peer.writer.write(refused)
+        await peer.is_closed()
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert said["event"] == "connection_closed"
+    assert said["client"] == f"127.0.0.1:{port}"
+    assert said["reason"] == (
+        "Heartbeat v4: 65535 tagged fields in a section; the limit is 100"
+    )
+
+
+def test_small_parts_of_answers_are_joined() -> None:
+    """In their order; long ones are not copied."""
+    long = bytes(JOIN_BELOW)
+    parts: list[Buffer] = [b"a", b"b", long, b"c", long, long, *[b"d" * 1000] * 40]
+    joined: list[Buffer] = []
+    join_small(parts, joined)
+    assert b"".join(joined) == b"".join(parts)
+    assert joined[:5] == [b"ab", long, b"c", long, long]
+    assert len(joined) == 8
+
+
+def test_an_answer_in_pieces_is_the_same_frame() -> None:
+    """A million parts are a few, and it yields meanwhile."""
+    rows = [OffsetCommitResponsePartition(n, 0) for n in range(10_000)]
+    response = OffsetCommitResponse(
+        0, [OffsetCommitResponseTopic("t", partitions=rows)]
+    )
+    form = ResponseFormat(BY_NAME["OffsetCommit"], 8)
+    expected = form.frame(7, response)
+    parts, yields = finished(form.frame_in_pieces(7, response))
+    assert b"".join(parts) == b"".join(expected)
+    assert len(parts) < len(expected) / 100
+    assert yields > 10

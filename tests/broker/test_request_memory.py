@@ -1,0 +1,207 @@
+"""The memory of long requests: shared, limited, and never locked up."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+import pytest
+
+from kohort.broker.request_memory import (
+    DEFAULT_LIMIT,
+    PROGRESS_BYTES,
+    PROGRESS_SECONDS,
+    SMALL,
+    STEP,
+    RequestMemory,
+)
+
+MB = 1024 * 1024
+LIMIT = 100 * MB
+
+
+class HandClock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self._timers: list[tuple[float, int, Callable[[], object]]] = []
+
+    def now(self) -> float:
+        """The time."""
+        return self.time
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> HandClock:
+        """Calls it when the clock has been moved there."""
+        heapq.heappush(self._timers, (when, len(self._timers), callback))
+        return self
+
+    def cancel(self) -> None:
+        """Nothing is cancelled here."""
+
+    def move(self, seconds: float) -> None:
+        """Moves the clock, and calls what is due."""
+        self.time += seconds
+        while self._timers and self._timers[0][0] <= self.time:
+            heapq.heappop(self._timers)[2]()
+
+
+class Sender:
+    """A connection that brings a long request, as far as it may."""
+
+    def __init__(self, memory: RequestMemory, size: int) -> None:
+        self.memory = memory
+        self.size = size
+        self.brought = 0
+        self.is_held_back = False
+        self.is_closed = False
+
+    def bring(self, size: int = STEP) -> None:
+        """Brings more of its request."""
+        assert not self.is_held_back
+        self.brought = min(self.size, self.brought + size)
+        unfinished = self.size if self.brought < self.size else 0
+        self.memory.take(self, self.brought, unfinished)
+
+    def bring_all(self) -> None:
+        """Brings its request, until it is whole or held back."""
+        while self.brought < self.size and not self.is_held_back:
+            self.bring()
+
+    def finish(self) -> None:
+        """The request has been handled."""
+        self.memory.take(self, 0, 0)
+
+    def hold_back(self) -> None:
+        """Is not read from."""
+        self.is_held_back = True
+
+    def let_on(self) -> None:
+        """Is read from again."""
+        self.is_held_back = False
+
+    def give_up(self, why: str) -> None:
+        """Is closed."""
+        assert "while" in why
+        self.is_closed = True
+        self.finish()
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    """It stands at 0."""
+    return HandClock()
+
+
+@pytest.fixture
+def memory(clock: HandClock) -> RequestMemory:
+    """All of it is free."""
+    return RequestMemory(LIMIT, LIMIT, clock)
+
+
+def test_many_long_requests_take_no_more_than_the_limit(memory: RequestMemory) -> None:
+    """One is always let on; the others have brought a read too much each."""
+    senders = [Sender(memory, 90 * MB) for _ in range(30)]
+    while any(each.brought < each.size and not each.is_held_back for each in senders):
+        for each in senders:
+            if not each.is_held_back:
+                each.bring()
+        assert memory.total <= LIMIT + 90 * MB + 30 * STEP
+    assert sum(each.brought == each.size for each in senders) == 1
+    assert len(memory) == 29
+
+
+def test_all_become_whole_one_after_the_other(memory: RequestMemory) -> None:
+    """Each that has been handled makes room for others: nothing locks up."""
+    senders = [Sender(memory, 90 * MB) for _ in range(30)]
+    left = set(senders)
+    while left:
+        for each in list(left):
+            if not each.is_held_back:
+                each.bring()
+            if each.brought == each.size:
+                each.finish()
+                left.remove(each)
+    assert memory.total == 0
+    assert len(memory) == 0
+
+
+def test_who_brings_nothing_does_not_keep_others_waiting(
+    memory: RequestMemory, clock: HandClock
+) -> None:
+    """It is closed; before anybody waits it may take its time."""
+    idle, busy = Sender(memory, 90 * MB), Sender(memory, 90 * MB)
+    idle.bring(60 * MB)
+    clock.move(600)
+    busy.bring_all()
+    assert busy.is_held_back
+    clock.move(PROGRESS_SECONDS)
+    assert idle.is_closed
+    assert not busy.is_held_back
+    busy.bring_all()
+    assert busy.brought == busy.size
+
+
+def test_who_brings_enough_is_not_closed(
+    memory: RequestMemory, clock: HandClock
+) -> None:
+    """A slow network is no reason."""
+    slow, other = Sender(memory, 90 * MB), Sender(memory, 90 * MB)
+    slow.bring(60 * MB)
+    other.bring_all()
+    while slow.brought < slow.size:
+        slow.bring(PROGRESS_BYTES)
+        clock.move(PROGRESS_SECONDS)
+    assert not slow.is_closed
+    slow.finish()
+    assert not other.is_held_back
+
+
+def test_small_requests_pass_long_ones(memory: RequestMemory) -> None:
+    """They have a share of their own."""
+    senders = [Sender(memory, 90 * MB) for _ in range(3)]
+    while not all(each.is_held_back or each.brought == each.size for each in senders):
+        for each in senders:
+            if not each.is_held_back:
+                each.bring()
+    for _ in range(20):
+        small = Sender(memory, SMALL)
+        small.bring_all()
+        assert small.brought == small.size
+        small.finish()
+
+
+def test_a_connection_that_is_lost_makes_room(memory: RequestMemory) -> None:
+    """Whether it was read from or held back."""
+    one, two, three = (Sender(memory, 90 * MB) for _ in range(3))
+    one.bring(60 * MB)
+    two.bring_all()
+    three.bring_all()
+    assert (two.is_held_back, three.is_held_back) == (True, True)
+    two.finish()
+    one.finish()
+    assert not three.is_held_back
+    assert len(memory) == 0
+
+
+def test_without_a_limit_there_is_one(clock: HandClock) -> None:
+    """-1 stands for no limit in Kafka, which then runs out of memory."""
+    memory = RequestMemory(-1, LIMIT, clock)
+    senders = [Sender(memory, 90 * MB) for _ in range(30)]
+    for each in senders:
+        each.bring_all()
+    assert memory.total <= DEFAULT_LIMIT + 30 * STEP
+
+
+def test_requests_that_are_never_handled_stop_nobody_for_ever(
+    memory: RequestMemory, clock: HandClock
+) -> None:
+    """They stand behind a JoinGroup, say, that waits for minutes."""
+    for _ in range(2):
+        Sender(memory, 55 * MB).bring_all()
+    other = Sender(memory, 90 * MB)
+    other.bring_all()
+    assert other.is_held_back
+    while other.is_held_back:
+        clock.move(PROGRESS_SECONDS)
+    other.bring_all()
