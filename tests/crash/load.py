@@ -169,6 +169,7 @@ class Load:
         self.committers: list[Worker] = []
         self.committing: list[str] = []
         self.groups: list[Group] = []
+        self.owners: Worker | None = None
 
     def _start(self, module: str, name: str, **wanted: Any) -> Worker:
         return Worker(module, self._folder, name, {**self._common, **wanted})
@@ -189,11 +190,16 @@ class Load:
         worker = self._start("members", name, members=settings)
         self.groups.append(Group(name, worker))
 
+    def own(self, *owners: dict[str, Any]) -> None:
+        """A worker of owners of topics."""
+        self.owners = self._start("owners", "owners", owners=owners)
+
     @property
     def workers(self) -> list[Worker]:
         """All of them."""
         members = [group.worker for group in self.groups]
-        return [*self.producers, *self.committers, *members]
+        owners = [] if self.owners is None else [self.owners]
+        return [*self.producers, *self.committers, *members, *owners]
 
     def until_ready(self) -> Witness:
         """Waits until all are loaded; who reads their journals."""

@@ -29,6 +29,7 @@ from tests.crash.schedule import Moment, moments
 from tests.crash.served import Served
 
 TOPIC = "load"
+OWNERS = ("ann", "bob")
 PARTITIONS = 6
 SESSION_MS = 120_000
 """Nobody is to lose its membership while the broker is away."""
@@ -39,14 +40,21 @@ SERVING_S = 3.0
 """The longest time that a broker may serve before it is killed."""
 SOON_S = 0.5
 """The same, once what the kill is to hit is there."""
-LOOK_S = 0.02
-"""Between two looks into the journals."""
+QUICK = 3
+"""Kills in quick succession."""
+ROOM = 200_000
+"""The most bytes of a file on a disk that is almost full."""
+FULL_S = 1.0
+"""The longest time that a broker has a full disk."""
 DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     # Small, so that logs roll and are cleaned while they are killed.
     "log.segment.bytes": "1048576",
     "offsets.topic.segment.bytes": "1048576",
     "log.cleaner.backoff.ms": "1000",
+    # Often, so that what is done by the hour is killed, too.
+    "log.retention.check.interval.ms": "700",
+    "log.flush.offset.checkpoint.interval.ms": "500",
 }
 
 
@@ -84,6 +92,7 @@ class Report:
         records: acknowledged ones.
         commits: acknowledged ones, each of one partition.
         consumed: records that members got.
+        steps: acknowledged ones of owners of topics.
         longest_start_s: until the broker accepted connections.
         seconds: all of it.
     """
@@ -94,6 +103,7 @@ class Report:
     records: int = 0
     commits: int = 0
     consumed: int = 0
+    steps: int = 0
     longest_start_s: float = 0.0
     seconds: float = 0.0
 
@@ -111,7 +121,9 @@ def _hold(found: list[str]) -> None:
         raise ViolationError(found)
 
 
-def start_load(folder: Path, asking: Asking, bootstrap: str, seed: int) -> Load:
+def start_load(
+    folder: Path, asking: Asking, bootstrap: str, seed: int, *, have_owners: bool
+) -> Load:
     """Everybody who works with the broker."""
     common = {
         "topic": TOPIC,
@@ -153,6 +165,8 @@ def start_load(folder: Path, asking: Asking, bootstrap: str, seed: int) -> Load:
         _member("confluent", "x1", "range", session_ms=BRIEF_MS),
         _member("confluent", "x2", "range", session_ms=BRIEF_MS),
     )
+    if have_owners:
+        load.own(*({"name": name, "seed": f"{seed} {name}"} for name in OWNERS))
     return load
 
 
@@ -225,22 +239,24 @@ class Run:
         replicas = min(3, settings.nodes)
         self._asking.create_topic(TOPIC, PARTITIONS, replicas)
         self._load = start_load(
-            settings.folder, self._asking, self._served.bootstrap, settings.seed
+            settings.folder,
+            self._asking,
+            self._served.bootstrap,
+            settings.seed,
+            # They ask the one node that there is.
+            have_owners=settings.nodes == 1,
         )
         self._witness = self._load.until_ready()
         self._same_topics()
         self._settle()
         schedule = moments(settings.kills, self._draw)
         for done, moment in enumerate(schedule, 1):
-            if done > 1:
-                self._served.start()
             self._kill_at(moment, fresh=done > 1)
             if done % max(1, settings.kills // 20) == 0 or done == settings.kills:
                 self._progress(
                     f"{done} kills: {len(self._witness.produced)} records and "
                     f"{sum(self._witness.commits.values())} commits acknowledged"
                 )
-        self._served.start()
         self._served.until_ready()
         self._check_back()
         self._finish()
@@ -248,27 +264,42 @@ class Run:
     # -- kills
 
     def _kill_at(self, moment: Moment, *, fresh: bool) -> None:
-        """Lets a broker come so far, and kills it.
+        """Lets a broker come so far, kills it, and starts the next one.
 
         When exactly is drawn: this is the one place where time passes for its own sake.
         """
-        if moment is Moment.START_UP:
-            self._served.runs_for(self._draw.uniform(0, self._served.start_s))
+        if moment in {Moment.START_UP, Moment.QUICK}:
+            for _ in range(QUICK if moment is Moment.QUICK else 1):
+                self._served.runs_for(self._draw.uniform(0, self._served.start_s))
+                self._killed(moment)
+                self._served.start()
+            return
+        if fresh:
+            self._served.until_ready()
+        if moment is Moment.SERVING:
+            self._served.runs_for(self._draw.uniform(0, SERVING_S))
         else:
-            if fresh:
-                self._served.until_ready()
-            if moment is Moment.SERVING:
-                self._served.runs_for(self._draw.uniform(0, SERVING_S))
-            else:
-                self._check_back()
-                if moment is Moment.STABLE:
-                    self._settle()
-                else:
-                    self._unsettle()
-                self._served.runs_for(self._draw.uniform(0, SOON_S))
+            self._check_back()
+        if moment is Moment.STABLE:
+            self._settle()
+            self._served.runs_for(self._draw.uniform(0, SOON_S))
+        elif moment is Moment.REBALANCE:
+            self._unsettle()
+            self._served.runs_for(self._draw.uniform(0, SOON_S))
+        elif moment is Moment.FULL_DISK:
+            self._served.fill_disk(self._draw.randrange(ROOM))
+            self._served.runs_for(self._draw.uniform(0, FULL_S))
+        if moment is Moment.TOPICS and self._load.owners is not None:
+            self._load.owners.send("kill", self._served.pid)
+            self._served.until_killed()
+        self._killed(moment)
+        self._served.start()
+
+    def _killed(self, moment: Moment) -> None:
+        """Kills the broker, if it is still there."""
         for worker in self._load.workers:
             worker.check()
-        self._served.kill()
+        self._served.close()
         self._asking.forget()
         self._witness.read()
         _hold(self._served.faults())
@@ -372,7 +403,10 @@ class Run:
         self._check_back()
         everybody = [*self._load.committing, *names]
         committed = all_committed(everybody, self._asking, TOPIC, PARTITIONS)
+        seen = {place: each for place, each in seen.items() if place[0] in everybody}
         _hold(oracle.inspected(seen, committed))
+        if self._load.owners is not None:
+            self.report.steps = sum(self._load.owners.stop().values())
         log = read_all(self._served.bootstrap, TOPIC, self._asking.ends(TOPIC))
         witness = self._witness
         self.report.records = len(witness.produced) + len(witness.unplaced)

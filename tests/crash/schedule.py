@@ -16,6 +16,9 @@ class Moment(enum.Enum):
         "rebalance"  # a group is in mid-rebalance, or a static member comes back
     )
     START_UP = "start-up"  # it recovers its logs, or loads
+    TOPICS = "topics"  # a topic is being deleted, created, truncated, or grows
+    QUICK = "quick succession"  # as at start-up, three times in a row
+    FULL_DISK = "full disk"  # what it writes fails from a moment on
 
 
 _MIX = [
@@ -23,16 +26,24 @@ _MIX = [
     Moment.SERVING,
     Moment.REBALANCE,
     Moment.START_UP,
-    Moment.SERVING,
+    Moment.TOPICS,
+    Moment.QUICK,
+    Moment.FULL_DISK,
+    Moment.TOPICS,
     Moment.STABLE,
-    Moment.STABLE,
     Moment.SERVING,
+    Moment.TOPICS,
+    Moment.STABLE,
+    Moment.TOPICS,
     Moment.REBALANCE,
     Moment.START_UP,
     Moment.STABLE,
+    Moment.TOPICS,
     Moment.SERVING,
+    Moment.TOPICS,
+    Moment.STABLE,
 ]
-"""A third of the kills hit Stable groups, a sixth each a rebalance and a start."""
+"""A quarter of the kills hits Stable groups, as many a change of topics."""
 
 
 def moments(kills: int, draw: random.Random) -> list[Moment]:
@@ -42,6 +53,7 @@ def moments(kills: int, draw: random.Random) -> list[Moment]:
     """
     found = list(islice(cycle(_MIX), kills))
     draw.shuffle(found)
-    first = next(i for i, each in enumerate(found) if each is not Moment.START_UP)
+    starting = {Moment.START_UP, Moment.QUICK}
+    first = next(i for i, each in enumerate(found) if each not in starting)
     found[0], found[first] = found[first], found[0]
     return found

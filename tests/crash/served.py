@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import selectors
 import signal
 import socket
@@ -146,6 +147,21 @@ class Served:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         return self._end(signal.SIGTERM)
+
+    def until_killed(self) -> None:
+        """Waits for the end that somebody else brings about.
+
+        Raises:
+            BrokerError: it ended by itself.
+        """
+        code = self._end(0)
+        if code != -signal.SIGKILL:
+            raise BrokerError(f"the broker ended by itself, {code}: {self.logged()}")
+
+    def fill_disk(self, room: int) -> None:
+        """No file of its can grow beyond so many bytes any more."""
+        limits = room, resource.RLIM_INFINITY
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, limits)
 
     def _end(self, number: int) -> int:
         process = self._running

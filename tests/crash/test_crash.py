@@ -12,13 +12,14 @@ from tests.crash.schedule import Moment, moments
 
 
 def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
-    """SIGKILL under load, six times and once at the end: all that was acknowledged."""
-    report = Run(Settings(6, 389, 1, tmp_path), print).play()
+    """SIGKILL under load, at each moment and at the end: all that was acknowledged."""
+    report = Run(Settings(7, 389, 1, tmp_path), print).play()
     assert report.violations == []
     assert set(report.kills) == set(Moment)
     assert report.records
     assert report.commits
     assert report.resumed
+    assert report.steps
 
 
 def test_nothing_is_lost_by_kills_of_three_nodes(tmp_path: Path) -> None:
@@ -55,10 +56,10 @@ def test_what_is_lost_is_found(
 
 
 def test_schedules_hit_every_moment() -> None:
-    """A third of the kills hits Stable groups, and the first one no start-up."""
+    """A quarter of the kills hits Stable groups, and the first one no start-up."""
     for seed in range(20):
-        found = moments(24, random.Random(seed))
-        assert found.count(Moment.STABLE) == 8
+        found = moments(20, random.Random(seed))
+        assert found.count(Moment.STABLE) == 5
         assert set(found) == set(Moment)
-        assert found[0] is not Moment.START_UP
-        assert found == moments(24, random.Random(seed))
+        assert found[0] not in {Moment.START_UP, Moment.QUICK}
+        assert found == moments(20, random.Random(seed))

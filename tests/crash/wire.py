@@ -54,14 +54,8 @@ class Wire:
         Raises:
             OSError: the connection is gone, or nothing came within TIMEOUT_S.
         """
+        self.send(api_name, version, message)
         api = BY_NAME[api_name]
-        self._correlation_id += 1
-        head = struct.pack(
-            ">hhih", api.key, version, self._correlation_id, len(CLIENT_ID)
-        )
-        tags = b"\0" if api.is_flexible(version) else b""
-        frame = head + CLIENT_ID + tags + api.request(version).encode(message)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         (size,) = struct.unpack(">i", self._exactly(4))
         answer = self._exactly(size)
         (correlation_id,) = struct.unpack_from(">i", answer)
@@ -72,6 +66,26 @@ class Wire:
         response, end = api.response(version).decode(answer, start, size)
         assert end == size, f"{size - end} bytes behind the response"
         return response
+
+    def send(self, api_name: str, version: int, message: object) -> None:
+        """Sends a request whose response nobody waits for.
+
+        Args:
+            api_name: as in `call`.
+            version: of the request.
+            message: of that API's `request_class`.
+
+        Raises:
+            OSError: the connection is gone.
+        """
+        api = BY_NAME[api_name]
+        self._correlation_id += 1
+        head = struct.pack(
+            ">hhih", api.key, version, self._correlation_id, len(CLIENT_ID)
+        )
+        tags = b"\0" if api.is_flexible(version) else b""
+        frame = head + CLIENT_ID + tags + api.request(version).encode(message)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def _exactly(self, size: int) -> bytes:
         received = bytearray()

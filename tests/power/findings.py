@@ -67,7 +67,11 @@ def check(world: World, step: Step | None, found: Found) -> list[str]:
     wrong += [f"topic {name[:20]} is lost" for name in names[0] - names[1]]
     wrong += [f"topic {name[:20]} is made up" for name in names[1] - names[0]]
     for name in sorted(names[0] & names[1]):
-        wrong += _check_topic(name, world.topics[name], step, found.topics[name])
+        topic = world.topics[name]
+        is_shrinking = world.has_own_time and topic.is_retained
+        wrong += _check_topic(
+            name, topic, step, found.topics[name], is_shrinking=is_shrinking
+        )
     for index, shard in enumerate(world.shards):
         committed = {
             key: commit
@@ -84,6 +88,8 @@ def _take_over(world: World, step: Step | None, found: Found) -> None:
         case Delete() if step.topic not in found.topics:
             del world.topics[step.topic]
         case Create() if step.topic in found.topics:
+            # Without an answer nobody knows it before.
+            step.id = step.id or found.topics[step.topic].id
             step.apply(world)
         case Grow() if len(found.topics[step.topic].parts) == step.count:
             step.apply(world)
@@ -92,7 +98,12 @@ def _take_over(world: World, step: Step | None, found: Found) -> None:
 
 
 def _check_topic(
-    name: str, topic: Topic, step: Step | None, found: FoundTopic
+    name: str,
+    topic: Topic,
+    step: Step | None,
+    found: FoundTopic,
+    *,
+    is_shrinking: bool,
 ) -> list[str]:
     wrong = []
     if topic.id != found.id:
@@ -111,6 +122,8 @@ def _check_topic(
             start = max(start, step.starts.get((name, index), 0))
         if isinstance(step, Produce) and step.place == (name, index):
             part.batches.append(step.sent)
+        if is_shrinking:
+            start = max(start, found.parts[index].start)
         wrong += [
             f"{name[:20]}-{index}: {each}"
             for each in _check_part(

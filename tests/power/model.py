@@ -71,6 +71,11 @@ class Topic:
     parts: list[Part]
 
     @property
+    def is_retained(self) -> bool:
+        """Whether old records go by themselves."""
+        return not self.config.keys().isdisjoint({"retention.ms", "retention.bytes"})
+
+    @property
     def is_compacted(self) -> bool:
         """Whether records may go that later ones replace."""
         return self.config.get("cleanup.policy") == "compact"
@@ -121,10 +126,12 @@ class World:
     """All that was acknowledged.
 
     Attributes:
-        flushes_all: whether the broker syncs each append before it answers.
+        flushes_all: whether what is acknowledged must be there: the broker syncs each
+            append before it answers, or only its process is killed.
         topics: by name.
         shards: the partitions of `__consumer_offsets`.
         producer_ids: those that were given.
+        has_own_time: whether retention may come at any moment.
     """
 
     flushes_all: bool
@@ -133,6 +140,7 @@ class World:
         default_factory=lambda: [Shard() for _ in range(SHARDS)]
     )
     producer_ids: set[int] = field(default_factory=set)
+    has_own_time: bool = False
 
     def part(self, place: Place) -> Part | None:
         """A partition, if it is there."""

@@ -6,14 +6,19 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.power import story
 from tests.power.findings import Found, check
-from tests.power.model import Step, World
+from tests.power.model import OFFSETS, Step, World
+from tests.power.resending import carries_on
 from tests.power.serving import Serving
 from tests.power.story import GROUPS
 
 AGAIN = 0.3
 """The share of images that are opened a second time, after a stop in order."""
+
+
+def _is_drawn(topic: str) -> bool:
+    """Whether a topic is none of the broker's own."""
+    return topic != OFFSETS
 
 
 def looked_at(
@@ -53,31 +58,11 @@ def _opened(
 ) -> tuple[Found, list[str]]:
     serving = Serving(path, config, now)
     try:
-        found = serving.found(GROUPS)
-        wrong = check(world, step, found) or _carries_on(serving, world)
+        found = serving.found(GROUPS, _is_drawn)
+        wrong = check(world, step, found) or carries_on(serving, world)
     finally:
         serving.close()
     return found, wrong
-
-
-def _carries_on(serving: Serving, world: World) -> list[str]:
-    """A producer that sends its last batch again is told where it is already."""
-    wrong = []
-    given = story.new_producer_id(serving)
-    if given in world.producer_ids:
-        wrong.append(f"producer id {given} is given again")
-    for name, topic in world.topics.items():
-        for index, part in enumerate(topic.parts):
-            last = part.batches[-1] if part.batches else None
-            if last is None or last.producer_id < 0 or last.first < part.start:
-                continue
-            answer = story.send(serving, (name, index), last.data)
-            if (answer.error_code, answer.base_offset) != (0, last.first):
-                wrong.append(
-                    f"{name[:20]}-{index}: the last batch, at {last.first}, is sent "
-                    f"again, and {answer} comes back"
-                )
-    return wrong
 
 
 def _opened_again(
@@ -86,7 +71,7 @@ def _opened_again(
     """A stop in order and another start change nothing."""
     serving = Serving(path, config, now)
     try:
-        again = serving.found(GROUPS)
+        again = serving.found(GROUPS, _is_drawn)
     finally:
         serving.close()
     if again == found:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.power import batches
-from tests.power.findings import Found, FoundPart, FoundTopic
-from tests.power.model import OFFSETS, SHARDS
+from tests.power.client import Client
+from tests.power.model import SHARDS
 
 from kohort.broker.cluster import Cluster
 from kohort.broker.config import Config
@@ -24,27 +23,9 @@ from kohort.broker.events.bus import Events
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids
 from kohort.broker.request import Request
-from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kohort.protocol.apis.k03_metadata import MetadataRequest
-from kohort.protocol.apis.k09_offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
-from kohort.protocol.apis.k32_describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from kohort.protocol.messages import ZERO_UUID
 from kohort.protocol.registry import BY_NAME
 
-TOPIC = 2
 START = 1_700_000_000.0
-EARLIEST, LATEST = -2, -1
 CONFIG = {
     "offsets.topic.num.partitions": SHARDS,
     "auto.create.topics.enable": False,
@@ -123,7 +104,7 @@ def _failed(error: Exception) -> None:
     raise error
 
 
-class Serving:
+class Serving(Client):
     """A broker that runs.
 
     Args:
@@ -189,65 +170,3 @@ class Serving:
         start = 9 if api.response_header_version(version) >= 1 else 8
         answer, _ = api.response(version).decode(peer.answer, start, len(peer.answer))
         return answer
-
-    # -- all that clients can see
-
-    def found(self, groups: Iterable[str]) -> Found:
-        """Topics, their records, and what these groups have committed."""
-        answer = self.call("Metadata", 12, MetadataRequest(None, False))
-        topics = {}
-        for each in answer.topics:
-            if each.name != OFFSETS:
-                assert each.error_code == 0, each
-                parts = [self.part(each.name, i) for i in range(len(each.partitions))]
-                config = self.config_of(each.name)
-                topics[each.name] = FoundTopic(bytes(each.topic_id), config, parts)
-        committed = {}
-        for group in groups:
-            request = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group, topics=None)]
-            )
-            (about,) = self.call("OffsetFetch", 8, request).groups
-            assert about.error_code == 0, about
-            for topic in about.topics:
-                for row in topic.partitions:
-                    key = group, (topic.name, row.partition_index)
-                    committed[key] = row.committed_offset, row.metadata or ""
-        return Found(topics, committed)
-
-    def offset(self, topic: str, index: int, which: int) -> int:
-        """ListOffsets of the earliest or latest."""
-        rows = [ListOffsetsPartition(index, -1, which)]
-        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic, rows)])
-        (about,) = self.call("ListOffsets", 6, request).topics
-        assert about.partitions[0].error_code == 0, about
-        offset: int = about.partitions[0].offset
-        return offset
-
-    def part(self, topic: str, index: int) -> FoundPart:
-        """All of a partition, by Fetch."""
-        start, end = (self.offset(topic, index, w) for w in (EARLIEST, LATEST))
-        records = []
-        position = start
-        while position < end:
-            rows = [FetchPartition(index, -1, position, partition_max_bytes=1 << 20)]
-            request = FetchRequest(topics=[FetchTopic(topic, ZERO_UUID, rows)])
-            (about,) = self.call("Fetch", 12, request).responses[0].partitions
-            assert about.error_code == 0, about
-            got = list(batches.read(bytes(about.records or b"")))
-            if not got:
-                break
-            for batch in got:
-                assert batch.last >= position, f"{topic}: {batch.last} at {position}"
-                records += [row for row in batch.records if row[0] >= start]
-                position = batch.last + 1
-        return FoundPart(start, end, records)
-
-    def config_of(self, topic: str) -> dict[str, str]:
-        """A topic's configuration."""
-        wanted = [DescribeConfigsResource(TOPIC, topic, None)]
-        (about,) = self.call(
-            "DescribeConfigs", 4, DescribeConfigsRequest(wanted)
-        ).results
-        assert about.error_code == 0, about
-        return {each.name: each.value for each in about.configs}

@@ -7,6 +7,7 @@ number, and writes events to its stdout, one JSON object per line.
 Commands:
     tell        say what the clients themselves think, in a `told` event
     bounce N    close client N and make a new one in its place, then `bounced`
+    kill N      owners: kill process N while a topic is being changed
     stop        finish what is under way, close, say `done`, exit 0
     The end of stdin means: exit at once.
 
@@ -21,8 +22,9 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from tests.crash.journal import Journal
@@ -103,12 +105,17 @@ def _commands() -> Iterator[list[str]]:
     os._exit(3)
 
 
-def serve(make: list[Callable[[], Client]], sent: Callable[[], object]) -> None:
+def serve(
+    make: Sequence[Callable[[], Client]],
+    sent: Callable[[], object],
+    others: Mapping[str, Callable[[str], None]] = MappingProxyType({}),
+) -> None:
     """Runs the clients, and answers commands until `stop`.
 
     Args:
         make: what makes each client.
         sent: what `done` says that was sent.
+        others: further commands; each gets the word behind it.
     """
     runners = [Runner(each) for each in make]
     say("ready")
@@ -118,6 +125,8 @@ def serve(make: list[Callable[[], Client]], sent: Callable[[], object]) -> None:
             say("told", clients=[each and each.tell() for each in clients])
         elif command[0] == "bounce":
             runners[int(command[1])].bounce()
+        elif command[0] in others:
+            others[command[0]](command[1])
         elif command[0] == "stop":
             break
         else:

@@ -1,0 +1,207 @@
+"""Owners of topics: they create, fill, truncate, grow, configure and delete them.
+
+Each has topics and groups of its own and does one thing at a time, so it knows what
+there must be. What was under way at a kill has happened or not; the owner looks as
+soon as the broker is back, and finds all that was acknowledged, or says what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from tests.crash.wire import Wire
+from tests.crash.workers.lines import PACE_S, arguments, say, serve
+from tests.power.client import Client, RefusedError
+from tests.power.findings import Found, check
+from tests.power.model import Step, World
+from tests.power.resending import carries_on
+from tests.power.steps import Scope, Steps
+
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
+from kohort.protocol.errors import ErrorCode
+
+ROLLED = {"segment.ms": "250"}
+KINDS: tuple[dict[str, str], ...] = (
+    ROLLED,
+    ROLLED | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+    ROLLED | {"retention.bytes": "2000"},
+    ROLLED | {"retention.ms": "1500"},
+    {},
+)
+LIMIT_S = 60.0
+"""A broker is back, and has loaded its groups, before this."""
+ON_ITS_WAY = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    # Retention came between a question and the next.
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+}
+WRONG_SHOWN = 5
+
+
+class KilledError(Exception):
+    """The broker was killed by the request."""
+
+
+class Remote(Client):
+    """A connection to a broker that may be killed.
+
+    Args:
+        port: the broker's.
+
+    Attributes:
+        victim: the process to kill while the next request is under way; 0 for none.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._wire = Wire(port)
+        self.victim = 0
+
+    def call(self, api_name: str, version: int, message: object) -> Any:
+        """The answer to a request; kills the victim, if there is one, before it."""
+        if self.victim:
+            self._wire.send(api_name, version, message)
+            # From a fraction of what the broker needs to read it to the end of all.
+            time.sleep(10 ** random.uniform(-4.5, -2))
+            os.kill(self.victim, signal.SIGKILL)
+            raise KilledError
+        return self._wire.call(api_name, version, message)
+
+    def close(self) -> None:
+        """Closes it."""
+        self._wire.close()
+
+
+class Owner:
+    """One of them.
+
+    Args:
+        wanted: what the worker was told.
+        settings: `name`, and `seed`.
+    """
+
+    def __init__(self, wanted: dict[str, Any], settings: dict[str, Any]) -> None:
+        self._port = int(wanted["bootstrap"].rpartition(":")[2])
+        name = settings["name"]
+        self._topics = (
+            f"{name}-orders",
+            f"{name}-{'l' * 186}1",
+            f"{name}-{'l' * 186}2",
+            f"{name}-{'x' * 246}",
+        )
+        self._groups = tuple(f"{name}-group-{number}" for number in range(4))
+        self._world = World(flushes_all=True, has_own_time=True)
+        self._step: Step | None = None
+        self._steps = Steps(
+            Scope(self._topics, self._groups, KINDS),
+            self._world,
+            random.Random(settings["seed"]),
+            lambda: int(time.time() * 1000),
+            self._taking,
+        )
+        self._remote: Remote | None = None
+        self.victim = 0
+        self.done = 0
+
+    @contextlib.contextmanager
+    def _taking(self, step: Step) -> Iterator[None]:
+        self._step = step
+        yield
+        self._world.took(step)
+        self._step = None
+        self.done += 1
+
+    def work(self) -> None:
+        """One step, or a look at what there is after a kill."""
+        if self._remote is None:
+            self._look()
+        try:
+            assert self._remote is not None
+            self._remote.victim = self.victim
+            if self.victim:
+                self._steps.change_topics()
+            else:
+                self._steps.take()
+        except KilledError:
+            self.victim = 0
+            self._lost()
+        except (OSError, RefusedError):
+            self._lost()
+        time.sleep(PACE_S / 2)
+
+    def _lost(self) -> None:
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
+
+    def _look(self) -> None:
+        """Waits for a broker, and checks what it has."""
+        found = self._found()
+        wrong = check(self._world, self._step, found)
+        self._step = None
+        self._steps.producers.clear()
+        if not wrong:
+            with contextlib.suppress(OSError, RefusedError):
+                wrong = carries_on(self._steps.client, self._world)
+        if wrong:
+            say("error", text="; ".join(wrong[:WRONG_SHOWN]))
+
+    def _found(self) -> Found:
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                self._remote = self._steps.client = Remote(self._port)
+                for group in self._groups:
+                    # Makes `__consumer_offsets`.
+                    request = FindCoordinatorRequest(group)
+                    self._remote.call("FindCoordinator", 3, request)
+                return self._remote.found(self._groups, self._topics.__contains__)
+            except (OSError, RefusedError) as error:
+                is_known = isinstance(error, OSError) or error.code in ON_ITS_WAY
+                self._lost()
+                if not is_known or time.monotonic() > deadline:
+                    raise
+                time.sleep(PACE_S)
+
+    def tell(self) -> object:
+        """How much it has done."""
+        return self.done
+
+    def close(self) -> None:
+        """A last look."""
+        self._lost()
+        self._look()
+        self._lost()
+
+
+def main() -> None:
+    """Works until it is told to stop."""
+    wanted, _ = arguments()
+    owners: dict[str, Owner] = {}
+
+    def make(settings: dict[str, Any]) -> Owner:
+        owner = owners[settings["name"]] = Owner(wanted, settings)
+        return owner
+
+    def kill(victim: str) -> None:
+        random.choice(list(owners.values())).victim = int(victim)
+
+    serve(
+        [partial(make, settings) for settings in wanted["owners"]],
+        lambda: {name: owner.done for name, owner in owners.items()},
+        {"kill": kill},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""A client of a broker, whichever way its requests go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.power import batches
+from tests.power.findings import Found, FoundPart, FoundTopic
+from tests.power.model import Place
+
+from kohort.protocol.apis.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.apis.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kohort.protocol.apis.k03_metadata import MetadataRequest
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
+from kohort.protocol.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kohort.protocol.messages import ZERO_UUID
+
+TOPIC = 2
+EARLIEST, LATEST = -2, -1
+
+
+class RefusedError(Exception):
+    """A request was answered with an error.
+
+    Attributes:
+        code: the error code.
+    """
+
+    def __init__(self, code: int, answer: object) -> None:
+        super().__init__(f"error {code}: {answer}")
+        self.code = code
+
+
+def accepted(answer: Any) -> Any:
+    """An answer without an error.
+
+    Raises:
+        RefusedError: it has one.
+    """
+    if answer.error_code:
+        raise RefusedError(answer.error_code, answer)
+    return answer
+
+
+class Client(ABC):
+    """Asks a broker, and waits for each answer."""
+
+    @abstractmethod
+    def call(self, api_name: str, version: int, message: object) -> Any:
+        """The answer to a request."""
+
+    # -- all that clients can see
+
+    def found(self, groups: Iterable[str], is_mine: Callable[[str], bool]) -> Found:
+        """Some topics, their records, and what these groups have committed."""
+        answer = self.call("Metadata", 12, MetadataRequest(None, False))
+        topics = {}
+        for each in answer.topics:
+            if is_mine(each.name):
+                accepted(each)
+                parts = [self.part(each.name, i) for i in range(len(each.partitions))]
+                config = self.config_of(each.name)
+                topics[each.name] = FoundTopic(bytes(each.topic_id), config, parts)
+        committed = {}
+        for group in groups:
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group, topics=None)]
+            )
+            (about,) = self.call("OffsetFetch", 8, request).groups
+            for topic in accepted(about).topics:
+                for row in topic.partitions:
+                    key = group, (topic.name, row.partition_index)
+                    committed[key] = row.committed_offset, row.metadata or ""
+        return Found(topics, committed)
+
+    def offset(self, topic: str, index: int, which: int) -> int:
+        """ListOffsets of the earliest or latest."""
+        rows = [ListOffsetsPartition(index, -1, which)]
+        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic, rows)])
+        (about,) = self.call("ListOffsets", 6, request).topics
+        offset: int = accepted(about.partitions[0]).offset
+        return offset
+
+    def part(self, topic: str, index: int) -> FoundPart:
+        """All of a partition, by Fetch."""
+        start, end = (self.offset(topic, index, w) for w in (EARLIEST, LATEST))
+        records = []
+        position = start
+        while position < end:
+            rows = [FetchPartition(index, -1, position, partition_max_bytes=1 << 20)]
+            request = FetchRequest(topics=[FetchTopic(topic, ZERO_UUID, rows)])
+            (about,) = self.call("Fetch", 12, request).responses[0].partitions
+            got = list(batches.read(bytes(accepted(about).records or b"")))
+            if not got:
+                break
+            for batch in got:
+                assert batch.last >= position, f"{topic}: {batch.last} at {position}"
+                records += [row for row in batch.records if row[0] >= start]
+                position = batch.last + 1
+        return FoundPart(start, end, records)
+
+    def config_of(self, topic: str) -> dict[str, str]:
+        """A topic's configuration."""
+        wanted = [DescribeConfigsResource(TOPIC, topic, None)]
+        (about,) = self.call(
+            "DescribeConfigs", 4, DescribeConfigsRequest(wanted)
+        ).results
+        return {each.name: each.value for each in accepted(about).configs}
+
+    # -- what both need who send and who look
+
+    def send(self, place: Place, data: bytes) -> Any:
+        """Produces one batch; the answer about it."""
+        rows = [PartitionProduceData(place[1], data)]
+        topics = [TopicProduceData(place[0], ZERO_UUID, rows)]
+        request = ProduceRequest(None, -1, 1000, topics)
+        (about,) = self.call("Produce", 9, request).responses
+        return about.partition_responses[0]
+
+    def new_producer_id(self) -> int:
+        """InitProducerId."""
+        answer = self.call("InitProducerId", 4, InitProducerIdRequest(None))
+        producer_id: int = accepted(answer).producer_id
+        return producer_id
