@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kohort.broker.cluster import Cluster
@@ -56,7 +56,10 @@ def handle(request: Request) -> Work:
             if bytes_and_rows > _PIECE:
                 bytes_and_rows = 0
                 yield
-            row = yield from _append(request, data, p)
+            row = _append(request, data, p, None)
+            while isinstance(row, UnreadBatch):
+                yield from row.read()
+                row = _append(request, data, p, row)
             bytes_and_rows += _ROW + len(p.records or b"")
             has_error = has_error or row.error_code != 0
             rows.append(row)
@@ -103,27 +106,24 @@ def _endpoints(
 
 
 def _append(
-    request: Request, topic: TopicProduceData, data: PartitionProduceData
-) -> Generator[None, None, PartitionProduceResponse]:
-    """Appends one batch, after its records were read if they must be."""
+    request: Request,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    read: UnreadBatch | None,
+) -> PartitionProduceResponse | UnreadBatch:
+    """Appends one batch; topics and leaders may have changed since it was read."""
+    partition = _partition(request, topic, data)
+    if not isinstance(partition, Partition):
+        return partition
     # Decoded records are one view of the received bytes.
     records: Any = data.records or b""
-    unread: UnreadBatch | None = None
-    while True:
-        # Topics and leaders may have changed since the records were read.
-        partition = _partition(request, topic, data)
-        if not isinstance(partition, Partition):
-            return partition
-        result = partition.append_or_read(
-            records,
-            now_ms=request.node.cluster.now_ms(),
-            zstd=request.version >= 7,
-            read=unread,
-        )
-        if isinstance(result, AppendResult):
-            return _row(data, result)
-        unread = result
-        yield from unread.read()
+    result = partition.append_or_read(
+        records,
+        now_ms=request.node.cluster.now_ms(),
+        zstd=request.version >= 7,
+        read=read,
+    )
+    return result if isinstance(result, UnreadBatch) else _row(data, result)
 
 
 def _partition(

@@ -21,6 +21,7 @@ from kohort.broker.fetch_sessions import (
 )
 from kohort.broker.handlers.placement import leaders_told
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import ReadResult
 from kohort.broker.log.store import PIECE
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request
@@ -152,6 +153,7 @@ class _Fetch:
     __slots__ = (
         "_is_awake",
         "_is_incremental",
+        "_max_bytes",
         "_partitions",
         "_request",
         "_session",
@@ -177,13 +179,10 @@ class _Fetch:
         self._timer: Timer | None = None
         self._waiting: list[_Waiting] = []
         # No response can have more bytes than this, so Kafka waits for no more.
-        self.min_bytes: int = min(request.message.min_bytes, self._max_bytes())
+        limit: int = request.node.cluster.config["fetch.max.bytes"]
+        self._max_bytes: int = min(request.message.max_bytes, limit)
+        self.min_bytes: int = min(request.message.min_bytes, self._max_bytes)
         self.size = 0
-
-    def _max_bytes(self) -> int:
-        limit: int = self._request.node.cluster.config["fetch.max.bytes"]
-        asked: int = self._request.message.max_bytes
-        return min(asked, limit)
 
     def run(self) -> Work:
         """Answers, or parks the request."""
@@ -315,42 +314,47 @@ class _Fetch:
     def _answer(self) -> Work:
         """Reads all partitions, and sends what was found."""
         answer = _Answer(self._session, is_incremental=self._is_incremental)
-        left, size = self._max_bytes(), 0
+        left, size = self._max_bytes, 0
         for number, wanted in enumerate(self._partitions, 1):
             if number % _ROWS == 0:
                 yield
+            partition = self.find(wanted)
+            if isinstance(partition, ErrorCode):
+                answer.add(wanted, self._refused(wanted, partition), 0)
+                continue
+            limit = min(wanted.max_bytes, left)
+            offset, is_first = wanted.fetch_offset, not size
             # The first records found go out whatever their size (KIP-74).
-            data, read = yield from self._read(wanted, left, minimum_one=not size)
-            size += read
-            left -= read
-            answer.add(wanted, data, read)
+            if limit <= PIECE:
+                result = partition.read(offset, limit, minimum_one=is_first)
+            else:
+                result = yield from partition.read_in_pieces(
+                    offset, limit, minimum_one=is_first
+                )
+                now = self.find(wanted)
+                if now is not partition:
+                    # The topic went, or the leader changed, while it was read.
+                    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    error = now if isinstance(now, ErrorCode) else unknown
+                    answer.add(wanted, self._refused(wanted, error), 0)
+                    continue
+            size += result.size_in_bytes
+            left -= result.size_in_bytes
+            row = self._row(partition, wanted, result)
+            answer.add(wanted, row, result.size_in_bytes)
         response = answer.response(self._request.node.cluster)
         if len(self._partitions) > _ROWS or size > PIECE:
             yield from self._request.reply_in_pieces(response)
         else:
             self._request.reply(response)
 
-    def _read(
-        self, wanted: FetchedPartition, left: int, *, minimum_one: bool
-    ) -> Generator[None, None, tuple[PartitionData, int]]:
-        """One partition's row, and the bytes of its records."""
-        partition = self.find(wanted)
-        if isinstance(partition, ErrorCode):
-            return self._refused(wanted, partition), 0
-        result = yield from partition.read_in_pieces(
-            wanted.fetch_offset, min(wanted.max_bytes, left), minimum_one=minimum_one
-        )
-        if result.size_in_bytes > PIECE or result.error_code:
-            now = self.find(wanted)
-            if now is not partition:
-                # The topic went, or the leader changed, while it was read.
-                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                error = now if isinstance(now, ErrorCode) else unknown
-                return self._refused(wanted, error), 0
+    def _row(
+        self, partition: Partition, wanted: FetchedPartition, result: ReadResult
+    ) -> PartitionData:
         if result.error_code:
-            return PartitionData(wanted.partition, result.error_code, -1), 0
+            return PartitionData(wanted.partition, result.error_code, -1)
         level = self._request.message.isolation_level
-        data = PartitionData(
+        return PartitionData(
             wanted.partition,
             0,
             partition.high_watermark,
@@ -359,7 +363,6 @@ class _Fetch:
             aborted_transactions=() if level == _READ_COMMITTED else None,
             records=result.buffers,
         )
-        return data, result.size_in_bytes
 
 
 class _Answer:

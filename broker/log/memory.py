@@ -163,7 +163,11 @@ class BatchStore:
             length = self._ends[stop - 1] - start
             buffers += self._buffers(first, stop, length)
             size += length
-            if stop == len(self._ends) or size >= max_bytes:
+            if (
+                stop == len(self._ends)
+                or self._ends[stop] - self._ends[stop - 1] > max_bytes - size
+            ):
+                # Nothing further fits: no turn for that.
                 return buffers, size
             offset = self._last_offsets[stop - 1] + 1
             yield
