@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable
 
@@ -53,6 +54,21 @@ def test_what_is_short_is_done_at_once(turns: Turns) -> None:
     assert turns.work.start(turns.pieces("a", 1), turns.failures.append) is None
     assert turns.done == ["a"]
     assert not turns.turn()
+
+
+def test_no_full_garbage_collection_comes_in_between(turns: Turns) -> None:
+    """It would look at all rows of all requests; afterwards it may."""
+    before = gc.get_threshold()
+    turns.work.start(turns.pieces("a", 3), turns.failures.append)
+    other = Turns()
+    other.work.start(other.pieces("b", 5), other.failures.append)
+    assert gc.get_threshold()[:2] == before[:2]
+    turns.finish()
+    assert gc.get_threshold()[2] > 1_000_000
+    other.work.close()
+    assert gc.get_threshold() == before
+    other.finish()
+    assert gc.get_threshold() == before
 
 
 def test_long_work_takes_turns(turns: Turns) -> None:
