@@ -91,7 +91,7 @@ class ClusterStorage:
         data_dir = DataDir.open(path, cluster.id, first)
         try:
             return cls(data_dir, cluster)
-        except ConfigError as error:
+        except (ConfigError, ValueError) as error:
             data_dir.close()
             why = (
                 f"configuration that was changed while it ran is not possible: {error}"

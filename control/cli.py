@@ -80,6 +80,7 @@ cli.add_command(broker_cli.config)
 cli.add_command(broker_cli.import_)
 cli.add_command(broker_cli.inspect)
 cli.add_command(broker_cli.ping)
+cli.add_command(broker_cli.verify)
 
 
 @cli.command()

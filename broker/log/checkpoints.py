@@ -103,9 +103,14 @@ def read_topic_id(folder: Path) -> bytes | None:
 
 def write_topic_id(folder: Path, topic_id: bytes) -> None:
     """Says which topic a partition belongs to, in Kafka's text of an id."""
-    text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
-    data = f"version: 0\ntopic_id: {text}".encode()
+    data = topic_id_text(topic_id)
     files.replace_file(folder / PARTITION_METADATA, data, is_durable=False)
+
+
+def topic_id_text(topic_id: bytes) -> bytes:
+    """All of the file that `write_topic_id` writes."""
+    text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+    return f"version: 0\ntopic_id: {text}".encode()
 
 
 def read_properties(data: bytes) -> dict[str, str]:

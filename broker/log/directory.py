@@ -107,6 +107,17 @@ class DataDir:
             raise
         return made
 
+    @classmethod
+    def rehearse(cls, path: Path, node_id: int) -> DataDir:
+        """Reads a directory as `open` does, in a rehearsal (`files.rehearsed`).
+
+        Raises:
+            As `open`.
+        """
+        made = cls(path.absolute(), -1)
+        made._load("", node_id)
+        return made
+
     def _load(self, cluster_id_if_new: str, node_id: int) -> None:
         meta = _checked_meta(self.path, node_id)
         if meta is None:
@@ -126,7 +137,7 @@ class DataDir:
             if offsets is None:
                 # Recovery does without: it only reads more.
                 log.warning("checkpoint_not_used", path=str(self.path / name))
-            else:
+            elif files.size_and_time(self.path / name)[0] >= 0:
                 self._written[name] = dict(offsets)
             self._offsets[name] = offsets or {}
         for name in files.names_in(self.path):

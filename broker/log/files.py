@@ -14,14 +14,52 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from kohort.broker import descriptors
 from kohort.broker.log.store import StorageError, Stored
 
 _INDEX_BYTES = 32 * 1024 * 1024
 _OPEN = os.O_RDWR | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+class Deed(NamedTuple):
+    """A change of a file or a folder that a rehearsal has left out.
+
+    `what` is ``write``, ``cut``, ``rename`` or ``remove``; `size` is what a file is
+    cut off at, else 0.
+    """
+
+    what: str
+    path: Path
+    size: int = 0
+
+
+class _Rehearsal:
+    """The deeds of the rehearsal that is under way; None if none is."""
+
+    deeds: ClassVar[list[Deed] | None] = None
+
+
+@contextmanager
+def rehearsed() -> Iterator[list[Deed]]:
+    """Within, files are only read: changes are noted in the list, and not made."""
+    deeds: list[Deed] = []
+    _Rehearsal.deeds = deeds
+    try:
+        yield deeds
+    finally:
+        _Rehearsal.deeds = None
+
+
+def _is_rehearsed(what: str, path: Path, size: int = 0) -> bool:
+    """Takes note of a change, and says whether it is not to be made."""
+    if _Rehearsal.deeds is None:
+        return False
+    _Rehearsal.deeds.append(Deed(what, path, size))
+    return True
 
 
 @contextmanager
@@ -112,7 +150,8 @@ class LogFile:
 
     def _descriptor(self) -> int:
         if self._fd < 0:
-            self._fd = os.open(self.path, _OPEN)
+            is_read_only = _Rehearsal.deeds is not None
+            self._fd = os.open(self.path, _READ if is_read_only else _OPEN)
             self._files.opened(self)
         self.was_used = True
         return self._fd
@@ -165,6 +204,8 @@ class LogFile:
 
     def truncate(self, size: int) -> None:
         """Cuts the file off behind `size` bytes."""
+        if _is_rehearsed("cut", self.path, size):
+            return
         with storage_errors("truncate", self.path):
             os.ftruncate(self._descriptor(), size)
 
@@ -182,12 +223,16 @@ class LogFile:
 
 def create(path: Path) -> None:
     """Makes an empty file, or empties the one that is there."""
+    if _is_rehearsed("write", path):
+        return
     with storage_errors("create", path):
         os.close(os.open(path, _CREATE | os.O_TRUNC, 0o644))
 
 
 def write_at(path: Path, data: bytes, position: int, *, is_durable: bool) -> None:
     """Writes behind the first `position` bytes of a file, which may be new."""
+    if _is_rehearsed("write", path):
+        return
     with storage_errors("write to", path):
         fd = os.open(path, _CREATE, 0o644)
         try:
@@ -213,6 +258,8 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
         data: all that is to be in it.
         is_durable: whether that is to hold after a loss of power, too.
     """
+    if _is_rehearsed("write", path):
+        return
     new = path.with_name(path.name + ".tmp")
     with storage_errors("write", path):
         try:
@@ -227,6 +274,8 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
 
 def remove_quietly(path: Path) -> None:
     """Removes a file, if that is possible."""
+    if _is_rehearsed("remove", path):
+        return
     try:
         os.unlink(path)
     except OSError:
@@ -267,12 +316,16 @@ def read_tail(path: Path, size: int) -> bytes:
 
 def rename(path: Path, to: Path) -> None:
     """Renames a file or a folder; a file that is there already goes."""
+    if _is_rehearsed("rename", path):
+        return
     with storage_errors("rename", path):
         os.replace(path, to)
 
 
 def remove(path: Path) -> None:
     """Removes a file; fine if there is none."""
+    if _is_rehearsed("remove", path):
+        return
     with storage_errors("remove", path):
         try:
             os.unlink(path)
@@ -282,12 +335,16 @@ def remove(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Makes a folder, and those it is in; fine if it is there."""
+    if _is_rehearsed("write", path):
+        return
     with storage_errors("create", path):
         os.makedirs(path, exist_ok=True)
 
 
 def remove_folder(path: Path) -> None:
     """Removes a folder of files."""
+    if _is_rehearsed("remove", path):
+        return
     with storage_errors("remove", path):
         for name in os.listdir(path):
             os.unlink(path / name)
@@ -312,6 +369,8 @@ def size_and_time(path: Path) -> tuple[int, int]:
 
 def sync_folder(path: Path) -> None:
     """Has the disk keep which files there are in a folder."""
+    if _Rehearsal.deeds is not None:
+        return
     with storage_errors("flush", path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

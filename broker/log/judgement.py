@@ -22,6 +22,10 @@ Read = Callable[[int, int], bytes]
 """Reads from a position so many bytes, or fewer where the file ends."""
 
 
+_MAGIC = bytes([records.MAGIC])
+_MAGIC_AT = 16
+
+
 class Batches:
     """The whole batches of a segment, in their order.
 
@@ -31,23 +35,41 @@ class Batches:
         base_offset: the segment's name.
         is_dense: whether compaction cannot have been there.
 
+        position: where to begin: at the start of a batch.
+
     Attributes:
         position: the end of the whole batches that were read.
         next_offset: the offset behind them.
         why: the reason why the rest is no whole batch; empty if there is no rest.
+        is_torn: whether the rest may be the beginning of a batch.
     """
 
-    __slots__ = ("_is_dense", "_read", "_size", "next_offset", "position", "why")
+    __slots__ = (
+        "_is_dense",
+        "_read",
+        "_size",
+        "is_torn",
+        "next_offset",
+        "position",
+        "why",
+    )
 
     def __init__(
-        self, read: Read, size: int, base_offset: int, *, is_dense: bool
+        self,
+        read: Read,
+        size: int,
+        base_offset: int,
+        *,
+        is_dense: bool,
+        position: int = 0,
     ) -> None:
         self._read = read
         self._size = size
         self._is_dense = is_dense
-        self.position = 0
+        self.position = position
         self.next_offset = base_offset
         self.why = ""
+        self.is_torn = False
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
         """Each batch with its position, once it has been checked."""
@@ -76,11 +98,13 @@ class Batches:
         """The header of a batch that can be the next one; or why it cannot."""
         left = self._size - self.position
         if left < records.HEADER_SIZE or len(chunk) - at < records.HEADER_SIZE:
+            self.is_torn = True
             return "half the header of a batch"
         header = records.read_header(chunk, at)
         if header.magic != records.MAGIC or header.size < records.HEADER_SIZE:
             return f"no batch (magic {header.magic}, length {header.length})"
         if header.size > left:
+            self.is_torn = True
             return f"{left} bytes of a batch of {header.size}"
         return self._why_not_next(header) or header
 
@@ -113,3 +137,35 @@ def why_not_all(
     if end == following or (end < following and may_have_gaps and not index_knows_more):
         return ""
     return f"it ends at offset {end}, and the next segment begins at {following}"
+
+
+def next_whole(
+    read: Read, size: int, position: int, least_offset: int
+) -> tuple[int, int] | None:
+    """Where the next whole batch behind damage is, and its first offset, if any is.
+
+    Args:
+        read: reads from the segment's file.
+        size: its bytes.
+        position: where the damage begins.
+        least_offset: offsets below this one are not looked for.
+    """
+    at = position + 1 + _MAGIC_AT
+    start, chunk = 0, b""
+    while at < size:
+        if not start <= at < start + len(chunk):
+            start, chunk = at, read(at, CHUNK)
+            if not chunk:
+                return None
+        found = chunk.find(_MAGIC, at - start)
+        if found < 0:
+            at = start + len(chunk)
+            continue
+        at = start + found + 1
+        begin = at - 1 - _MAGIC_AT
+        offset = int.from_bytes(read(begin, 8), "big", signed=True)
+        if offset >= least_offset:
+            batches = Batches(read, size, offset, is_dense=True, position=begin)
+            if next(iter(batches), None) is not None:
+                return begin, offset
+    return None

@@ -38,6 +38,7 @@ def clear(folder: Path, open_files: Files) -> None:
     for name in names:
         number, dot, kind = name.partition(".")
         if dot + kind in (OFFSET_INDEX, TIME_INDEX) and number not in logs:
+            log.warning("index_without_segment", path=str(folder / name))
             files.remove(folder / name)
 
 

@@ -230,7 +230,10 @@ class Recovery:
         size = segment.size
         segment.forget_batches()
         # No compaction has been in the last segment.
-        batches = Batches(segment.log.read, size, segment.base_offset, is_dense=is_last)
+        is_dense = is_last or not self._may_have_gaps
+        batches = Batches(
+            segment.log.read, size, segment.base_offset, is_dense=is_dense
+        )
         for position, header in batches:
             segment.note(
                 position,

@@ -1,0 +1,405 @@
+"""Examines the folder of a partition: reads all that is in it, and changes nothing.
+
+It finds damage of every file; `judgement` decides what a whole batch is, and where
+records are missing. What a start would make of it is another question, which
+``kohort verify`` answers by a rehearsal of one.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+from kohort.broker.log import checkpoints, files, snapshots
+from kohort.broker.log.epochs import LeaderEpochs
+from kohort.broker.log.index import OFFSET, OFFSET_ENTRY, TIME, TIME_ENTRY
+from kohort.broker.log.judgement import Batches, Read, next_whole, why_not_all
+from kohort.broker.log.replacement import CLEANED, DELETED, SWAP
+from kohort.broker.log.segment import (
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    file_name,
+)
+from kohort.protocol.records import BatchHeader
+from kohort.protocol.slotted import slotted
+
+_NAME_DIGITS: Final = 20
+_LEFT_BY_A_CRASH: Final = (CLEANED, SWAP, DELETED, ".tmp")
+
+
+@slotted
+class Finding:
+    """Something that is not as a clean stop leaves it.
+
+    Attributes:
+        path: of the file or the folder.
+        what: one line.
+        is_damage: no crash leaves it, or it hides records.
+        offset: records from this one on are damaged or missing; None if no record is.
+        next_offset: the first record behind them that is whole; None if there is none,
+            or no record is damaged.
+    """
+
+    path: Path
+    what: str
+    is_damage: bool
+    offset: int | None = None
+    next_offset: int | None = None
+
+
+@slotted
+class Known:
+    """The facts about a partition that its folder does not hold.
+
+    Attributes:
+        recovery_point: all before this offset was flushed.
+        log_start: the log starts there, or at its first segment if that is later.
+        may_have_gaps: whether it may have been compacted.
+        is_clean: whether the broker was stopped in order.
+        is_kohort: whether kohort wrote it, and not Apache Kafka.
+    """
+
+    recovery_point: int = 0
+    log_start: int = 0
+    may_have_gaps: bool = True
+    is_clean: bool = False
+    is_kohort: bool = False
+
+
+class Examination:
+    """One partition.
+
+    Args:
+        folder: the partition's.
+        known: see `Known`.
+        progress: called with the bytes that have been read since it was last called.
+
+    Attributes:
+        findings: what was found, in the order of files.
+        segments: how many there are.
+        size: bytes of their batches.
+        records: how many are in whole batches.
+        log_start: the first offset.
+        log_end: the offset behind the last whole batch.
+    """
+
+    def __init__(
+        self, folder: Path, known: Known, progress: Callable[[int], None]
+    ) -> None:
+        self._folder = folder
+        self._known = known
+        self._progress = progress
+        self._epochs: LeaderEpochs | None = None
+        # By producer id and last offset: the snapshots that have such a batch.
+        self._of_snapshots: dict[tuple[int, int], str] = {}
+        self.findings: list[Finding] = []
+        self.segments = 0
+        self.size = 0
+        self.records = 0
+        self.log_start = known.log_start
+        self.log_end = known.log_start
+
+    def run(self) -> None:
+        """Reads everything.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        names = files.names_in(self._folder)
+        bases = [int(stem) for stem in _stems(names, LOG)]
+        self.segments = len(bases)
+        self._examine_epochs()
+        self._examine_leftovers(names)
+        if bases:
+            self.log_start = max(self.log_start, bases[0])
+        for stem in _stems(names, SNAPSHOT):
+            self._examine_snapshot(int(stem))
+        for base, following in zip_longest(bases, bases[1:]):
+            self._examine_segment(base, following)
+        self._examine_producers()
+        self._examine_ends(bases)
+
+    def _find(
+        self,
+        name: str,
+        what: str,
+        *,
+        is_damage: bool = True,
+        offset: int | None = None,
+        next_offset: int | None = None,
+    ) -> None:
+        path = self._folder / name
+        self.findings.append(Finding(path, what, is_damage, offset, next_offset))
+
+    # -- small files
+
+    def _examine_epochs(self) -> None:
+        name = checkpoints.LEADER_EPOCHS
+        entries = checkpoints.read_epochs(self._folder)
+        if entries is not None:
+            self._epochs = LeaderEpochs(entries)
+        elif files.size_and_time(self._folder / name)[0] >= 0:
+            self._find(name, "it is not whole")
+        elif self._known.is_kohort:
+            self._find(name, "it is missing")
+        if self._known.is_kohort:
+            self._examine_topic_id()
+
+    def _examine_topic_id(self) -> None:
+        name = checkpoints.PARTITION_METADATA
+        found = checkpoints.read_topic_id(self._folder)
+        if found is None:
+            self._find(name, "it has no id of a topic")
+        elif files.read_file(self._folder / name) != checkpoints.topic_id_text(found):
+            self._find(name, "it is not as it was written")
+
+    def _examine_leftovers(self, names: list[str]) -> None:
+        logs = set(_stems(names, LOG))
+        for name in names:
+            stem, dot, kind = name.partition(".")
+            if name.endswith(_LEFT_BY_A_CRASH):
+                self._find(name, "a crash has left it", is_damage=False)
+            elif dot + kind in (OFFSET_INDEX, TIME_INDEX) and stem not in logs:
+                self._find(name, "the segment of this index is missing")
+
+    def _examine_snapshot(self, offset: int) -> None:
+        name = file_name(offset, SNAPSHOT)
+        try:
+            data = files.read_file(self._folder / name)
+            producers = snapshots.decode(data or b"")
+        except snapshots.SnapshotError as error:
+            self._find(name, str(error))
+            return
+        for producer_id, state in producers.states.items():
+            last = state.batches[-1].last_offset
+            if last >= offset:
+                self._find(name, f"it has offset {last} of producer {producer_id}")
+                return
+            self._of_snapshots[producer_id, last] = name
+
+    def _examine_producers(self) -> None:
+        """Finds snapshots of another partition: by batches that the log does not have.
+
+        Compaction takes batches, and so does the damage that has been found already.
+        """
+        if not self._known.is_kohort or self._known.may_have_gaps or self.findings:
+            return
+        for (producer_id, offset), name in self._of_snapshots.items():
+            if offset >= self.log_start:
+                what = f"offset {offset} is not of producer {producer_id}, as it says"
+                self._find(name, what)
+
+    def _examine_ends(self, bases: list[int]) -> None:
+        """Compares the end of the log with what was written down elsewhere."""
+        known, end = self._known, self.log_end
+        last = file_name(bases[-1], LOG) if bases else "."
+        flushed = max(known.recovery_point, known.log_start)
+        if end < flushed:
+            what = f"the log ends at offset {end}, and had been flushed up to {flushed}"
+            self._find(last, what, offset=end)
+        elif known.is_clean and known.is_kohort and end != known.recovery_point:
+            point = known.recovery_point
+            self._find(last, f"a clean stop was at offset {point}, not at {end}")
+        snapshot = file_name(end, SNAPSHOT)
+        is_written = known.is_clean and known.is_kohort and end > 0
+        if is_written and files.size_and_time(self._folder / snapshot)[0] < 0:
+            self._find(snapshot, "it is missing")
+
+    # -- segments
+
+    def _examine_segment(self, base: int, following: int | None) -> None:
+        name = file_name(base, LOG)
+        is_last = following is None
+        with _reading(self._folder / name, self._progress) as (read, size):
+            self.size += size
+            walk = _Walk(base, _Indexes(self._folder, base, size))
+            is_whole = self._walk(walk, name, read, size, is_last=is_last)
+        self.records += walk.records
+        self.log_end = max(self.log_end, walk.next_offset)
+        self._examine_epochs_of(walk, name)
+        self._examine_indexes(walk, base, is_last=is_last, is_whole=is_whole)
+        if following is None or following <= self._known.log_start:
+            return
+        why = why_not_all(
+            walk.next_offset,
+            following,
+            may_have_gaps=self._known.may_have_gaps,
+            index_knows_more=walk.indexes.knows_more and self._known.is_kohort,
+        )
+        if why and is_whole:
+            self._find(name, why, offset=walk.next_offset, next_offset=following)
+
+    def _walk(
+        self, walk: _Walk, name: str, read: Read, size: int, *, is_last: bool
+    ) -> bool:
+        """Goes through the batches, and on behind damage; whether there was none."""
+        position, next_offset, is_whole = 0, walk.next_offset, True
+        while True:
+            batches = Batches(
+                read,
+                size,
+                next_offset,
+                is_dense=is_last or not self._known.may_have_gaps,
+                position=position,
+            )
+            for at, header in batches:
+                # Epochs are forgotten where the log does not reach back to them.
+                is_kept = header.base_offset >= self.log_start
+                walk.note(at, header, self._epochs if is_kept else None)
+                self._of_snapshots.pop((header.producer_id, header.last_offset), None)
+            if not batches.why:
+                return is_whole
+            is_whole = False
+            offset = batches.next_offset
+            found = next_whole(read, size, batches.position, offset)
+            is_known_end = self._known.is_clean or offset < self._known.recovery_point
+            is_torn = batches.is_torn and found is None and is_last
+            self._find(
+                name,
+                f"from byte {batches.position} on: {batches.why}",
+                # A crash amid a write leaves the beginning of one batch, no more.
+                is_damage=is_known_end or not is_torn,
+                offset=offset,
+                next_offset=None if found is None else found[1],
+            )
+            if found is None:
+                return is_whole
+            position, next_offset = found
+
+    def _examine_epochs_of(self, walk: _Walk, name: str) -> None:
+        if walk.wrong_epoch is not None and self._known.is_kohort:
+            offset, epoch, expected = walk.wrong_epoch
+            self._find(
+                checkpoints.LEADER_EPOCHS,
+                f"the batch at offset {offset} in {name} has epoch {epoch}, and by "
+                f"this file it is {expected}",
+            )
+
+    def _examine_indexes(
+        self, walk: _Walk, base: int, *, is_last: bool, is_whole: bool
+    ) -> None:
+        indexes = walk.indexes
+        for suffix, size, entry_size in (
+            (OFFSET_INDEX, indexes.offset_size, OFFSET_ENTRY),
+            (TIME_INDEX, indexes.time_size, TIME_ENTRY),
+        ):
+            name = file_name(base, suffix)
+            if size < 0:
+                # Whoever copies Kafka's files may have left them out.
+                self._find(name, "it is missing", is_damage=self._known.is_kohort)
+            elif size % entry_size:
+                self._find(name, f"{size} bytes are no whole entries")
+        if not is_whole:
+            # Entries for what is damaged are no damage of their own.
+            return
+        # Kafka sets room aside for the active segment's, which a crash leaves.
+        is_trusted = self._known.is_kohort or self._known.is_clean or not is_last
+        if not is_trusted:
+            return
+        if indexes.is_disordered or indexes.wrong_offsets:
+            self._find(file_name(base, OFFSET_INDEX), "it has entries of no batch")
+        if indexes.wrong_times and self._known.is_kohort:
+            self._find(file_name(base, TIME_INDEX), "it has times of no batch")
+        elif not is_last and not walk.is_latest_known and self._known.is_kohort:
+            self._find(file_name(base, TIME_INDEX), "the largest time has no entry")
+
+
+class _Indexes:
+    """The entries of the two indexes of a segment that no batch has confirmed yet."""
+
+    def __init__(self, folder: Path, base: int, log_size: int) -> None:
+        offsets = files.read_file(folder / file_name(base, OFFSET_INDEX))
+        times = files.read_file(folder / file_name(base, TIME_INDEX))
+        self.offset_size = -1 if offsets is None else len(offsets)
+        self.time_size = -1 if times is None else len(times)
+        offsets, times = offsets or b"", times or b""
+        whole = len(offsets) - len(offsets) % OFFSET_ENTRY
+        rows = list(OFFSET.iter_unpack(offsets[:whole]))
+        self.by_position = {position: base + offset for offset, position in rows}
+        columns = array("q", [r[0] for r in rows]), array("q", [r[1] for r in rows])
+        self.is_disordered = any(list(c) != sorted(set(c)) for c in columns)
+        self.knows_more = bool(rows) and rows[-1][1] >= log_size
+        whole = len(times) - len(times) % TIME_ENTRY
+        self.times = {
+            time: base + offset for time, offset in TIME.iter_unpack(times[:whole])
+        }
+        if not log_size and times:
+            self.knows_more = True
+
+    @property
+    def wrong_offsets(self) -> bool:
+        """Whether entries by offset are left."""
+        return bool(self.by_position)
+
+    @property
+    def wrong_times(self) -> bool:
+        """Whether entries by time are left."""
+        return bool(self.times)
+
+
+class _Walk:
+    """The batches of a segment that were found whole."""
+
+    def __init__(self, base: int, indexes: _Indexes) -> None:
+        self.next_offset = base
+        self.indexes = indexes
+        self.records = 0
+        self.wrong_epoch: tuple[int, int, int] | None = None
+        # Whether the time index has the largest timestamp.
+        self.is_latest_known = True
+        self._max_timestamp = -1
+
+    def note(
+        self, position: int, header: BatchHeader, epochs: LeaderEpochs | None
+    ) -> None:
+        """Counts a batch, and confirms the entries of indexes that are true."""
+        self.next_offset = header.last_offset + 1
+        self.records += header.record_count
+        indexes = self.indexes
+        if indexes.by_position.get(position) == header.last_offset:
+            del indexes.by_position[position]
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            time = header.max_timestamp
+            self.is_latest_known = indexes.times.get(time) == header.last_offset
+            if self.is_latest_known:
+                del indexes.times[time]
+        if epochs is not None and self.wrong_epoch is None:
+            expected = epochs.at(header.base_offset)
+            if header.partition_leader_epoch != expected:
+                epoch = header.partition_leader_epoch
+                self.wrong_epoch = header.base_offset, epoch, expected
+
+
+def _stems(names: list[str], suffix: str) -> list[str]:
+    """The names of files of a kind, without it."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return [stem for stem in stems if stem.isdigit() and len(stem) == _NAME_DIGITS]
+
+
+@contextmanager
+def _reading(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[Read, int]]:
+    """Reads from a file, and its size."""
+    with files.storage_errors("read", path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size, furthest = os.fstat(fd).st_size, 0
+
+            def read(position: int, count: int) -> bytes:
+                nonlocal furthest
+                data = os.pread(fd, count, position)
+                if position + len(data) > furthest:
+                    progress(position + len(data) - furthest)
+                    furthest = position + len(data)
+                return data
+
+            yield read, size
+        finally:
+            os.close(fd)

@@ -1,0 +1,230 @@
+"""Damages a data directory, again and again, and compares two verdicts on it.
+
+``kohort verify`` says what is damaged and whether a start would be refused; a start of
+the same directory says whether that is true. By hand::
+
+    python -m tests.log.corruptions --count 500 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.log.kept import CLUSTER, NODE, temporary_folder
+
+from kohort.broker import telemetry
+from kohort.broker.log.compaction import clean
+from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.metadata import (
+    ClusterMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.results import LogConfig
+from kohort.broker.log.store import StorageError
+from kohort.broker.verification import verify
+from kohort.protocol.records import Record, build_batch
+
+NOW: Final = 1_700_000_000_000
+COMPACTED: Final = {"cleanup.policy": "compact"}
+TOPICS: Final = {
+    "plain": (b"p" * 16, {}, 2),
+    "compacted": (b"c" * 16, COMPACTED, 1),
+    "deleted": (b"d" * 16, {}, 1),
+    "empty": (b"e" * 16, {}, 1),
+}
+
+
+def config_of(topic: str) -> LogConfig:
+    """Segments that are small enough for a few records to fill several."""
+    return LogConfig(
+        segment_bytes=900,
+        index_interval_bytes=200,
+        cleanup_policy="compact" if topic == "compacted" else "delete",
+        min_cleanable_dirty_ratio=0.0,
+        retention_ms=-1,
+    )
+
+
+def opened_all(path: Path) -> tuple[DataDir, dict[tuple[str, int], Partition], str]:
+    """A directory, its partitions, and why not all of them can be opened."""
+    data = DataDir.open(path, CLUSTER, NODE)
+    metadata, found, why = data.metadata, {}, ""
+    for name, topic in ({} if metadata is None else metadata.topics).items():
+        for index in range(len(topic.partitions)):
+            try:
+                found[name, index] = data.open_partition(
+                    name, index, topic.id, config_of(name), 1
+                )
+            except (DataDirError, StorageError) as error:
+                why = why or str(error)
+    return data, found, why
+
+
+def make(path: Path, *, is_clean: bool) -> None:
+    """A directory of several topics, stopped in order or not."""
+    data = DataDir.open(path, CLUSTER, NODE)
+    rows = {
+        name: TopicMetadata(
+            topic_id, overrides, [PartitionMetadata([NODE], NODE, 0)] * count
+        )
+        for name, (topic_id, overrides, count) in TOPICS.items()
+    }
+    partitions = {
+        (name, index): data.open_partition(name, index, topic_id, config_of(name), 0)
+        for name, (topic_id, _, count) in TOPICS.items()
+        for index in range(count)
+    }
+    data.save(ClusterMetadata(rows, {}, 0))
+    for number in range(40):
+        for (name, index), partition in partitions.items():
+            if name != "empty":
+                size = 10 + 7 * (number + index) % 60
+                record = Record(0, NOW + number, b"%d" % (number % 4), bytes(size))
+                sequence = {
+                    "producer_id": 7,
+                    "producer_epoch": 0,
+                    "base_sequence": number,
+                }
+                batch = build_batch([record], **(sequence if name == "plain" else {}))
+                assert not partition.append(batch, now_ms=NOW).error_code
+    for _ in clean(partitions["compacted", 0], NOW + 1000):
+        pass
+    assert not partitions["deleted", 0].delete_records(17)[0]
+    data.close()
+    if not is_clean:
+        (path / ".kafka_cleanshutdown").unlink()
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """All files by name."""
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+
+
+# -- damage
+
+
+def damage(path: Path, chance: random.Random) -> tuple[str, Path]:
+    """Does something to one or two files; says what, and to which."""
+    kind = chance.choice(sorted(KINDS))
+    every = [f for f in sorted(path.rglob("*")) if f.is_file() and f.name != ".lock"]
+    logs = [file for file in every if file.suffix == ".log"]
+    file = chance.choice(logs if chance.random() < 0.5 else every)
+    KINDS[kind](file, every, chance)
+    return kind, file
+
+
+def _flipped(file: Path, _: list[Path], chance: random.Random) -> None:
+    data = bytearray(file.read_bytes())
+    if data:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        file.write_bytes(data)
+
+
+def _cut(file: Path, _: list[Path], chance: random.Random) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[: chance.randrange(len(data) + 1)])
+
+
+def _zeroed(file: Path, _: list[Path], chance: random.Random) -> None:
+    data = bytearray(file.read_bytes())
+    start = chance.randrange(len(data) + 1)
+    end = min(len(data), start + chance.randint(1, 200))
+    data[start:end] = bytes(end - start)
+    file.write_bytes(data)
+
+
+def _swapped(file: Path, every: list[Path], chance: random.Random) -> None:
+    other = chance.choice([f for f in every if f.suffix == file.suffix])
+    data = file.read_bytes()
+    file.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+
+
+def _missing(file: Path, _: list[Path], __: random.Random) -> None:
+    file.unlink()
+
+
+def _without_folder(file: Path, every: list[Path], chance: random.Random) -> None:
+    folders = {each.parent for each in every if each.name == "partition.metadata"}
+    is_in_one = file.parent in folders
+    shutil.rmtree(file.parent if is_in_one else chance.choice(sorted(folders)))
+
+
+KINDS: Final[dict[str, Callable[[Path, list[Path], random.Random], None]]] = {
+    "flipped": _flipped,
+    "cut": _cut,
+    "zeroed": _zeroed,
+    "swapped": _swapped,
+    "missing": _missing,
+    "without a folder": _without_folder,
+}
+
+
+# -- verdicts
+
+
+def compare(root: Path, count: int, seed: int, *, is_clean: bool) -> Counter[str]:
+    """Damages as many copies, and compares; says how often what came out.
+
+    ``unseen`` is damage that verify does not find.
+    """
+    chance = random.Random(seed)
+    original, copy = root / "original", root / "copy"
+    make(original, is_clean=is_clean)
+    whole = contents(original)
+    assert not verify(original).is_damaged
+    counts: Counter[str] = Counter()
+    for _ in range(count):
+        shutil.copytree(original, copy)
+        kind, file = damage(copy, chance)
+        before = contents(copy)
+        found = verify(copy)
+        assert contents(copy) == before, "verify has changed something"
+        where = f"{kind} {file.relative_to(copy)}"
+        is_refused = _is_refused(copy)
+        assert found.is_refused == is_refused, f"{where}: refused is {is_refused}"
+        if before == whole:
+            assert not found.is_damaged, f"{where}: a false alarm"
+        elif found.is_damaged:
+            counts["seen"] += 1
+        else:
+            counts[f"unseen: {kind} {file.suffix or file.name}"] += 1
+        counts["refused"] += is_refused
+        shutil.rmtree(copy)
+    return counts
+
+
+def _is_refused(path: Path) -> bool:
+    try:
+        data, _, why = opened_all(path)
+        data.put_aside_the_rest()
+    except DataDirError:
+        return True
+    data.close()
+    return bool(why)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    telemetry.configure(level="critical")
+    for after in (True, False):
+        with temporary_folder() as folder:
+            result = compare(Path(folder), given.count, given.seed, is_clean=after)
+        stop = "a clean stop" if after else "a crash"
+        sys.stdout.write(f"after {stop}: {dict(result)}\n")
