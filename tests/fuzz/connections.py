@@ -6,17 +6,21 @@ happens and on which connection, an int16 size, and that many bytes.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.fuzz.messages import Pool, mutated
 from tests.fuzz.target import Target
 from tests.fuzz.world import Transport, World, play, topic_id
+from tests.log.kept import temporary_folder
 from tests.protocol.strategies import filled
 
+from kohort.broker import long_work
 from kohort.protocol import consumer, records
 from kohort.protocol.apis.k00_produce import (
     PartitionProduceData,
@@ -60,8 +64,9 @@ _LONG = 0x40
 """In a request's byte: its client id makes it so long that it is read in pieces."""
 _LONG_ID = 17_000
 _PIECE = 7
-_FULL_GROUPS, _DELAY = 1, 2
-"""Settings: ``group.max.size`` is 2; new groups wait for 3 s."""
+_FULL_GROUPS, _DELAY, _HASTY, _ON_DISK = 1, 2, 4, 8
+"""Settings: ``group.max.size`` is 2; new groups wait for 3 s; work that can be done in
+pieces is done in the smallest, and others come in between; there are files."""
 _MONTH = 31 * 24 * 3600.0
 """Seconds in which everything that waits ends: the longest timeout is 25 days."""
 _MOST_STEPS = 40
@@ -117,12 +122,36 @@ def connections(data: bytes) -> None:
         "group.initial.rebalance.delay.ms": 3000 if data[0] & _DELAY else 0,
     }
 
-    async def scene(log: io.StringIO) -> None:
-        played = _Scene(World(config, log))
-        await played.play(steps_of(data))
-        await played.end()
+    is_hasty = bool(data[0] & _HASTY)
 
-    play(scene)
+    async def scene(log: io.StringIO) -> None:
+        with contextlib.ExitStack() as stack:
+            path = None
+            if data[0] & _ON_DISK:
+                path = Path(stack.enter_context(temporary_folder()))
+            world = World(config, log, data_dir=path, is_hasty=is_hasty)
+            stack.callback(world.cluster.close)
+            played = _Scene(world)
+            await played.play(steps_of(data))
+            await played.end()
+            await world.stop()
+            if path is not None:
+                again = World({}, log, data_dir=path)
+                stack.callback(again.cluster.close)
+                assert again.facts() == world.facts(), "a restart finds all"
+
+    with _pieces(1 if is_hasty else long_work.PIECE_COST):
+        play(scene)
+
+
+@contextlib.contextmanager
+def _pieces(cost: int) -> Iterator[None]:
+    """Makes pieces of long work of this cost."""
+    before, long_work.PIECE_COST = long_work.PIECE_COST, cost
+    try:
+        yield
+    finally:
+        long_work.PIECE_COST = before
 
 
 class _Scene:
@@ -194,8 +223,9 @@ class _Scene:
         """Whatever waits is answered or closed within a month."""
         for client in self._all:
             client.read(goes_on=True)
-        await self._world.settle()
+        await self._world.finish()
         await self._world.sleep(_MONTH)
+        await self._world.finish()
         for client in self._all:
             _check_answers(client)
             client.lose()
@@ -358,6 +388,9 @@ def _scenes() -> Iterator[bytes]:
     beat = _asking("Heartbeat", 3, HeartbeatRequest("g", 1, "m1", None))
     group = [_create(), _join(), _sync(), beat, _commit()]
     yield scene_of(0, group)
+    yield scene_of(_HASTY, [*group, *group])
+    yield scene_of(_ON_DISK, [*group, _produce(), _produce(topic="u"), _operate(0)])
+    yield scene_of(_ON_DISK | _HASTY, [*group, _produce(), _operate(2), beat])
     yield scene_of(_DELAY, [*group, _sleep(3000), beat])
     yield scene_of(_FULL_GROUPS, [_join(), _join()._replace(connection=1), _sync()])
     yield scene_of(0, [*group, _operate(2), beat, _operate(0x12), _commit(), beat])
@@ -408,7 +441,7 @@ def _mutate(data: bytes, chance: random.Random) -> bytes:
         else:
             steps.insert(chance.randint(0, len(steps)), _new_step(chance))
     if chance.random() < 0.1:
-        settings = chance.randrange(4)
+        settings = chance.randrange(16)
     return scene_of(settings, [s for s in steps if len(s.data) <= 0xFFFF])
 
 

@@ -7,11 +7,11 @@ scene says so.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import io
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.fuzz.silence import silenced
@@ -23,6 +23,7 @@ from kohort.broker.coordinator.group import Group
 from kohort.broker.events.bus import Events
 from kohort.broker.ids import Ids
 from kohort.broker.log import compaction
+from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
 START = 1_700_000_000.0
@@ -245,6 +246,8 @@ class World:
     Args:
         config: configuration that differs from `BASE`.
         log: what is written to stderr meanwhile.
+        data_dir: where topics and records are kept; None for memory.
+        is_hasty: whether steps follow one another while long work goes on.
     """
 
     BASE: Mapping[str, object] = {
@@ -255,14 +258,28 @@ class World:
         "offsets.retention.check.interval.ms": 2**31 - 1,
     }
 
-    def __init__(self, config: Mapping[str, object], log: io.StringIO) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        log: io.StringIO,
+        *,
+        data_dir: Path | None = None,
+        is_hasty: bool = False,
+    ) -> None:
         self.log = log
+        self._is_hasty = is_hasty
+        self._cleanings: dict[Partition, Iterator[None]] = {}
         self.clock = ManualClock()
         settings = Config(dict(self.BASE) | dict(config))
         events = Events(None)
         events.begin("fuzz")
         self.cluster = Cluster(
-            settings, self.clock, NumberedIds(), nodes=2, events=events
+            settings,
+            self.clock,
+            NumberedIds(),
+            data_dir=data_dir,
+            nodes=2,
+            events=events,
         )
         for node in self.cluster.nodes.values():
             node.host, node.port, node.is_open = "host", 9092 + node.id, True
@@ -281,13 +298,21 @@ class World:
 
     async def settle(self) -> None:
         """Lets the loop turn until long work is done; then checks what must hold."""
+        await self._turn(waits=not self._is_hasty)
+        if not self.cluster.shards.loader.is_busy:
+            # A log that is being loaded is not to change.
+            self._clean_on()
+        self.check()
+
+    async def finish(self) -> None:
+        """Lets all long work come to its end."""
         await self._turn()
         self.check()
 
-    async def _turn(self) -> None:
+    async def _turn(self, *, waits: bool = True) -> None:
         for turn in range(MOST_TURNS):
             await asyncio.sleep(0)
-            if turn >= 2 and not len(self.cluster.long_work):
+            if turn >= 2 and not (waits and len(self.cluster.long_work)):
                 return
         raise AssertionError("long work never ends")
 
@@ -326,16 +351,46 @@ class World:
             for connection in [c for c in self.connections if c.node is node]:
                 connection.close()
 
-    def _partitions(self) -> Iterator[Any]:
+    def _partitions(self) -> Iterator[Partition]:
         for topic in self.cluster.topics.by_name.values():
             yield from topic.partitions
 
     def _clean(self) -> None:
+        """Begins to compact what is not being compacted."""
         for partition in self._partitions():
             if "compact" in partition.config.cleanup_policy:
-                with contextlib.suppress(compaction.UncleanableError, StorageError):
-                    for _ in compaction.clean(partition, self.cluster.now_ms()):
-                        continue
+                self._cleanings.setdefault(
+                    partition,
+                    compaction.clean(
+                        partition, self.cluster.now_ms(), records_per_step=1
+                    ),
+                )
+
+    def _clean_on(self) -> None:
+        """Compacts a slice of each; what is read and written meanwhile is others'."""
+        for partition, slices in [*self._cleanings.items()]:
+            try:
+                next(slices)
+            except (StopIteration, compaction.UncleanableError, StorageError):
+                del self._cleanings[partition]
+
+    def facts(self) -> dict[str, object]:
+        """What a restart has to find."""
+        return {
+            topic.name: (
+                topic.id,
+                dict(topic.overrides),
+                [(p.log_start_offset, p.log_end_offset) for p in topic.partitions],
+            )
+            for topic in self.cluster.topics.by_name.values()
+        }
+
+    async def stop(self) -> None:
+        """Ends what is under way, and closes all files."""
+        await self.finish()
+        while self._cleanings:
+            self._clean_on()
+        self.cluster.close()
 
     # -- what must hold
 
