@@ -30,6 +30,7 @@ from kohort.broker.topics import (
     offsets_topic_overrides,
     spread,
 )
+from kohort.broker.unread import Unread
 
 if TYPE_CHECKING:
     from kohort.broker.api_counts import ApiCounters
@@ -75,6 +76,7 @@ class Cluster:
         shards: the partitions of ``__consumer_offsets`` and their coordinators.
         long_work: work of requests that takes more than one turn of the event loop.
         request_memory: memory that long requests take until they are handled.
+        unread: bytes of answers that clients have not read yet.
         controller: does what changes the topics, one request after the other.
     """
 
@@ -97,6 +99,7 @@ class Cluster:
         self._next_producer_id = 0
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
+        self.unread = Unread()
         self.request_memory = RequestMemory(
             config["queued.max.request.bytes"],
             config["socket.request.max.bytes"],

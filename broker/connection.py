@@ -121,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._join_below = JOIN_BELOW
         self._is_handling = False
         self._is_write_blocked = False
+        self._unread = 0
         self._is_read_paused = False
         self._is_held_back = False
         self._is_at_eof = False
@@ -172,6 +173,7 @@ class Connection(asyncio.Protocol):
             # The peer's own end is no news: a reset, or silence.
             log.warning("connection_lost", client=self.client_address, reason=repr(exc))
         self._connections.discard(self)
+        self._count_unread(0)
         self._frames.clear()
         if not self._closed.done():
             self._closed.set_result(None)
@@ -218,13 +220,20 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads too slowly: nothing is handled until it catches up."""
         self._is_write_blocked = True
+        self._count_unread(self._transport.get_write_buffer_size())
         self._pause_reading()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._is_write_blocked = False
+        self._count_unread(0)
         self._activity += 1
         self._go_on()
+
+    def _count_unread(self, size: int) -> None:
+        """Bytes of answers that the client has yet to read; not exact below 1 MB."""
+        self.node.cluster.unread.size += size - self._unread
+        self._unread = size
 
     # -- what requests and the server call
 

@@ -314,7 +314,9 @@ class _Fetch:
     def _answer(self) -> Work:
         """Reads all partitions, and sends what was found."""
         answer = _Answer(self._session, is_incremental=self._is_incremental)
-        left, size = self._max_bytes, 0
+        # Less where clients leave very much unread.
+        unread = self._request.node.cluster.unread
+        left, size = min(self._max_bytes, unread.spare), 0
         for number, wanted in enumerate(self._partitions, 1):
             if number % _ROWS == 0:
                 yield
@@ -328,9 +330,7 @@ class _Fetch:
             if limit <= PIECE:
                 result = partition.read(offset, limit, minimum_one=is_first)
             else:
-                result = yield from partition.read_in_pieces(
-                    offset, limit, minimum_one=is_first
-                )
+                result = yield from self._read_long(partition, offset, limit, is_first)
                 now = self.find(wanted)
                 if now is not partition:
                     # The topic went, or the leader changed, while it was read.
@@ -347,6 +347,21 @@ class _Fetch:
             yield from self._request.reply_in_pieces(response)
         else:
             self._request.reply(response)
+
+    def _read_long(
+        self, partition: Partition, offset: int, limit: int, is_first: bool
+    ) -> Generator[None, None, ReadResult]:
+        """Reads more than a piece, which counts as unread meanwhile."""
+        unread = self._request.node.cluster.unread
+        limit = min(limit, unread.spare)
+        reserved = max(min(limit, partition.readable(offset)), 0)
+        unread.size += reserved
+        try:
+            return (
+                yield from partition.read_in_pieces(offset, limit, minimum_one=is_first)
+            )
+        finally:
+            unread.size -= reserved
 
     def _row(
         self, partition: Partition, wanted: FetchedPartition, result: ReadResult

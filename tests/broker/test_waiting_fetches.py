@@ -12,6 +12,7 @@ import pytest
 from tests.broker.wire_client import WireClient, connected
 
 from kohort.broker.server import Broker
+from kohort.broker.unread import MOST_UNREAD
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.errors import ErrorCode
@@ -239,3 +240,23 @@ async def test_a_long_answer_is_read_in_turns(scene: Scene) -> None:
         await until(lambda: len(scene.broker.cluster.long_work) > 0)
         scene.broker.cluster.delete_topic("t")
         assert await scene.answer(client) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
+
+
+async def test_clients_that_do_not_read_get_less(scene: Scene) -> None:
+    """What they leave unread is counted; beyond a limit fetches get a piece."""
+    for _ in range(40):
+        scene.append(size=MEGABYTE - 10_000)
+    unread = scene.broker.cluster.unread
+    async with clients(scene, 2) as (stuck, client):
+        await stuck.send("Fetch", 11, fetch(0))
+        await until(lambda: unread.size > MEGABYTE)
+        await until(lambda: len(scene.broker.cluster.long_work) == 0)
+        unread.size += MOST_UNREAD
+        await client.send("Fetch", 11, fetch(0))
+        ((error, size),) = await scene.answer(client)
+        assert (error, MEGABYTE // 2 < size <= MEGABYTE) == (0, True)
+        unread.size -= MOST_UNREAD
+        await client.send("Fetch", 11, fetch(0))
+        ((error, size),) = await scene.answer(client)
+        assert (error, size > 30 * MEGABYTE) == (0, True)
+    await until(lambda: unread.size == 0)
