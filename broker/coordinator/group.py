@@ -378,9 +378,9 @@ class Group:
             if instance is not None:
                 self.static_members[instance] = member_id
             self._count(member.protocols, 1)
-        self.leader = record.leader
         if self.members:
             self.state = STABLE
+            self.leader = record.leader
             if self.leader not in self.members:
                 self.leader = next(iter(self.members))
         self.rows = self.current_members()

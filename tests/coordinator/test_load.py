@@ -157,6 +157,15 @@ def test_group_that_became_empty(context: Context) -> None:
     assert joining.result.generation_id == 3
 
 
+@pytest.mark.parametrize("leader", ["", "somebody"])
+def test_a_record_without_members_has_no_leader(leader: str) -> None:
+    """Kohort writes none: such a record is another program's, and names nobody."""
+    context = Context()
+    record = GroupRecord("g", "consumer", 3, "range", leader, -1, [])
+    context.coordinator.load([record], context.now)
+    assert context.coordinator.groups["g"].leader is None
+
+
 def test_simple_consumers(context: Context) -> None:
     """Offsets alone make a group, Empty and without a type."""
     context.commit([("t", 0, 7, 3, "note"), ("t", 1, 8, -1, None)])
