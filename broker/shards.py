@@ -221,7 +221,10 @@ class Shard:
         """Reads what the log says, with a stop whenever others should have a turn."""
         decoder, size = Decoder(), 0
         for batch in self._partition.batches(self._partition.log_start_offset):
-            read.feed(decoder.read(batch))
+            for number, some in enumerate(decoder.read_in_pieces(batch)):
+                if number:
+                    yield
+                read.feed(some)
             size += len(batch)
             if size >= SLICE_BYTES:
                 size = 0

@@ -17,7 +17,7 @@ they nearly always have, version 4 without metadata, there is a path by hand.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Final, Generic, TypeVar
 
 from kohort.protocol import compression, records
@@ -373,6 +373,9 @@ Made = TypeVar("Made")
 Entry = tuple[int, int, str, int]
 """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
 
+_AT_ONCE: Final = 1000
+"""Records that are read at a time: a millisecond."""
+
 _MOST_NAMES = 1 << 16
 """How many pairs of group and topic are remembered: names of a log come again
 and again, and decoding them costs more than finding them."""
@@ -431,28 +434,57 @@ class Reader(Generic[Made]):
         Raises:
             WireError: the batch, or a record in it, is damaged.
         """
+        return [made for some in self.read_in_pieces(batch) for made in some]
+
+    def read_in_pieces(self, batch: Buffer) -> Iterator[list[Made]]:
+        """As `read`, some at a time; none where others should have a turn."""
         header = records.read_header(batch)
         if header.is_control or header.is_transactional:
-            return self._read_transactional(header, batch)
+            yield self._read_transactional(header, batch)
+            return
         if header.magic != records.MAGIC or not (
             records.HEADER_SIZE <= header.size <= len(batch)
         ):
             raise WireError(f"no whole batch of {header.size} bytes")
         packed = memoryview(batch)[records.HEADER_SIZE : header.size]
-        data = compression.decompress(header.codec, packed)
+        pieces: list[bytes] = []
+        for piece in compression.decompress_in_pieces(header.codec, packed):
+            if pieces:
+                yield []
+            pieces.append(piece)
         if self._pending:
             self._supersede(batch)
-        return self._read_records(header, data)
-
-    def _read_records(self, header: records.BatchHeader, data: bytes) -> list[Made]:
-        made: list[Made] = []
-        add, offset, names = made.append, self._offset, self._names
-        start = count = 0
-        end = len(data)
+        end = sum(map(len, pieces))
         # So that what is read at once may reach behind the last record.
-        data += bytes(_REST.size)
+        pieces.append(bytes(_REST.size))
+        data = b"".join(pieces)
+        start = 0
+        for first in range(0, header.record_count, _AT_ONCE):
+            last = min(first + _AT_ONCE, header.record_count)
+            made: list[Made] = []
+            start = self._read_some(header, data, start, end, first, last, made)
+            yield made
+        if start != end:
+            raise WireError(
+                f"{end - start} bytes behind the records of the batch at offset "
+                f"{header.base_offset}"
+            )
+
+    def _read_some(
+        self,
+        header: records.BatchHeader,
+        data: bytes,
+        start: int,
+        end: int,
+        first: int,
+        last: int,
+        made: list[Made],
+    ) -> int:
+        """Reads the records from `first` up to `last`; gives where they end."""
+        add, offset, names = made.append, self._offset, self._names
+        count = first
         try:
-            for count in range(header.record_count):  # noqa: B007 - for the error
+            for count in range(first, last):  # noqa: B007 - for the error
                 # A record of the usual form: its size, one byte of attributes,
                 # one of time, its position and the size of its key.
                 at = start + 1
@@ -493,12 +525,7 @@ class Reader(Generic[Made]):
         except (WireError, IndexError, struct.error, UnicodeDecodeError) as error:
             where = f"record {count} of the batch at offset {header.base_offset}"
             raise WireError(f"{where}: {error}") from None
-        if start != end:
-            raise WireError(
-                f"{end - start} bytes behind the records of the batch at offset "
-                f"{header.base_offset}"
-            )
-        return made
+        return start
 
     def _read_record(self, data: bytes, at: int, end: int, made: list[Made]) -> int:
         """Reads a record of any form; gives where it ends."""

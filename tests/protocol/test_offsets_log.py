@@ -281,6 +281,19 @@ def test_legacy_key() -> None:
     assert new_reader().read(batch) == [("g", "t", 3, (7, -1, "m", 1), -1)]
 
 
+@pytest.mark.parametrize("codec", range(5))
+def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
+    """A thousand records at most, so that loading holds nobody up."""
+    value = offsets_log.encode_value(OffsetCommitValue(7, -1, "m", 1), 0)
+    key = offsets_log.offset_key("g", "t", 3)
+    batch = build_batch([Record(0, 1, key, value)] * 9_500, codec=codec)
+    pieces = list(new_reader().read_in_pieces(batch))
+    assert len(pieces) >= 10
+    assert max(map(len, pieces)) == 1_000
+    row = ("g", "t", 3, (7, -1, "m", 1), -1)
+    assert [each for some in pieces for each in some] == [row] * 9_500
+
+
 def test_tags_of_newer_brokers() -> None:
     """Tagged fields that Kafka 4.3 does not know are passed over (KIP-915)."""
     plain = offsets_log.encode_value(OffsetCommitValue(7, 2, "m", 9), 4)
