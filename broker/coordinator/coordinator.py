@@ -52,6 +52,8 @@ from kohort.protocol.errors import ErrorCode
 
 OFFSETS_KEY = ("offsets",)
 """The timer of the check for offsets that are to expire."""
+CHECK_PAUSE = 0.05
+"""Seconds from one part of a check to the next: 50 coordinators may check at once."""
 
 
 class Coordinator:
@@ -82,6 +84,8 @@ class Coordinator:
         self.settings = settings
         self.groups: dict[str, Group] = {}
         self.listening = True
+        # Groups that a check for expired offsets has not come to yet.
+        self._unchecked: list[str] = []
         self._new_member_id = new_member_id
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
             Heartbeat: self._heartbeat,
@@ -235,7 +239,9 @@ class Coordinator:
         turn = self._turn(now)
         kind = event.key[0]
         if kind == "offsets":
-            offsets.expire(turn, self.groups)
+            self._unchecked = offsets.expire(
+                turn, self.groups, self._unchecked or list(self.groups)
+            )
             turn.effects.append(self._arm_check(now))
             return turn.end()
         group = self.groups.get(event.key[1])
@@ -252,6 +258,8 @@ class Coordinator:
         return turn.end()
 
     def _arm_check(self, now: float) -> Arm:
+        if self._unchecked:
+            return Arm(OFFSETS_KEY, now + CHECK_PAUSE)
         interval_ms = self.settings.offsets_retention_check_interval_ms
         return Arm(OFFSETS_KEY, now + interval_ms / 1000)
 

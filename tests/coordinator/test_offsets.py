@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.coordinator.context import START, Context, assign, protocols, subscribed
 
+from kohort.broker.coordinator.coordinator import CHECK_PAUSE
 from kohort.broker.coordinator.effects import OffsetRecord
 from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.broker.coordinator.offsets import CHECKED_AT_ONCE, COST_OF_GROUP
 from kohort.protocol.consumer import Subscription, encode
 
 MINUTE_MS = 60_000
@@ -276,6 +278,29 @@ def test_offsets_of_simple_consumers_expire(days: Context) -> None:
     assert [days.committed("t", p) for p in (0, 1)] == [-1, 2]
     days.sleep(DAY_MS // 2)
     assert days.state() == "Dead"
+
+
+def test_very_many_groups_expire_in_parts() -> None:
+    """No turn takes more than some; the check goes on until all have gone."""
+    context = Context(
+        offsets_retention_ms=DAY_MS // 2, offsets_retention_check_interval_ms=DAY_MS
+    )
+    for number in range(300):
+        context.commit([("t", 0, 1, -1, ""), ("t", 1, 1, -1, "")], group=f"g{number}")
+    before = len(context.records)
+    context.sleep(DAY_MS)
+    # A group with two offsets counts as seven.
+    part = CHECKED_AT_ONCE // (COST_OF_GROUP + 2) + 1
+    for left in (300 - part, 300 - 2 * part, 0):
+        assert len(context.coordinator.groups) == left
+        context.sleep(CHECK_PAUSE * 1500)
+    assert len(context.records) - before == 3 * 300
+    # The next check comes at its own time.
+    context.commit([("t", 0, 1, -1, "")])
+    context.sleep(DAY_MS - MINUTE_MS)
+    assert context.coordinator.groups
+    context.sleep(MINUTE_MS)
+    assert not context.coordinator.groups
 
 
 def test_a_commit_of_an_empty_group_keeps_nothing(days: Context) -> None:
