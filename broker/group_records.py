@@ -16,7 +16,7 @@ from kohort.broker.coordinator.effects import (
     OffsetRecord,
     Record,
 )
-from kohort.protocol import offsets_log
+from kohort.protocol import offsets_log, records
 from kohort.protocol.offsets_log import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -38,7 +38,61 @@ _PLACES = 64
 """How many places in a batch have their starts kept; a commit of more partitions
 pays for the rest."""
 
+_LONGEST_KEY = 512
+"""Bytes of a key that are kept: the longest name of a topic, and a group's to match.
+The wire allows 32,767 bytes of a group's name."""
+
 _NOTHING = offsets_log.plain_tail(None)
+
+
+SMALLEST_RECORD = 41
+"""Bytes of a committed offset but for names, metadata, and the id of the topic."""
+LARGEST_FRAME = 80
+"""Bytes of a committed offset but for names and metadata, at most."""
+MOST_NAME = 249
+"""Characters of a topic's name; all of them are ASCII."""
+
+
+class BatchSize:
+    """Counts the bytes of a batch of committed offsets before it is made.
+
+    Args:
+        group_id: the group.
+        has_expiry: whether the commit brought a retention time.
+
+    Attributes:
+        total: bytes of the batch, to the byte where topics have ids.
+    """
+
+    __slots__ = ("_count", "_fixed", "_names", "total")
+
+    def __init__(self, group_id: str, *, has_expiry: bool) -> None:
+        self.total = records.HEADER_SIZE
+        self._count = 0
+        self._names = 10 + len(group_id.encode())
+        # Version, offset, leader epoch, time of commit, and the topic's id; or
+        # version, offset, times of commit and of expiry.
+        self._fixed = 2 + 8 + 2 + 8 + 8 if has_expiry else 2 + 8 + 4 + 8 + 19
+
+    def add(self, topic: str, metadata: str) -> None:
+        """Counts one offset."""
+        key = self._names + len(topic)
+        text = len(metadata) if metadata.isascii() else len(metadata.encode())
+        value = self._fixed + text
+        if self._fixed & 1:
+            # A compact string.
+            value += 1 if text < 0x7F else 2 if text < 0x3FFF else 3
+        body = 2 + _zigzag(self._count) + _zigzag(key) + key
+        body += _zigzag(value) + value + 1
+        self.total += _zigzag(body) + body
+        self._count += 1
+
+
+def _zigzag(value: int) -> int:
+    """Bytes of a zigzag varint, of a number from 0 on."""
+    return (
+        1 if value < 1 << 6 else 2 if value < 1 << 13 else 3 if value < 1 << 20 else 4
+    )
 
 
 class Encoder:
@@ -118,7 +172,9 @@ class Encoder:
         key = group_id, topic, tail_size
         heads = self._heads.get(key)
         if heads is None:
-            heads = self._heads[key] = {}
+            heads = {}
+            if len(group_id) <= _LONGEST_KEY:
+                self._heads[key] = heads
         return heads
 
     def _head(
@@ -126,7 +182,7 @@ class Encoder:
     ) -> bytes:
         key = offset_key(record.group_id, record.topic, record.partition)
         head = offsets_log.plain_head(place, key, len(tail))
-        if place < _PLACES:
+        if place < _PLACES and len(key) <= _LONGEST_KEY:
             if self._kept >= _MOST_HEADS:
                 self._heads.clear()
                 heads.clear()

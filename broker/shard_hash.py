@@ -8,12 +8,18 @@ from typing import Final
 _MOST = 1 << 16
 """Group ids that are remembered: ten times those of a large test, in 10 MB."""
 
+_LONGEST: Final = 256
+"""Characters of an id that is remembered; the wire allows 32,767 bytes."""
+
 _SMALLEST: Final = -(2**31)
 
 
-@functools.lru_cache(_MOST)
 def java_hash(text: str) -> int:
     """Java's ``String.hashCode``: an int32 of the text's UTF-16 code units."""
+    return _hash(text) if len(text) > _LONGEST else _remembered(text)
+
+
+def _hash(text: str) -> int:
     code = 0
     if text.isascii():
         for byte in text.encode():
@@ -23,6 +29,9 @@ def java_hash(text: str) -> int:
         for i in range(0, len(units), 2):
             code = 31 * code + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
     return code - (1 << 32) if code >> 31 else code
+
+
+_remembered = functools.lru_cache(_MOST)(_hash)
 
 
 def partition_of(group_id: str, partitions: int) -> int:

@@ -16,6 +16,7 @@ they nearly always have, version 4 without metadata, there is a path by hand.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Final, Generic, TypeVar
@@ -298,8 +299,9 @@ def _encoded(known: Codec, message: object) -> bytes:
 # -- writing whole records
 
 
+@functools.lru_cache(1 << 14)
 def varint(value: int) -> bytes:
-    """A zigzag varint, as record batches have them."""
+    """A zigzag varint, as record batches have them; few are ever seen."""
     return _unsigned_varint((value << 1) ^ (value >> 63))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Protocol
 
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.handlers.rows import counted
+from kohort.broker.long_work import Pace
 from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
@@ -39,34 +40,48 @@ class Resource(Protocol):
 NewValues = Callable[[configs.Target, Resource], Mapping[str, str | None]]
 
 
+_ALTERED_COST = 1000
+"""What it costs to alter a resource, as `Pace` counts: that is written down, and
+flushed."""
+
+
 def alter(
     request: Request, new_values: NewValues
-) -> Iterator[tuple[int, str | None, int, str]]:
+) -> Generator[None, None, list[tuple[int, str | None, int, str]]]:
     """Alters each resource of the request, all of its keys or none.
 
     Args:
         request: its message has `resources` and `validate_only`.
         new_values: everything that is to be set of a resource.
 
-    Yields:
-        A row of the response: error code, error message, type and name.
+    Returns:
+        A row of the response each: error code, error message, type and name.
     """
     message = request.message
-    resources: Sequence[Resource] = message.resources
-    times = Counter((each.resource_type, each.resource_name) for each in resources)
-    for resource in resources:
+    pace = Pace()
+    times = yield from counted(
+        ((each.resource_type, each.resource_name) for each in message.resources), pace
+    )
+    rows: list[tuple[int, str | None, int, str]] = []
+    for resource in message.resources:
         kind, name = resource.resource_type, resource.resource_name
+        names = yield from counted((each.name for each in resource.configs), pace)
+        cost = 1
         try:
             if times[kind, name] > 1:
                 raise _invalid("the request names the resource twice")
-            if len({each.name for each in resource.configs}) < len(resource.configs):
+            if len(names) < len(resource.configs):
                 raise _invalid("a key occurs twice")
             target = configs.target(request, kind, name)
             target.put(new_values(target, resource), message.validate_only)
+            cost = _ALTERED_COST
         except RefusedError as error:
-            yield error.code, error.why, kind, name
+            rows.append((error.code, error.why, kind, name))
         else:
-            yield 0, None, kind, name
+            rows.append((0, None, kind, name))
+        if pace.spend(cost):
+            yield
+    return rows
 
 
 def given(name: str, value: str | None) -> str:

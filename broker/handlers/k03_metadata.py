@@ -44,7 +44,7 @@ def handle(request: Request) -> Work:
     pace = Pace()
     if message.topics is None or (request.version == 0 and not message.topics):
         topics = yield from _described(request, list(cluster.topics.by_name), pace)
-        _reply(request, topics)
+        yield from _reply(request, topics)
         return
     # As in Kafka each name or id is answered for once, and names count for
     # nothing where there are ids.
@@ -62,14 +62,14 @@ def handle(request: Request) -> Work:
         return
     if ids:
         topics = yield from _by_id(request, ids, pace)
-        _reply(request, topics)
+        yield from _reply(request, topics)
         return
     to_create = yield from _to_create(request, names, pace)
     if to_create:
         controlled.submit(request, _create(request, names, to_create, pace))
         return
     topics = yield from _by_name(request, names, {}, pace)
-    _reply(request, topics)
+    yield from _reply(request, topics)
 
 
 def _refuse(request: Request, pace: Pace) -> Work:
@@ -173,7 +173,7 @@ def _create(
         if pace.spend(_TOPIC_COST):
             yield
     topics = yield from _by_name(request, names, refused, pace)
-    _reply(request, topics)
+    yield from _reply(request, topics)
 
 
 # -- describing
@@ -221,10 +221,10 @@ def _partition(cluster: Cluster, topic: Topic, index: int) -> MetadataResponsePa
     return row
 
 
-def _reply(request: Request, topics: list[MetadataResponseTopic]) -> None:
+def _reply(request: Request, topics: list[MetadataResponseTopic]) -> Work:
     message: MetadataRequest = request.message
     cluster = request.node.cluster
-    request.reply(
+    yield from request.reply_in_pieces(
         MetadataResponse(
             0,
             [

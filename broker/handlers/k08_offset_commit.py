@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import CommitOffsets, OffsetRow
+from kohort.broker.group_records import (
+    LARGEST_FRAME,
+    MOST_NAME,
+    SMALLEST_RECORD,
+    BatchSize,
+)
+from kohort.broker.handlers.taken import Taken
 from kohort.broker.log.partition import Partition
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
+from kohort.broker.topics import OFFSETS_TOPIC, Topics
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -24,6 +33,18 @@ _ROWS_LIMIT = 10_000
 """Rows kept: the partitions of all but the largest topics, in 1 MB."""
 
 
+_SLICE = 500
+"""Partitions that are looked at before it is asked whether a piece is full."""
+_ROW_COST = 2
+"""What it costs to look up one partition, as `Pace` counts."""
+_SIZED_COST = 1
+"""What it costs to count the bytes of one offset."""
+_TOLD_COST = 1
+"""What it costs to tell listeners of one partition that is unknown."""
+_MOST_TOLD = 1000
+"""Unknown partitions that one event names; a client rarely has one."""
+
+
 def _row(partition: int, error_code: int) -> OffsetCommitResponsePartition:
     key = partition, error_code
     row = _rows.get(key)
@@ -34,31 +55,102 @@ def _row(partition: int, error_code: int) -> OffsetCommitResponsePartition:
     return row
 
 
-def handle(request: Request) -> None:
+def handle(request: Request) -> Work:
     """Commits what is about known partitions; unknown ones get their error."""
     message: OffsetCommitRequest = request.message
-    by_id = request.version >= 10
-    topics = request.node.cluster.topics
-    offsets: list[OffsetRow] = []
-    wanted_topics: list[OffsetCommitRequestTopic] = []
-    errors: list[list[int]] = []
-    is_known = True
+    pace = Pace()
+    found = _Found(_largest_batch(request.node.cluster.topics))
     for wanted in message.topics:
-        topic: Topic | None
-        if by_id:
-            topic, error = topics.by_id.get(wanted.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic, error = topics.by_name.get(wanted.name), _UNKNOWN
-        name, partitions = "", _NOTHING
+        name, partitions, error = _looked_up(request, wanted)
+        found.is_known = found.is_known and partitions is not None
+        # Kafka's answer leaves out known topics of which nothing is asked.
+        if partitions is None or wanted.partitions:
+            codes: list[int] = []
+            found.topics.append(wanted)
+            found.errors.append(codes)
+            for start in range(0, len(wanted.partitions), _SLICE):
+                some = wanted.partitions[start : start + _SLICE]
+                codes += found.take(some, name, partitions or (), error)
+                if pace.spend(_ROW_COST * len(some)):
+                    yield
+        if pace.spend(_ROW_COST):
+            yield
+    if not found.is_known:
+        yield from _tell_unknown(request, found, pace)
+    if found.is_too_large or (yield from _is_too_large(request, found, pace)):
+        result = _refused(request)
+    elif found.offsets:
+        taken = Taken()
+        request.node.groups.submit(_commit(taken, request, found.offsets))
+        result = taken.result
+    else:
+        result = CommitResult(ErrorCode.NONE)
+    yield from _reply(request, found, result, pace)
+
+
+def _looked_up(
+    request: Request, wanted: OffsetCommitRequestTopic
+) -> tuple[str, Sequence[Partition] | None, ErrorCode]:
+    """A topic's name and partitions, and the error of those that it has not."""
+    topics = request.node.cluster.topics
+    error = _UNKNOWN
+    if request.version >= 10:
+        topic = topics.by_id.get(wanted.topic_id)
         if topic is None:
-            is_known = False
-        elif wanted.partitions:
-            name, partitions = topic.name, topic.partitions
-        else:
-            # Kafka's answer leaves out known topics of which nothing is asked.
-            continue
-        codes = []
-        for p in wanted.partitions:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = topics.by_name.get(wanted.name)
+    if topic is None:
+        return "", None, error
+    return topic.name, topic.partitions, error
+
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class _Found:
+    """What a commit is about, sorted.
+
+    Args:
+        largest: bytes of the largest batch that the log takes.
+
+    Attributes:
+        largest: see above.
+        topics: the topics that are answered for.
+        errors: the error code of each of their partitions.
+        offsets: what is committed, of those without an error.
+        is_known: whether there are no others.
+        is_too_large: whether there are more offsets than any batch has room for;
+            they are not kept then.
+    """
+
+    __slots__ = (
+        "errors",
+        "is_known",
+        "is_too_large",
+        "largest",
+        "offsets",
+        "topics",
+    )
+
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
+        self.topics: list[OffsetCommitRequestTopic] = []
+        self.errors: list[list[int]] = []
+        self.offsets: list[OffsetRow] = []
+        self.is_known = True
+        self.is_too_large = False
+
+    def take(
+        self,
+        wanted: Sequence[OffsetCommitRequestPartition],
+        name: str,
+        partitions: Sequence[Partition],
+        error: ErrorCode,
+    ) -> list[int]:
+        """Takes partitions of one topic; returns their error codes."""
+        codes, offsets = [], self.offsets
+        for p in wanted:
             index = p.partition_index
             if 0 <= index < len(partitions):
                 codes.append(0)
@@ -73,28 +165,70 @@ def handle(request: Request) -> None:
                     )
                 )
             else:
-                codes.append(int(_UNKNOWN if topic else error))
-                is_known = False
-        wanted_topics.append(wanted)
-        errors.append(codes)
-    if not is_known:
-        _tell_unknown(request, wanted_topics, errors)
-    if not offsets:
-        request.reply(_response(wanted_topics, errors, is_known))
-        return
-    request.message = wanted_topics, errors, is_known
-    request.node.groups.submit(_commit(request, message, offsets))
+                codes.append(int(error))
+                self.is_known = False
+        if self.is_too_large or len(offsets) * SMALLEST_RECORD > self.largest:
+            self.is_too_large = True
+            offsets.clear()
+        return codes
 
 
-_NOTHING: Sequence[Partition] = ()
-_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+# -- too much for one batch
+
+
+def _largest_batch(topics: Topics) -> int:
+    """Bytes that a batch of ``__consumer_offsets`` may have."""
+    topic = topics.by_name.get(OFFSETS_TOPIC)
+    if topic is None:
+        return topics.log_config({}).max_message_bytes
+    return topic.partitions[0].config.max_message_bytes
+
+
+def _is_too_large(
+    request: Request, found: _Found, pace: Pace
+) -> Generator[None, None, bool]:
+    """Whether the log does not take these offsets, which go into one batch."""
+    message: OffsetCommitRequest = request.message
+    # What is longer does not come to the log.
+    longest = request.node.cluster.config["offset.metadata.max.bytes"]
+    most = LARGEST_FRAME + 4 * len(message.group_id) + MOST_NAME + 4 * longest
+    if len(found.offsets) * most <= found.largest:
+        return False
+    size = BatchSize(message.group_id, has_expiry=message.retention_time_ms != -1)
+    for topic, _, _, _, metadata, _ in found.offsets:
+        if metadata is None or len(metadata) <= longest:
+            size.add(topic, metadata or "")
+        if pace.spend(_SIZED_COST):
+            yield
+    return size.total > found.largest
+
+
+def _refused(request: Request) -> CommitResult:
+    """The result of a commit that the log does not take, as in Kafka.
+
+    The coordinator is asked all the same: whoever may not commit learns that.
+    """
+    groups = request.node.groups
+    taken = Taken()
+    nothing = _commit(taken, request, [])
+    groups.submit(nothing)
+    if taken.result.error_code:
+        refusal: CommitResult = taken.result
+        return refusal
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    groups.commit_refused(nothing, error)
+    return CommitResult(error)
+
+
+# -- telling, and answering
 
 
 def _commit(
-    request: Request, message: OffsetCommitRequest, offsets: Sequence[OffsetRow]
+    token: Taken, request: Request, offsets: Sequence[OffsetRow]
 ) -> CommitOffsets:
+    message: OffsetCommitRequest = request.message
     return CommitOffsets(
-        request,
+        token,
         message.group_id,
         message.generation_id_or_member_epoch,
         message.member_id,
@@ -105,65 +239,52 @@ def _commit(
     )
 
 
-def _tell_unknown(
-    request: Request, wanted: list[OffsetCommitRequestTopic], errors: list[list[int]]
-) -> None:
+def _tell_unknown(request: Request, found: _Found, pace: Pace) -> Work:
     """Tells listeners what no coordinator hears of, by its error."""
-    message: OffsetCommitRequest = request.message
     by_id = request.node.cluster.topics.by_id
     refused: dict[int, list[OffsetRow]] = {}
-    for topic, codes in zip(wanted, errors, strict=True):
+    for topic, codes in zip(found.topics, found.errors, strict=True):
         known = by_id.get(topic.topic_id)
         # A topic of which there is an id only is called by that, in hexadecimals.
         name = topic.name or (topic.topic_id.hex() if known is None else known.name)
         for p, code in zip(topic.partitions, codes, strict=True):
             if code:
-                row = name, p.partition_index, p.committed_offset, -1, None, None
-                refused.setdefault(code, []).append(row)
+                rows = refused.setdefault(code, [])
+                if len(rows) < _MOST_TOLD:
+                    row = name, p.partition_index, p.committed_offset, -1, None, None
+                    rows.append(row)
+            if pace.spend(_TOLD_COST):
+                yield
     for code, rows in refused.items():
-        request.node.groups.commit_refused(_commit(request, message, rows), code)
+        refusal = _commit(Taken(), request, rows)
+        request.node.groups.commit_refused(refusal, code)
 
 
-def respond(request: Request, result: CommitResult) -> None:
-    """Puts the coordinator's codes in the places of the known partitions."""
-    topics, errors, is_known = request.message
-    if result.error_code or result.codes is not None:
-        common = result.error_code
-        each = iter(result.codes or ())
-        take: Callable[[], int] = (lambda: common) if common else each.__next__
-        errors = [[code or take() for code in codes] for codes in errors]
-    request.reply(_response(topics, errors, is_known))
+def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) -> Work:
+    """Answers, with the coordinator's codes in the places of the known partitions.
 
-
-def _response(
-    topics: list[OffsetCommitRequestTopic], errors: list[list[int]], is_known: bool
-) -> OffsetCommitResponse:
-    if not is_known:
-        return OffsetCommitResponse(0, _merged(topics, errors))
-    return OffsetCommitResponse(
-        0,
-        [
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [
-                    _row(p.partition_index, code)
-                    for p, code in zip(topic.partitions, codes, strict=True)
-                ],
-            )
-            for topic, codes in zip(topics, errors, strict=True)
-        ],
-    )
-
-
-def _merged(
-    topics: list[OffsetCommitRequestTopic], errors: list[list[int]]
-) -> list[OffsetCommitResponseTopic]:
-    """One entry per topic, as Kafka answers where something was unknown."""
-    rows: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
-    for topic, codes in zip(topics, errors, strict=True):
-        rows.setdefault((topic.name, topic.topic_id), []).extend(
-            _row(p.partition_index, code)
-            for p, code in zip(topic.partitions, codes, strict=True)
-        )
-    return [OffsetCommitResponseTopic(*key, each) for key, each in rows.items()]
+    Where something was unknown Kafka has one entry per topic.
+    """
+    common, each = result.error_code, iter(result.codes or ())
+    has_codes = bool(common) or result.codes is not None
+    answers: list[OffsetCommitResponseTopic] = []
+    merged: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
+    for topic, codes in zip(found.topics, found.errors, strict=True):
+        rows: list[OffsetCommitResponsePartition] = []
+        key = topic.name, topic.topic_id
+        if found.is_known or key not in merged:
+            merged[key] = rows
+            answers.append(OffsetCommitResponseTopic(*key, rows))
+        rows = merged[key]
+        for start in range(0, len(codes), _SLICE):
+            some = codes[start : start + _SLICE]
+            if has_codes:
+                some = [code or common or next(each) for code in some]
+            partitions = topic.partitions[start : start + _SLICE]
+            rows += [
+                _row(p.partition_index, code)
+                for p, code in zip(partitions, some, strict=True)
+            ]
+            if pace.spend(len(some)):
+                yield
+    yield from request.reply_in_pieces(OffsetCommitResponse(0, answers))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from kohort.broker.coordinator.effects import FetchOffsetsResult
 from kohort.broker.coordinator.events import FetchOffsets
-from kohort.broker.handlers.gather import Gather
+from kohort.broker.handlers.taken import Taken
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics import Topics
 from kohort.protocol.apis.k09_offset_fetch import (
@@ -23,94 +22,150 @@ from kohort.protocol.apis.k09_offset_fetch import (
 )
 from kohort.protocol.errors import ErrorCode
 
-Wanted = Sequence[tuple[str, Sequence[int]]]
+_SLICE = 500
+"""Partitions that the coordinator is asked for at once."""
+_TOPIC_COST = 5
+"""What it costs to ask for one topic, as `Pace` counts."""
+_ROW_COST = 1
+"""What it costs to look up one offset, and again to answer it."""
+
+Wanted = Iterable[tuple[str, Sequence[int]]]
+"""Topics and their partitions."""
+Row = tuple[int, int, int, str | None]
+"""Partition, offset, leader epoch, metadata."""
+Found = tuple[int, Sequence[tuple[str, Sequence[Row]]]]
+"""The error code of a group, and the rows of its topics."""
 
 
-def handle(request: Request) -> None:
+def handle(request: Request) -> Work:
     """Asks the coordinator of each group."""
     message: OffsetFetchRequest = request.message
-    groups = request.node.groups
+    pace = Pace()
     if request.version < 8:
         wanted = message.topics
-        topics = None
+        names = None
         if wanted is not None:
-            topics = [(t.name, t.partition_indexes) for t in wanted]
-        groups.submit(FetchOffsets(request, message.group_id, topics))
+            names = ((t.name, t.partition_indexes) for t in wanted)
+        found = yield from _fetched(request, message.group_id, names, pace)
+        yield from _reply_of_one(request, found, pace)
         return
-    known = request.node.cluster.topics
-
-    def done(results: list[FetchOffsetsResult]) -> None:
-        pairs = zip(message.groups, results, strict=True)
-        answers = [_group(request.version, known, g, result) for g, result in pairs]
-        request.reply(OffsetFetchResponse(0, (), 0, answers))
-
-    gather = Gather(len(message.groups), done)
-    for i, group in enumerate(message.groups):
-        names = _names(request.version, known, group.topics)
-        groups.submit(FetchOffsets(gather.slot(i), group.group_id, names))
-
-
-def _names(
-    version: int, known: Topics, topics: Sequence[OffsetFetchRequestTopics] | None
-) -> Wanted | None:
-    """The topics asked for by name; those of unknown id are left to the answer."""
-    if topics is None:
-        return None
-    if version < 10:
-        return [(t.name, t.partition_indexes) for t in topics]
-    return [
-        (known.by_id[t.topic_id].name, t.partition_indexes)
-        for t in topics
-        if t.topic_id in known.by_id
-    ]
+    answers = []
+    # Of groups that are asked for everything, often the same one.
+    whole: dict[str, OffsetFetchResponseGroup] = {}
+    for group in message.groups:
+        answer = whole.get(group.group_id) if group.topics is None else None
+        if answer is None:
+            answer = yield from _answer(request, group, pace)
+            if group.topics is None:
+                whole[group.group_id] = answer
+        answers.append(answer)
+        if pace.spend(_TOPIC_COST):
+            yield
+    yield from request.reply_in_pieces(OffsetFetchResponse(0, (), 0, answers))
 
 
-def respond(request: Request, result: FetchOffsetsResult) -> None:
-    """The response before v8; v1 has no place for the group's error but partitions."""
-    error = result.error_code
-    topics = result.topics
+def _fetched(
+    request: Request, group_id: str, wanted: Wanted | None, pace: Pace
+) -> Generator[None, None, Found]:
+    """What a group has committed, for the topics that are wanted; None for all."""
+    groups = request.node.groups
+    taken = Taken()
+    # Whether there is an error does not depend on what is asked for.
+    groups.submit(FetchOffsets(taken, group_id, None if wanted is None else ()))
+    if taken.result.error_code or wanted is None:
+        return taken.result.error_code, taken.result.topics
+    found = []
+    for name, partitions in wanted:
+        rows: list[Row] = []
+        for start in range(0, len(partitions), _SLICE):
+            some = partitions[start : start + _SLICE]
+            groups.submit(FetchOffsets(taken, group_id, [(name, some)]))
+            if taken.result.error_code:
+                # The coordinator has moved meanwhile.
+                return taken.result.error_code, []
+            ((_, looked_up),) = taken.result.topics
+            rows += looked_up
+            if pace.spend(_ROW_COST * len(some)):
+                yield
+        found.append((name, rows))
+        if pace.spend(_TOPIC_COST):
+            yield
+    return 0, found
+
+
+# -- before v8
+
+
+def _reply_of_one(request: Request, found: Found, pace: Pace) -> Work:
+    """Answers; v1 has no place for the group's error but its partitions."""
+    error, topics = found
+    named: Iterable[tuple[str, Sequence[Row]]] = topics
     if error and request.version < 2 and request.message.topics is not None:
-        topics = [
+        named = (
             (t.name, [(i, -1, -1, "") for i in t.partition_indexes])
             for t in request.message.topics
-        ]
-    request.reply(
-        OffsetFetchResponse(
-            0,
-            [
-                OffsetFetchResponseTopic(
-                    name,
-                    [OffsetFetchResponsePartition(*p, error) for p in partitions],
-                )
-                for name, partitions in topics
-            ],
-            error,
         )
-    )
+    answers = []
+    for name, rows in named:
+        partitions = []
+        for row in rows:
+            partitions.append(OffsetFetchResponsePartition(*row, error))
+            if pace.spend(_ROW_COST):
+                yield
+        answers.append(OffsetFetchResponseTopic(name, partitions))
+        if pace.spend(_ROW_COST):
+            yield
+    yield from request.reply_in_pieces(OffsetFetchResponse(0, answers, error))
 
 
-def _group(
-    version: int,
-    known: Topics,
-    wanted: OffsetFetchRequestGroup,
-    result: FetchOffsetsResult,
-) -> OffsetFetchResponseGroup:
-    def entry(name: str, topic_id: bytes, rows: Any) -> OffsetFetchResponseTopics:
-        return OffsetFetchResponseTopics(
-            name, topic_id, [OffsetFetchResponsePartitions(*row) for row in rows]
-        )
+# -- from v8 on
 
+
+def _answer(
+    request: Request, wanted: OffsetFetchRequestGroup, pace: Pace
+) -> Generator[None, None, OffsetFetchResponseGroup]:
+    known = request.node.cluster.topics
+    by_id = request.version >= 10
+    names: Wanted | None = None
+    if wanted.topics is not None and by_id:
+        names = _known(wanted.topics, known)
+    elif wanted.topics is not None:
+        names = ((t.name, t.partition_indexes) for t in wanted.topics)
+    error, found = yield from _fetched(request, wanted.group_id, names, pace)
     topics = []
-    for name, partitions in result.topics:
+    for name, rows in found:
         topic = known.by_name.get(name)
-        if version < 10:
-            topics.append(entry(name, b"", ((*p, 0) for p in partitions)))
+        if not by_id:
+            topics.append((yield from _topic(name, b"", rows, 0, pace)))
         elif topic is not None:
-            topics.append(entry(name, topic.id, ((*p, 0) for p in partitions)))
-    if version >= 10 and not result.error_code:
-        error = ErrorCode.UNKNOWN_TOPIC_ID
+            topics.append((yield from _topic(name, topic.id, rows, 0, pace)))
+    if by_id and not error:
         for t in wanted.topics or ():
             if t.topic_id not in known.by_id:
-                rows = ((i, -1, -1, "", error) for i in t.partition_indexes)
-                topics.append(entry("", t.topic_id, rows))
-    return OffsetFetchResponseGroup(wanted.group_id, topics, result.error_code)
+                code = ErrorCode.UNKNOWN_TOPIC_ID
+                nothing = ((index, -1, -1, "") for index in t.partition_indexes)
+                topics.append((yield from _topic("", t.topic_id, nothing, code, pace)))
+    return OffsetFetchResponseGroup(wanted.group_id, topics, error)
+
+
+def _topic(
+    name: str, topic_id: bytes, rows: Iterable[Row], error: int, pace: Pace
+) -> Generator[None, None, OffsetFetchResponseTopics]:
+    partitions = []
+    for row in rows:
+        partitions.append(OffsetFetchResponsePartitions(*row, error))
+        if pace.spend(_ROW_COST):
+            yield
+    if pace.spend(_ROW_COST):
+        yield
+    return OffsetFetchResponseTopics(name, topic_id, partitions)
+
+
+def _known(
+    wanted: Sequence[OffsetFetchRequestTopics], known: Topics
+) -> Iterator[tuple[str, Sequence[int]]]:
+    """The topics by name; those of unknown id are left out."""
+    for t in wanted:
+        topic = known.by_id.get(t.topic_id)
+        if topic is not None:
+            yield topic.name, t.partition_indexes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.cluster import Cluster
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics import NOBODY
 from kohort.protocol.apis.k10_find_coordinator import (
@@ -16,18 +17,23 @@ from kohort.protocol.errors import ErrorCode
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
 
-def handle(request: Request) -> None:
+_KEY_COST = 5
+"""What it costs to find one key, as `Pace` counts; long ones are hashed."""
+_HASHED = 20
+"""Characters of a key that are hashed at the cost of 1."""
+
+
+def handle(request: Request) -> Work:
     """Names the node that coordinates each key."""
     message: FindCoordinatorRequest = request.message
     if request.version >= 4:
-        request.reply(
-            FindCoordinatorResponse(
-                coordinators=[
-                    _coordinator(request, key, message.key_type)
-                    for key in message.coordinator_keys
-                ]
-            )
-        )
+        pace, found_all = Pace(), []
+        for key in message.coordinator_keys:
+            found_all.append(_coordinator(request, key, message.key_type))
+            if pace.spend(_KEY_COST + len(key) // _HASHED):
+                yield
+        answer = FindCoordinatorResponse(coordinators=found_all)
+        yield from request.reply_in_pieces(answer)
         return
     found = _coordinator(request, message.key, message.key_type)
     request.reply(

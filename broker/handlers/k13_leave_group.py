@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kohort.broker.coordinator.effects import LeaveResult
 from kohort.broker.coordinator.events import Leave, LeavingMember
+from kohort.broker.handlers.taken import Taken
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k13_leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
+    MemberIdentity,
     MemberResponse,
 )
 
+_MEMBER_COST = 5
+"""What it costs to have one member leave, as `Pace` counts."""
+_MOST_AT_ONCE = 1000
+"""Members that leave at once. Kafka has all of a request leave at once; a group of
+more members goes through the same states, with one cause more."""
 
-def handle(request: Request) -> None:
+
+def handle(request: Request) -> Work | None:
     """Hands the leave to the group's coordinator."""
     message: LeaveGroupRequest = request.message
     if request.version < 3:
         members = [LeavingMember(message.member_id, None, None)]
+    elif len(message.members) > _MOST_AT_ONCE:
+        return _in_parts(request)
     else:
-        members = [
-            LeavingMember(m.member_id, m.group_instance_id, m.reason)
-            for m in message.members
-        ]
+        members = _leaving(message.members)
     request.node.groups.submit(Leave(request, message.group_id, members))
+    return None
+
+
+def _leaving(members: Sequence[MemberIdentity]) -> list[LeavingMember]:
+    return [LeavingMember(m.member_id, m.group_instance_id, m.reason) for m in members]
+
+
+def _in_parts(request: Request) -> Work:
+    """Has very many members leave, some at a time."""
+    message: LeaveGroupRequest = request.message
+    pace, taken = Pace(), Taken()
+    answers = []
+    for start in range(0, len(message.members), _MOST_AT_ONCE):
+        members = _leaving(message.members[start : start + _MOST_AT_ONCE])
+        request.node.groups.submit(Leave(taken, message.group_id, members))
+        if taken.result.error_code:
+            request.reply(LeaveGroupResponse(0, taken.result.error_code, ()))
+            return
+        answers += [MemberResponse(*m) for m in taken.result.members]
+        if pace.spend(_MEMBER_COST * len(members)):
+            yield
+    yield from request.reply_in_pieces(LeaveGroupResponse(0, 0, answers))
 
 
 def respond(request: Request, result: LeaveResult) -> None:

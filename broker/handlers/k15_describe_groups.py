@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from kohort.broker.coordinator.effects import DescribeGroupResult
 from kohort.broker.coordinator.events import DescribeGroup
 from kohort.broker.handlers import operations
-from kohort.broker.handlers.gather import Gather
+from kohort.broker.handlers.taken import Taken
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k15_describe_groups import (
     DescribedGroup,
@@ -15,21 +18,34 @@ from kohort.protocol.apis.k15_describe_groups import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_GROUP_COST = 5
+"""What it costs to describe a group, as `Pace` counts."""
+_MEMBER_COST = 2
+"""What it costs to describe a member."""
 
-def handle(request: Request) -> None:
-    """Asks the coordinator of each group."""
+
+def handle(request: Request) -> Work:
+    """Asks the coordinator of each group; of one that is repeated, once."""
     message: DescribeGroupsRequest = request.message
+    pace = Pace()
+    known: dict[str, DescribedGroup] = {}
+    described = []
+    for group_id in message.groups:
+        group = known.get(group_id)
+        if group is None:
+            taken = Taken()
+            request.node.groups.submit(DescribeGroup(taken, group_id))
+            group = yield from _described(request, taken.result, pace)
+            known[group_id] = group
+        described.append(group)
+        if pace.spend(_GROUP_COST):
+            yield
+    yield from request.reply_in_pieces(DescribeGroupsResponse(0, described))
 
-    def done(results: list[DescribeGroupResult]) -> None:
-        described = [_described(request, result) for result in results]
-        request.reply(DescribeGroupsResponse(0, described))
 
-    gather = Gather(len(message.groups), done)
-    for i, group_id in enumerate(message.groups):
-        request.node.groups.submit(DescribeGroup(gather.slot(i), group_id))
-
-
-def _described(request: Request, result: DescribeGroupResult) -> DescribedGroup:
+def _described(
+    request: Request, result: DescribeGroupResult, pace: Pace
+) -> Generator[None, None, DescribedGroup]:
     error_code, error_message = result.error_code, None
     allowed = operations.NOT_ASKED_FOR
     if request.version >= 6 and not error_code and result.state == "Dead":
@@ -38,14 +54,9 @@ def _described(request: Request, result: DescribeGroupResult) -> DescribedGroup:
         error_message = f"Group {result.group_id} not found."
     elif not error_code and request.message.include_authorized_operations:
         allowed = operations.GROUP
-    return DescribedGroup(
-        error_code,
-        error_message,
-        result.group_id,
-        result.state,
-        result.protocol_type,
-        result.protocol_name,
-        [
+    members = []
+    for m in result.members:
+        members.append(
             DescribedGroupMember(
                 m.member_id,
                 m.group_instance_id,
@@ -54,7 +65,16 @@ def _described(request: Request, result: DescribeGroupResult) -> DescribedGroup:
                 m.metadata,
                 m.assignment,
             )
-            for m in result.members
-        ],
+        )
+        if pace.spend(_MEMBER_COST):
+            yield
+    return DescribedGroup(
+        error_code,
+        error_message,
+        result.group_id,
+        result.state,
+        result.protocol_type,
+        result.protocol_name,
+        members,
         allowed,
     )

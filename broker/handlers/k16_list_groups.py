@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.effects import ListGroupsResult
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from kohort.broker.coordinator.admin import GROUP_TYPE
 from kohort.broker.coordinator.events import ListGroups
-from kohort.broker.handlers.gather import Gather
+from kohort.broker.coordinator.state import GroupState
+from kohort.broker.handlers.rows import counted
+from kohort.broker.handlers.taken import Taken
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k16_list_groups import (
     ListedGroup,
@@ -13,26 +19,44 @@ from kohort.protocol.apis.k16_list_groups import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_ROW_COST = 1
+"""What it costs to list a group, as `Pace` counts."""
 
-def handle(request: Request) -> None:
+
+def handle(request: Request) -> Work:
     """Asks all coordinators of the node. As in Kafka, none may be loading.
 
     Kafka trims the names of states, and not those of types.
     """
     message: ListGroupsRequest = request.message
-    states = [state.strip(_TRIMMED) for state in message.states_filter]
+    pace = Pace()
+    states = yield from counted(
+        (state.strip(_TRIMMED).lower() for state in message.states_filter), pace
+    )
+    types = yield from counted((each.lower() for each in message.types_filter), pace)
     drivers = request.node.groups.drivers()
     if drivers is None:
         request.reply(ListGroupsResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return
+    wanted = _known(states, GroupState)
+    of_types = _known(types, (GROUP_TYPE,))
+    groups = []
+    for driver in drivers:
+        taken = Taken()
+        driver.submit(ListGroups(taken, wanted, of_types))
+        for row in taken.result.groups:
+            groups.append(ListedGroup(*row))
+            if pace.spend(_ROW_COST):
+                yield
+        if pace.spend(1):
+            yield
+    yield from request.reply_in_pieces(ListGroupsResponse(0, 0, groups))
 
-    def done(results: list[ListGroupsResult]) -> None:
-        groups = [ListedGroup(*row) for result in results for row in result.groups]
-        request.reply(ListGroupsResponse(0, 0, groups))
 
-    gather = Gather(len(drivers), done)
-    for i, driver in enumerate(drivers):
-        driver.submit(ListGroups(gather.slot(i), states, message.types_filter))
+def _known(filters: Counter[str], known: Iterable[str]) -> Sequence[str]:
+    """The known ones of a filter's names; where it has others only, none of these."""
+    found = [name for name in known if name.lower() in filters]
+    return found or list(filters)[:1]
 
 
 _TRIMMED = "".join(map(chr, range(0x21)))

@@ -53,7 +53,7 @@ def _delete(request: Request) -> Work:
         if pace.spend(_FOUND_COST):
             yield
     yield from _deleted(request, found, pace, results)
-    request.reply(DeleteTopicsResponse(0, results))
+    yield from request.reply_in_pieces(DeleteTopicsResponse(0, results))
 
 
 def _deleted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k21_delete_records import (
@@ -15,29 +16,38 @@ from kohort.protocol.errors import ErrorCode
 _NO_OFFSET = -1
 
 
-def handle(request: Request) -> None:
+_ROW_COST = 1
+"""What it costs to look at one partition, as `Pace` counts."""
+_DELETED_COST = 500
+"""What it costs to move the start of a log, which is written down."""
+
+
+def handle(request: Request) -> Work:
     """Moves the start of each partition's log; a partition is answered for once."""
     message: DeleteRecordsRequest = request.message
     by_name = request.node.cluster.topics.by_name
+    pace = Pace()
     wanted: dict[str, dict[int, int]] = {}
     for topic in message.topics:
         offsets = wanted.setdefault(topic.name, {})
-        offsets |= {each.partition_index: each.offset for each in topic.partitions}
-    request.reply(
-        DeleteRecordsResponse(
-            0,
-            [
-                DeleteRecordsTopicResult(
-                    name,
-                    [
-                        _deleted(request.node.id, by_name.get(name), *each)
-                        for each in offsets.items()
-                    ],
-                )
-                for name, offsets in wanted.items()
-            ],
-        )
-    )
+        for each in topic.partitions:
+            offsets[each.partition_index] = each.offset
+            if pace.spend(_ROW_COST):
+                yield
+        if pace.spend(_ROW_COST):
+            yield
+    results = []
+    for name, offsets in wanted.items():
+        rows = []
+        for index, before in offsets.items():
+            row = _deleted(request.node.id, by_name.get(name), index, before)
+            rows.append(row)
+            if pace.spend(_ROW_COST if row.error_code else _DELETED_COST):
+                yield
+        results.append(DeleteRecordsTopicResult(name, rows))
+        if pace.spend(_ROW_COST):
+            yield
+    yield from request.reply_in_pieces(DeleteRecordsResponse(0, results))
 
 
 def _deleted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.topics import Topic
 from kohort.protocol.apis.k23_offset_for_leader_epoch import (
@@ -13,26 +14,26 @@ from kohort.protocol.apis.k23_offset_for_leader_epoch import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_ROW_COST = 3
+"""What it costs to look up one topic or partition, as `Pace` counts."""
 
-def handle(request: Request) -> None:
+
+def handle(request: Request) -> Work:
     """Looks the epoch up in each partition; who asks does not matter."""
     message: OffsetForLeaderEpochRequest = request.message
     by_name = request.node.cluster.topics.by_name
-    request.reply(
-        OffsetForLeaderEpochResponse(
-            0,
-            [
-                OffsetForLeaderTopicResult(
-                    wanted.topic,
-                    [
-                        _end(request.node.id, by_name.get(wanted.topic), p)
-                        for p in wanted.partitions
-                    ],
-                )
-                for wanted in message.topics
-            ],
-        )
-    )
+    pace = Pace()
+    results = []
+    for wanted in message.topics:
+        ends = []
+        for p in wanted.partitions:
+            ends.append(_end(request.node.id, by_name.get(wanted.topic), p))
+            if pace.spend(_ROW_COST):
+                yield
+        results.append(OffsetForLeaderTopicResult(wanted.topic, ends))
+        if pace.spend(_ROW_COST):
+            yield
+    yield from request.reply_in_pieces(OffsetForLeaderEpochResponse(0, results))
 
 
 def _end(

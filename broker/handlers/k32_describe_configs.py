@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kohort.broker.config import (
     DYNAMIC_DEFAULT_BROKER_CONFIG,
     STATIC_BROKER_CONFIG,
@@ -11,6 +13,8 @@ from kohort.broker.config import (
 from kohort.broker.config_keys import BROKER_KEYS
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.handlers.rows import counted
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -25,20 +29,40 @@ from kohort.protocol.errors import ErrorCode
 _NODE_ID = "node.id"
 
 
-def handle(request: Request) -> None:
+_RESOURCE_COST = 5
+"""What it costs to look at a resource, as `Pace` counts."""
+_KEY_COST = 5
+"""What it costs to describe a key, with its synonyms."""
+
+
+def handle(request: Request) -> Work:
     """Describes each resource, of its keys those asked for."""
     message: DescribeConfigsRequest = request.message
-    unknown = [
-        each for each in message.resources if each.resource_type not in configs.NAMES
-    ]
-    if unknown:
+    pace = Pace()
+    kinds = yield from counted((each.resource_type for each in message.resources), pace)
+    error = None
+    for kind in kinds.keys() - configs.NAMES.keys():
         # In Kafka one type that it does not know spoils the whole request.
-        why = f"there are no resources of type {unknown[0].resource_type}"
+        why = f"there are no resources of type {kind}"
         error = RefusedError(ErrorCode.INVALID_REQUEST, why)
-        results = [_refused(resource, error) for resource in message.resources]
-    else:
-        results = [_result(request, resource) for resource in message.resources]
-    request.reply(DescribeConfigsResponse(0, results))
+    results = []
+    # Of resources that are asked for all of their keys, often the same one.
+    whole: dict[tuple[int, str], DescribeConfigsResult] = {}
+    for resource in message.resources:
+        key = resource.resource_type, resource.resource_name
+        if error is not None:
+            result = _refused(resource, error)
+        elif resource.configuration_keys:
+            wanted = yield from counted(resource.configuration_keys, pace)
+            result = _result(request, resource, wanted)
+        elif key in whole:
+            result = whole[key]
+        else:
+            result = whole[key] = _result(request, resource, ())
+        results.append(result)
+        if pace.spend(_RESOURCE_COST + _KEY_COST * len(result.configs)):
+            yield
+    yield from request.reply_in_pieces(DescribeConfigsResponse(0, results))
 
 
 def _refused(
@@ -50,14 +74,13 @@ def _refused(
 
 
 def _result(
-    request: Request, resource: DescribeConfigsResource
+    request: Request, resource: DescribeConfigsResource, wanted: Collection[str]
 ) -> DescribeConfigsResult:
     message: DescribeConfigsRequest = request.message
     try:
         entries = _entries(request, resource)
     except RefusedError as error:
         return _refused(resource, error)
-    wanted = resource.configuration_keys
     return DescribeConfigsResult(
         0,
         "",

@@ -6,6 +6,7 @@ from typing import Any
 
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.alteration import alter, given
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k33_alter_configs import (
     AlterConfigsResourceResponse,
@@ -13,10 +14,11 @@ from kohort.protocol.apis.k33_alter_configs import (
 )
 
 
-def handle(request: Request) -> None:
+def handle(request: Request) -> Work:
     """Replaces the configuration of each resource."""
-    rows = [AlterConfigsResourceResponse(*row) for row in alter(request, _new_values)]
-    request.reply(AlterConfigsResponse(0, rows))
+    altered = yield from alter(request, _new_values)
+    rows = [AlterConfigsResourceResponse(*row) for row in altered]
+    yield from request.reply_in_pieces(AlterConfigsResponse(0, rows))
 
 
 def _new_values(_: configs.Target, resource: Any) -> dict[str, str]:

@@ -54,7 +54,7 @@ def _grow(request: Request) -> Work:
         )
         if pace.spend(_GROWN_COST):
             yield
-    request.reply(CreatePartitionsResponse(0, results))
+    yield from request.reply_in_pieces(CreatePartitionsResponse(0, results))
 
 
 def _grown(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.effects import DeleteGroupResult
 from kohort.broker.coordinator.events import DeleteGroup
-from kohort.broker.handlers.gather import Gather
+from kohort.broker.handlers.taken import Taken
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k42_delete_groups import (
     DeletableGroupResult,
@@ -12,23 +12,21 @@ from kohort.protocol.apis.k42_delete_groups import (
     DeleteGroupsResponse,
 )
 
+_GROUP_COST = 20
+"""What it costs to delete a group, as `Pace` counts."""
 
-def handle(request: Request) -> None:
+
+def handle(request: Request) -> Work:
     """Asks the coordinator of each group; a name that is repeated counts once."""
     message: DeleteGroupsRequest = request.message
-    names = list(dict.fromkeys(message.groups_names))
-
-    def done(results: list[DeleteGroupResult]) -> None:
-        request.reply(
-            DeleteGroupsResponse(
-                0,
-                [
-                    DeletableGroupResult(name, result.error_code)
-                    for name, result in zip(names, results, strict=True)
-                ],
-            )
-        )
-
-    gather = Gather(len(names), done)
-    for i, name in enumerate(names):
-        request.node.groups.submit(DeleteGroup(gather.slot(i), name))
+    pace = Pace()
+    results: dict[str, DeletableGroupResult] = {}
+    for name in message.groups_names:
+        if name not in results:
+            taken = Taken()
+            request.node.groups.submit(DeleteGroup(taken, name))
+            results[name] = DeletableGroupResult(name, taken.result.error_code)
+        if pace.spend(_GROUP_COST):
+            yield
+    answer = DeleteGroupsResponse(0, list(results.values()))
+    yield from request.reply_in_pieces(answer)

@@ -7,6 +7,7 @@ from typing import Any
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.alteration import alter, given
 from kohort.broker.handlers.refusal import RefusedError
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -17,10 +18,11 @@ from kohort.protocol.errors import ErrorCode
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
-def handle(request: Request) -> None:
+def handle(request: Request) -> Work:
     """Changes the configuration of each resource."""
-    rows = [AlterConfigsResourceResponse(*row) for row in alter(request, _new_values)]
-    request.reply(IncrementalAlterConfigsResponse(0, rows))
+    altered = yield from alter(request, _new_values)
+    rows = [AlterConfigsResourceResponse(*row) for row in altered]
+    yield from request.reply_in_pieces(IncrementalAlterConfigsResponse(0, rows))
 
 
 def _new_values(target: configs.Target, resource: Any) -> dict[str, str | None]:
@@ -49,9 +51,10 @@ def _changed_list(target: configs.Target, name: str, operation: int, value: str)
     old = target.values[name] if name in target.values else target.default(name)
     items = _items(old or "")
     # Elements are compared as they stand, blanks and all, as Kafka does.
-    wanted = _items(value)
+    wanted = dict.fromkeys(_items(value))
     if operation == _APPEND:
-        items += [item for item in dict.fromkeys(wanted) if item not in items]
+        there = set(items)
+        items += [item for item in wanted if item not in there]
     else:
         items = [item for item in items if item not in wanted]
     return ",".join(items)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator.effects import DeleteOffsetsResult
 from kohort.broker.coordinator.events import DeleteOffsets
+from kohort.broker.handlers.taken import Taken
+from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -13,55 +14,67 @@ from kohort.protocol.apis.k47_offset_delete import (
 )
 from kohort.protocol.errors import ErrorCode
 
+_ROW_COST = 3
+"""What it costs to look up and to delete one offset, as `Pace` counts."""
+_MOST_AT_ONCE = 500
+"""Offsets that are deleted at once, and so in one batch of the log."""
 
-def handle(request: Request) -> None:
-    """Asks the coordinator about known partitions; unknown ones get their error."""
-    message: OffsetDeleteRequest = request.message
-    topics = request.node.cluster.topics
-    known, unknown = [], []
-    for topic in message.topics:
-        found = topics.by_name.get(topic.name)
-        count = len(found.partitions) if found else 0
-        indexes = [p.partition_index for p in topic.partitions]
-        known.append((topic.name, [i for i in indexes if 0 <= i < count]))
-        missing = [i for i in indexes if not 0 <= i < count]
-        if missing or found is None:
-            unknown.append((topic.name, missing))
-    request.message = unknown
-    request.node.groups.submit(
-        DeleteOffsets(request, message.group_id, [entry for entry in known if entry[1]])
-    )
+_Row = tuple[str, list[OffsetDeleteResponsePartition]]
 
 
-def respond(request: Request, result: DeleteOffsetsResult) -> None:
-    """Answers the request, with one entry per topic where something was unknown.
+def handle(request: Request) -> Work:
+    """Asks the coordinator about known partitions; unknown ones get their error.
 
-    Where all was known a topic that was asked for twice has two, as in Kafka.
+    Where all was known a topic that was asked for twice has two entries, as in
+    Kafka; where something was unknown, one.
     """
-    rows: list[tuple[str, list[OffsetDeleteResponsePartition]]] = []
-    if not result.error_code:
-        rows = [
-            (name, [OffsetDeleteResponsePartition(*p) for p in partitions])
-            for name, partitions in result.topics
-        ]
-        if request.message:
-            rows = _merged(rows, request.message)
-    request.reply(
-        OffsetDeleteResponse(
-            result.error_code, 0, [OffsetDeleteResponseTopic(*row) for row in rows]
-        )
-    )
+    message: OffsetDeleteRequest = request.message
+    by_name = request.node.cluster.topics.by_name
+    groups = request.node.groups
+    pace, taken = Pace(), Taken()
+    # Whether the group can be asked at all does not depend on what is deleted.
+    groups.submit(DeleteOffsets(taken, message.group_id, ()))
+    error = taken.result.error_code
+    rows: list[_Row] = []
+    unknown: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for topic in message.topics if not error else ():
+        found = by_name.get(topic.name)
+        count = len(found.partitions) if found else 0
+        deleted: list[OffsetDeleteResponsePartition] = []
+        missing: list[OffsetDeleteResponsePartition] = []
+        for start in range(0, len(topic.partitions), _MOST_AT_ONCE):
+            some = topic.partitions[start : start + _MOST_AT_ONCE]
+            indexes = [p.partition_index for p in some]
+            known = [i for i in indexes if 0 <= i < count]
+            missing += [_unknown(i) for i in indexes if not 0 <= i < count]
+            if known:
+                event = DeleteOffsets(taken, message.group_id, [(topic.name, known)])
+                groups.submit(event)
+                error = error or taken.result.error_code
+                for _, codes in taken.result.topics:
+                    deleted += [OffsetDeleteResponsePartition(*code) for code in codes]
+            if pace.spend(_ROW_COST * len(some)):
+                yield
+        if deleted:
+            rows.append((topic.name, deleted))
+        if missing or found is None:
+            unknown.setdefault(topic.name, []).extend(missing)
+        if pace.spend(_ROW_COST):
+            yield
+    answers = () if error else _merged(rows, unknown)
+    yield from request.reply_in_pieces(OffsetDeleteResponse(error, 0, answers))
 
 
 def _merged(
-    rows: list[tuple[str, list[OffsetDeleteResponsePartition]]],
-    unknown: list[tuple[str, list[int]]],
-) -> list[tuple[str, list[OffsetDeleteResponsePartition]]]:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    merged: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    for name, indexes in unknown:
-        missing = [OffsetDeleteResponsePartition(i, code) for i in indexes]
-        merged.setdefault(name, []).extend(missing)
-    for name, partitions in rows:
-        merged.setdefault(name, []).extend(partitions)
-    return list(merged.items())
+    rows: list[_Row], unknown: dict[str, list[OffsetDeleteResponsePartition]]
+) -> list[OffsetDeleteResponseTopic]:
+    if unknown:
+        for name, deleted in rows:
+            unknown.setdefault(name, []).extend(deleted)
+        rows = list(unknown.items())
+    return [OffsetDeleteResponseTopic(*row) for row in rows]
+
+
+def _unknown(index: int) -> OffsetDeleteResponsePartition:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetDeleteResponsePartition(index, error)

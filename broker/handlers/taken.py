@@ -1,0 +1,21 @@
+"""For handlers that go on with the result of a coordinator themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Taken:
+    """Takes the result of an event that is answered at once: by the end of `submit`.
+
+    Attributes:
+        result: the result.
+    """
+
+    __slots__ = ("result",)
+
+    result: Any
+
+    def answer(self, result: Any) -> None:
+        """Takes the result."""
+        self.result = result

@@ -1,0 +1,385 @@
+"""Requests of many rows are worked on in pieces, and what amplifies is answered once.
+
+Pieces are counted, so nothing here depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib import import_module
+
+import pytest
+from tests.broker.test_cluster import NO_DELAY, offsets, stable
+from tests.broker.wire_client import WireClient, connected
+
+from kohort.broker.coordinator.effects import OffsetRecord
+from kohort.broker.group_records import BatchSize, Encoder
+from kohort.broker.long_work import Work
+from kohort.broker.request import Request, ResponseFormat
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kohort.protocol.apis.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
+from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
+from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
+from kohort.protocol.apis.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kohort.protocol.apis.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kohort.protocol.apis.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
+from kohort.protocol.apis.k44_incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kohort.protocol.apis.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kohort.protocol.apis.k75_describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import Buffer
+from kohort.protocol.registry import BY_NAME
+
+PARTITIONS = 20
+TOPIC = 2
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Asked:
+    """A connection that counts: what it is sent, and in how many pieces."""
+
+    client_host = "/127.0.0.1"
+    software_name = "test"
+    software_version = "1"
+
+    def __init__(self, broker: Broker) -> None:
+        self._node = broker.cluster.node(1)
+        self.sizes: list[int] = []
+
+    def send(self, _: Request, parts: list[Buffer]) -> None:
+        """Takes an answer."""
+        self.sizes.append(sum(map(len, parts)))
+
+    def abort(self) -> None:
+        """Nothing here may fail."""
+        raise AssertionError
+
+    def fail(self, why: str) -> None:
+        """Nothing here may fail."""
+        raise AssertionError(why)
+
+    def pieces(self, api_name: str, version: int, message: object) -> int:
+        """In how many pieces a request is worked on, and answered."""
+        api = BY_NAME[api_name]
+        module = import_module(
+            f"kohort.broker.handlers.{api.module_name.rpartition('.')[2]}"
+        )
+        form = ResponseFormat(api, version)
+        respond = getattr(module, "respond", Request.reply)
+        request = Request(form, respond, 1, "", message, self._node, self)
+        work: Work | None = module.handle(request)
+        count = 1 + sum(1 for _ in work or ())
+        assert len(self.sizes) == 1
+        self.sizes.clear()
+        return count
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    """One with a topic and a group that has committed all of it."""
+    async with Broker(NO_DELAY) as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", PARTITIONS)
+        await client.call("OffsetCommit", 8, commit(PARTITIONS))
+        yield broker
+
+
+def commit(
+    rows: int, topic: str = "t", group: str = "g", member: tuple[int, str] = (-1, "")
+) -> OffsetCommitRequest:
+    """OffsetCommit of the partitions of a topic, again and again."""
+    partitions = [
+        OffsetCommitRequestPartition(row % PARTITIONS, row, -1, "")
+        for row in range(rows)
+    ]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
+    return OffsetCommitRequest(group, *member, topics=topics)
+
+
+def indexes(rows: int) -> list[int]:
+    """As many partitions."""
+    return [row % PARTITIONS for row in range(rows)]
+
+
+def names(rows: int) -> list[str]:
+    """As many names of nothing."""
+    return [f"x{row}" for row in range(rows)]
+
+
+Make = Callable[[int], object]
+
+REQUESTS: Sequence[tuple[str, int, Make]] = [
+    (
+        "Metadata",
+        9,
+        lambda n: MetadataRequest(
+            [MetadataRequestTopic(name=name) for name in names(n)], False
+        ),
+    ),
+    ("OffsetCommit", 8, lambda n: commit(n, "nope")),
+    ("OffsetCommit", 8, commit),
+    (
+        "OffsetFetch",
+        7,
+        lambda n: OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", indexes(n))]),
+    ),
+    (
+        "OffsetFetch",
+        8,
+        lambda n: OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequestGroup(
+                    "g", topics=[OffsetFetchRequestTopics("t", b"", indexes(n))]
+                )
+            ]
+        ),
+    ),
+    (
+        "OffsetFetch",
+        8,
+        lambda n: OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup("g", topics=None)] * n
+        ),
+    ),
+    ("FindCoordinator", 4, lambda n: FindCoordinatorRequest("", 0, names(n))),
+    (
+        "LeaveGroup",
+        5,
+        lambda n: LeaveGroupRequest(
+            "g", members=[MemberIdentity(name) for name in names(n)]
+        ),
+    ),
+    ("DescribeGroups", 5, lambda n: DescribeGroupsRequest(names(n))),
+    ("ListGroups", 4, lambda n: ListGroupsRequest(names(n))),
+    (
+        "DeleteRecords",
+        2,
+        lambda n: DeleteRecordsRequest(
+            [
+                DeleteRecordsTopic("t", [DeleteRecordsPartition(i, 0)])
+                for i in indexes(n)
+            ]
+        ),
+    ),
+    (
+        "OffsetForLeaderEpoch",
+        4,
+        lambda n: OffsetForLeaderEpochRequest(
+            -2,
+            [
+                OffsetForLeaderTopic(
+                    "t", [OffsetForLeaderPartition(i, -1, 0) for i in indexes(n)]
+                )
+            ],
+        ),
+    ),
+    (
+        "DescribeConfigs",
+        4,
+        lambda n: DescribeConfigsRequest(
+            [DescribeConfigsResource(TOPIC, name, None) for name in names(n)]
+        ),
+    ),
+    (
+        "DescribeConfigs",
+        4,
+        lambda n: DescribeConfigsRequest(
+            [DescribeConfigsResource(TOPIC, "t", names(n))]
+        ),
+    ),
+    ("DeleteGroups", 2, lambda n: DeleteGroupsRequest(names(n))),
+    (
+        "IncrementalAlterConfigs",
+        1,
+        lambda n: IncrementalAlterConfigsRequest(
+            [AlterConfigsResource(TOPIC, name, ()) for name in names(n)]
+        ),
+    ),
+    (
+        "OffsetDelete",
+        0,
+        lambda n: OffsetDeleteRequest(
+            "g",
+            [
+                OffsetDeleteRequestTopic(
+                    "t", [OffsetDeleteRequestPartition(i) for i in indexes(n)]
+                )
+            ],
+        ),
+    ),
+    (
+        "DescribeTopicPartitions",
+        0,
+        lambda n: DescribeTopicPartitionsRequest([TopicRequest(x) for x in names(n)]),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "make"),
+    REQUESTS,
+    ids=[f"{row[0]}-{number}" for number, row in enumerate(REQUESTS)],
+)
+async def test_more_rows_are_more_pieces(
+    broker: Broker, api: str, version: int, make: Make
+) -> None:
+    """One row is one piece; of 10,000 none is larger than of 5,000."""
+    asked = Asked(broker)
+    assert asked.pieces(api, version, make(1)) == 1
+    some, more = (asked.pieces(api, version, make(n)) for n in (5000, 10_000))
+    assert some >= 5
+    # Part of the work may be the same: there are 20 partitions to do it to.
+    assert more >= 1.4 * some
+
+
+async def test_the_largest_commit_is_kafkas(broker: Broker) -> None:
+    """16,774 offsets are one batch of the log; of one more none is taken, as in Kafka.
+
+    Kafka 4.3 was asked for the numbers: by default its batches have 1,048,588
+    bytes at most.
+    """
+    async with connected(broker) as client:
+        assert await codes(client, commit(16_774)) == {0}
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await codes(client, commit(16_775, group="h")) == {error}
+        assert await codes(client, commit(60_000, group="h")) == {error}
+        # Of a group that would have been new nothing is left.
+        assert "h" not in [
+            group
+            for shard in broker.cluster.shards
+            if shard.driver is not None
+            for group in shard.driver.coordinator.groups
+        ]
+        # Who may not commit at all learns that first.
+        stale = commit(16_775, member=(5, "m"))
+        assert await codes(client, stale) == {ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+async def codes(client: WireClient, request: object) -> set[int]:
+    """The error codes that a commit is answered with."""
+    answer = await client.call("OffsetCommit", 8, request)
+    return {row.error_code for topic in answer.topics for row in topic.partitions}
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "count", "metadata", "expire_ms"),
+    [
+        ("g", "t", 1, "", -1),
+        ("g", "t", 9000, "", -1),
+        ("g" * 1000, "t" * 249, 70, "m" * 200, -1),
+        ("é" * 99, "t", 70, "ü" * 4000, -1),
+        ("g", "t", 70, "m" * 127, 99),
+    ],
+)
+def test_the_size_of_a_batch_is_known_before_it_is_made(
+    group: str, topic: str, count: int, metadata: str, expire_ms: int
+) -> None:
+    """To the byte, since it is what decides whether a commit is taken."""
+    size = BatchSize(group, has_expiry=expire_ms != -1)
+    records = []
+    for row in range(count):
+        size.add(topic, metadata)
+        entry = (row, -1, metadata, 1_700_000_000_000)
+        records.append(OffsetRecord(group, topic, row, entry, expire_ms))
+    batch = Encoder({topic: bytes(16)}).encode(records, 1_700_000_000_000)
+    assert size.total == len(batch)
+
+
+async def test_large_metadata_is_counted(broker: Broker) -> None:
+    """250 offsets with 4,096 bytes each are a batch, 255 are none, as in Kafka."""
+    async with connected(broker) as client:
+        for count, code in ((250, 0), (255, ErrorCode.UNKNOWN_SERVER_ERROR)):
+            partitions = [
+                OffsetCommitRequestPartition(i % PARTITIONS, i, -1, "m" * 4096)
+                for i in range(count)
+            ]
+            topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+            request = OffsetCommitRequest("g", -1, "", topics=topics)
+            assert await codes(client, request) == {code}
+
+
+async def test_a_long_commit_of_unknown_partitions(broker: Broker) -> None:
+    """They have their own errors, and the known ones among them are taken."""
+    partitions = [OffsetCommitRequestPartition(i, i, -1, "") for i in range(-5, 30_000)]
+    topics = [
+        OffsetCommitRequestTopic(name=name, partitions=partitions)
+        for name in ("t", "nope", "t")
+    ]
+    async with connected(broker) as client:
+        request = OffsetCommitRequest("g", -1, "", topics=topics)
+        answer = await client.call("OffsetCommit", 8, request)
+    found = {topic.name: topic.partitions for topic in answer.topics}
+    # One entry per topic, as Kafka answers where something was unknown.
+    assert [topic.name for topic in answer.topics] == ["t", "nope"]
+    assert len(found["t"]) == 2 * len(partitions)
+    assert {row.error_code for row in found["nope"]} == {UNKNOWN}
+    taken = {row.partition_index for row in found["t"] if not row.error_code}
+    assert taken == set(range(PARTITIONS))
+
+
+async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> None:
+    """Each is answered for, as in Kafka; all of them by the same rows."""
+    async with connected(broker) as client:
+        groups = [OffsetFetchRequestGroup("g", topics=None)] * 300
+        answer = await client.call("OffsetFetch", 8, OffsetFetchRequest(groups=groups))
+        assert len(answer.groups) == 300
+        rows = [len(group.topics[0].partitions) for group in answer.groups]
+        assert rows == [PARTITIONS] * 300
+        described = await client.call(
+            "DescribeGroups", 5, DescribeGroupsRequest(["g", "nope"] * 300)
+        )
+        states = [group.group_state for group in described.groups]
+        assert states == ["Empty", "Dead"] * 300
+        request = DescribeConfigsRequest(
+            [DescribeConfigsResource(TOPIC, "t", None)] * 300
+        )
+        configs = await client.call("DescribeConfigs", 4, request)
+        assert len({len(result.configs) for result in configs.results}) == 1
+        assert len(configs.results) == 300
+
+
+async def test_very_many_members_leave(broker: Broker) -> None:
+    """In parts, and the one that is there leaves; each is answered for."""
+    async with connected(broker) as client:
+        member_id = await stable(client, "m")
+        leaving = [*names(2500), member_id, *names(2)]
+        request = LeaveGroupRequest("m", members=[MemberIdentity(m) for m in leaving])
+        answer = await client.call("LeaveGroup", 5, request)
+        gone = [m.member_id for m in answer.members if not m.error_code]
+        assert gone == [member_id]
+        assert len(answer.members) == len(leaving)
+        assert (await client.call("OffsetCommit", 8, offsets(1, "t", "m"))).topics
