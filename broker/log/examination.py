@@ -19,6 +19,7 @@ from kohort.broker.log import checkpoints, files, snapshots
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.index import OFFSET, OFFSET_ENTRY, TIME, TIME_ENTRY
 from kohort.broker.log.judgement import Batches, Read, next_whole, why_not_all
+from kohort.broker.log.recovery import CUT
 from kohort.broker.log.replacement import CLEANED, DELETED, SWAP
 from kohort.broker.log.segment import (
     LOG,
@@ -166,6 +167,9 @@ class Examination:
             stem, dot, kind = name.partition(".")
             if name.endswith(_LEFT_BY_A_CRASH):
                 self._find(name, "a crash has left it", is_damage=False)
+            elif name.endswith(CUT):
+                what = "a start has cut these batches off a damaged log"
+                self._find(name, what, is_damage=False)
             elif dot + kind in (OFFSET_INDEX, TIME_INDEX) and stem not in logs:
                 self._find(name, "the segment of this index is missing")
 

@@ -11,18 +11,22 @@ from __future__ import annotations
 
 from itertools import zip_longest
 from pathlib import Path
+from typing import Final
 
 from kohort.broker.log import checkpoints, files, leftovers, snapshots
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.files import Files
-from kohort.broker.log.judgement import Batches, why_not_all
+from kohort.broker.log.judgement import Batches, next_whole, why_not_all
 from kohort.broker.log.producers import Producers
-from kohort.broker.log.segment import LOG, SNAPSHOT, Segment
+from kohort.broker.log.segment import CHUNK, LOG, SNAPSHOT, Segment, file_name
 from kohort.broker.log.segments import Keeper, SegmentStore
 from kohort.broker.log.store import LogState, StorageError
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.records import BatchHeader
+
+CUT: Final = ".cut"
+"""Suffix of a segment that holds what was cut off behind damage."""
 
 log = Logger("kohort.log")
 
@@ -264,10 +268,35 @@ class Recovery:
                 f"{path} is damaged from byte {segment.size} (offset {offset}) on: "
                 f"{why}. It had been flushed, so this is no crash's doing"
             )
+        kept = self._keep_aside(segment, segment.size + lost)
         segment.log.truncate(segment.size)
         log.warning(
-            "log_tail_cut", path=str(path), offset=offset, bytes=lost, reason=why
+            "log_tail_cut",
+            path=str(path),
+            offset=offset,
+            bytes=lost,
+            reason=why,
+            kept=kept,
         )
+
+    def _keep_aside(self, segment: Segment, size: int) -> str | None:
+        """Copies what is cut off from the first whole batch on, if there is one.
+
+        A kill leaves nothing whole there: these may be acknowledged records behind
+        damage. Without the suffix the copy is a segment that Kafka's tools read.
+        """
+        read = segment.log.read
+        found = next_whole(read, size, segment.size, segment.next_offset)
+        if found is None:
+            return None
+        start, offset = found
+        path = self._folder / (file_name(offset, LOG) + CUT)
+        for position in range(start, size, CHUNK):
+            chunk = read(position, min(CHUNK, size - position))
+            is_last = position + CHUNK >= size
+            files.write_at(path, chunk, position - start, is_durable=is_last)
+        files.sync_folder(self._folder)
+        return str(path)
 
     # -- what was found
 

@@ -149,6 +149,33 @@ def test_a_cut_segment_that_had_been_deleted(root: Path) -> None:
     data.close()
 
 
+def test_whole_batches_behind_damage(root: Path, capsys: Any) -> None:
+    """They are cut off with it after a crash, and kept in a file for whoever wants."""
+    data, partition = opened(root)
+    for number in range(5):
+        batch = build_batch([Record(0, NOW, b"k", b"%d" % number)])
+        assert not partition.append(batch, now_ms=NOW).error_code
+    segment = segments_of(partition).segments[0]
+    third, fourth = list(segment.places(0))[2:4]
+    data.checkpoint()
+    copy = Path(shutil.copytree(root, root.with_name(f"{root.name}-copy")))
+    data.close()
+    path = copy / "t-0" / segment.log.path.name
+    whole = path.read_bytes()
+    flipped = third.position + third.size - 1
+    path.write_bytes(whole[:flipped] + b"!" + whole[flipped + 1 :])
+    data, partition = opened(copy)
+    assert partition.log_end_offset == 2
+    kept = copy / "t-0" / "00000000000000000003.log.cut"
+    assert kept.read_bytes() == whole[fourth.position :]
+    said = capsys.readouterr()
+    assert str(kept) in said.out + said.err
+    data.close()
+    opened(copy)[0].close()
+    assert kept.exists()
+    shutil.rmtree(copy)
+
+
 def test_a_log_that_ends_before_its_start(root: Path) -> None:
     """It is not begun anew: its records may be those of another topic."""
     data, partition = opened(root)
