@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from tests.attacks.attack import Attack, Program
 from tests.attacks.frozen import bomb, fetching, find_time
+from tests.attacks.innocent import SESSION_MS
 from tests.attacks.target import Line, Target, batch, framed, framed_body, producing
 
 from kohort.protocol import compression
@@ -193,10 +194,12 @@ def _join(group: str, session_ms: int) -> JoinGroupRequest:
 def _members(target: Target) -> Program:
     # From v4 on a member gets its id first (KIP-394), and is pending until it
     # joins with that: so one connection makes as many as it likes.
-    join = framed("JoinGroup", 4, _join("crowd", 6_000))
+    join = framed("JoinGroup", 4, _join("crowd", SESSION_MS))
     yield
     frames: Iterator[bytes] = itertools.repeat(join, 50_000)
-    return f"answered: {_pipelined(target.line(), frames)}"
+    answered = _pipelined(target.line(), frames)
+    time.sleep(SESSION_MS / 1000)  # then all of them end
+    return f"answered: {answered}"
 
 
 def _wrong_crcs(target: Target) -> Program:
