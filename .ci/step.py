@@ -363,10 +363,16 @@ class Command:
 # -- a step
 
 
+def left_s() -> float:
+    """The time that is left for all steps."""
+    return float(os.environ["KOHORT_CI_ENDS"]) - time.time()
+
+
 def run_again(session: Session, test: str, limit_s: float) -> bool:
     """Runs a test alone; returns whether it passes."""
     say(f"\n===== again, alone: {test}")
     argv = [*session.command, "-n", "0", test]
+    limit_s = min(limit_s, left_s())
     again = Command(argv, session.environment, session.cwd, limit_s, limit_s)
     return again.run() == 0
 
@@ -374,7 +380,6 @@ def run_again(session: Session, test: str, limit_s: float) -> bool:
 def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
     """Runs a step."""
     began_s = time.monotonic()
-    left_s = float(os.environ["KOHORT_CI_ENDS"]) - time.time()
 
     def result(outcome: str, line: str, *tests: list[str]) -> Result:
         flaky, failed = tests or ([], [])
@@ -382,9 +387,9 @@ def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
             name, outcome, time.monotonic() - began_s, line, list(flaky), list(failed)
         )
 
-    if left_s <= 0:
+    if left_s() <= 0:
         return result("NOT RUN", "no time was left")
-    limit_s = min(limit_s, left_s)
+    limit_s = min(limit_s, left_s())
     command = Command(argv, os.environ, str(Path.cwd()), limit_s, limit_s / 2)
     try:
         status = command.run()
