@@ -19,7 +19,8 @@ from kohort.broker.coordinator.effects import GroupRecord
 from kohort.broker.coordinator.replay import Found, Loading
 from kohort.broker.coordinator.state import EMPTY, STABLE
 from kohort.broker.group_records import Decoder
-from kohort.protocol import consumer, records
+from kohort.broker.log.judgement import Batches, Read
+from kohort.protocol import consumer
 from kohort.protocol.messages import WireError, slotted
 from kohort.protocol.offsets_log import RECORD_TYPES
 
@@ -28,7 +29,6 @@ CLASSIC: Final = "classic"
 
 _PARTITION = re.compile(re.escape(TOPIC) + r"-(\d+)")
 _SEGMENT = re.compile(r"\d{20}\.log")
-_UP_TO_MAGIC = 17
 _BUFFER = 1 << 20
 _ATTEMPTS = 3
 """How often a partition is read whose files are replaced meanwhile: a compaction
@@ -254,53 +254,51 @@ def _examine_partition(found: Inspection, path: Path, index: int | None) -> None
 def _batches(segments: Sequence[Path], notes: list[str]) -> Iterator[bytes]:
     """The batches of a partition, checked."""
     for path in segments:
-        with path.open("rb", _BUFFER) as file:
+        with path.open("rb") as file:
             # A running broker writes on behind this.
             size = file.seek(0, os.SEEK_END)
-            position = file.seek(0)
-            while length := _next_length(file, path, position, size):
-                batch = file.read(length)
-                _check(batch, path, position)
-                yield batch
-                position += length
-            if position < size:
-                rest = f"{size - position} bytes from {position} on"
-                if path is not segments[-1]:
-                    raise _DamageError(f"{path}: {rest} are no whole batch")
-                notes.append(f"{path}: {rest} are no whole batch, and do not count")
+
+            def read(position: int, count: int, file: IO[bytes] = file) -> bytes:
+                file.seek(position)
+                return file.read(count)
+
+            batches = Batches(read, size, _first_offset(path), is_dense=False)
+            for position, header in batches:
+                yield read(position, header.size)
+            if batches.why:
+                _judge_rest(batches, path, read, size, notes, path is segments[-1])
 
 
-def _next_length(file: IO[bytes], path: Path, position: int, size: int) -> int:
-    """Bytes of the batch at `position`; 0 where the log ends.
+def _first_offset(path: Path) -> int:
+    """The least offset that a segment may have."""
+    return int(path.stem) if _SEGMENT.fullmatch(path.name) else 0
+
+
+def _judge_rest(
+    batches: Batches,
+    path: Path,
+    read: Read,
+    size: int,
+    notes: list[str],
+    is_last: bool,
+) -> None:
+    """Whether a log may end like that: it is being written to, or was.
 
     It may end within a batch that was being written, or in space that was set
     aside for more.
     """
-    head = file.read(_UP_TO_MAGIC)
-    file.seek(position)
-    if len(head) < _UP_TO_MAGIC:
-        return 0
-    if not any(head):
-        while chunk := file.read(_BUFFER):
-            if any(chunk):
-                raise _DamageError(f"{path}: zeros in place of a batch at {position}")
-        return 0
-    length = int.from_bytes(head[8:12], "big", signed=True) + records.LOG_OVERHEAD
-    if length < records.HEADER_SIZE or head[-1] != records.MAGIC:
-        raise _DamageError(
-            f"{path}: a batch of {length} bytes, magic {head[-1]}, at {position}"
-        )
-    return length if position + length <= size else 0
-
-
-def _check(batch: bytes, path: Path, position: int) -> None:
-    header = records.read_header(batch)
-    crc = records.crc_of(memoryview(batch)[records.CRC_START :])
-    if crc != header.crc:
-        raise _DamageError(
-            f"{path}: the batch at {position}, offset {header.base_offset}, has CRC "
-            f"{crc:#x}, and says {header.crc:#x}"
-        )
+    start = batches.position
+    is_zero = not any(
+        any(read(position, min(_BUFFER, size - position)))
+        for position in range(start, size, _BUFFER)
+    )
+    if not is_zero and not batches.is_torn:
+        offset = batches.next_offset
+        raise _DamageError(f"{path}: byte {start}, offset {offset}: {batches.why}")
+    rest = f"{size - start} bytes from {start} on are no whole batch"
+    if not is_last:
+        raise _DamageError(f"{path}: {rest}")
+    notes.append(f"{path}: {rest}, and do not count")
 
 
 def _group_view(group_id: str, index: int | None, kind: str, found: Found) -> GroupView:

@@ -296,7 +296,7 @@ def test_space_set_aside(tmp_path: Path) -> None:
     (folder / FIRST).write_bytes(whole + bytes(5000) + whole)
     code, text = inspected(tmp_path)
     assert code == 1
-    assert f"zeros in place of a batch at {len(whole)}" in text
+    assert f"byte {len(whole)}, offset 1: no batch (magic 0" in text
 
 
 def test_torn_in_the_middle(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_torn_in_the_middle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("at", "reason"),
-    [(80, "has CRC"), (16, "magic 253, at"), (8, "a batch of -"), (20, "has CRC")],
+    [(80, "the CRC"), (16, "magic -3,"), (8, "length -"), (20, "the CRC")],
 )
 def test_damaged_batch(tmp_path: Path, at: int, reason: str) -> None:
     """Damage is named with its place; what is before it, and elsewhere, is shown."""
@@ -324,7 +324,7 @@ def test_damaged_batch(tmp_path: Path, at: int, reason: str) -> None:
     assert code == 1
     (line,) = (line for line in text.splitlines() if line.startswith("damaged: "))
     assert str(folder / FIRST) in line
-    assert f"at {len(good)}" in line
+    assert f"byte {len(good)}, offset 1: " in line
     assert reason in line
     assert "group g: Empty" in text
     assert "group h: Empty" in text
@@ -336,10 +336,11 @@ def test_damaged_record(tmp_path: Path) -> None:
     """A batch that is whole may hold a record that is none."""
     key = offsets_log.offset_key("g", "t", 0)
     wrong = records.build_batch([records.Record(0, 1, key, b"\0\x09" + bytes(30))])
+    wrong = (1).to_bytes(8, "big") + wrong[8:]
     folder = partition(tmp_path, 0, batch([offset("g", 1)]) + wrong)
     code, text = inspected(tmp_path)
     assert code == 1
-    assert f"damaged: {folder}: record 0 of the batch at offset 0: " in text
+    assert f"damaged: {folder}: record 0 of the batch at offset 1: " in text
     assert "OffsetCommitValue of version 9" in text
 
 
@@ -349,7 +350,7 @@ def test_group_beside_damage(tmp_path: Path) -> None:
     partition(tmp_path, 0, good[:-1] + b"?")
     code, text = inspected(tmp_path, group="g")
     assert code == 1
-    assert "has CRC" in text
+    assert "the CRC of a batch" in text
 
 
 def test_read_only(tmp_path: Path) -> None:
