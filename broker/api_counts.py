@@ -7,14 +7,16 @@ it likes, when it is asked.
 
 from __future__ import annotations
 
+import functools
 import typing
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from time import monotonic
 from typing import Any, Final
 
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.generated_calls import PIECE
 from kohort.protocol.registry import Api
 
 LATENCY_BOUNDS: Final = (
@@ -94,6 +96,11 @@ class ApiCounts:
         self.errors: dict[int, int] = {}
         self.slow = 0
 
+    def add_errors(self, codes: AbstractSet[int]) -> None:
+        """Counts an answer with these errors."""
+        for code in codes:
+            self.errors[code] = self.errors.get(code, 0) + 1
+
 
 class ApiCounters:
     """The counts of all APIs that have been called.
@@ -135,8 +142,14 @@ class ApiCounters:
                 counts.clean = response
         else:
             found = errors_in(response)
-        for code in found:
-            counts.errors[code] = counts.errors.get(code, 0) + 1
+        counts.add_errors(found)
+
+    def answered_with(self, api: Api, since: float, errors: AbstractSet[int]) -> None:
+        """Counts a request that is answered, with these errors."""
+        counts = self.by_api.setdefault(api, ApiCounts())
+        if since:
+            counts.seconds.observe(monotonic() - since)
+        counts.add_errors(errors)
 
     def was_slow(self, api: Api) -> None:
         """Counts a request that kept the event loop for too long at once."""
@@ -182,6 +195,38 @@ def errors_in(message: Any) -> AbstractSet[int]:
         find(message, found)
         found.discard(0)
     return found
+
+
+def errors_in_pieces(message: Any) -> Generator[None, None, AbstractSet[int]]:
+    """Like `errors_in`, a piece at a time: for answers of many rows."""
+    found: set[int] = set()
+    rows: list[Iterator[Any]] = [iter((message,))]
+    left = PIECE
+    while rows:
+        row = next(rows[-1], None)
+        if row is None:
+            rows.pop()
+            continue
+        if left == 0:
+            left = PIECE
+            yield
+        left -= 1
+        cls: type = type(row)
+        has_own, names = _shape(cls)
+        if has_own:
+            found.add(row.error_code)
+        rows += [iter(getattr(row, name) or ()) for name in names]
+    found.discard(0)
+    return found
+
+
+@functools.cache
+def _shape(cls: type) -> tuple[bool, tuple[str, ...]]:
+    """Whether a message has an error of its own, and its fields with rows that may."""
+    hints = typing.get_type_hints(cls)
+    rows = ((name, _row_type(hint)) for name, hint in hints.items())
+    with_errors = (name for name, row in rows if row is not None and _finder(row))
+    return "error_code" in hints, tuple(with_errors)
 
 
 def _finder(cls: type) -> Callable[[Any, set[int]], None] | None:

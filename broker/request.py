@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 from kohort.broker import telemetry
+from kohort.broker.api_counts import errors_in_pieces
 from kohort.broker.cluster import Node
 from kohort.broker.coordinator.effects import Result
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
@@ -228,7 +229,8 @@ class Request:
         )
         counters = self.node.counters
         if counters is not None:
-            counters.answered(self.api, self.version, self.started, response)
+            errors = yield from errors_in_pieces(response)
+            counters.answered_with(self.api, self.started, errors)
         self.peer.send(self, parts)
 
     def reply_nothing(self) -> None:

@@ -19,8 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from tests.broker.test_cluster import heartbeat, join, offsets, stable
 from tests.broker.test_records_over_the_wire import batch, produce
 from tests.broker.wire_client import WireClient, connected
+from tests.protocol.in_pieces import finished
 
-from kohort.broker.api_counts import ApiCounters, Histogram, errors_in
+from kohort.broker.api_counts import ApiCounters, Histogram, errors_in, errors_in_pieces
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.server import Broker
 from kohort.control.http import Control
@@ -408,7 +409,13 @@ def test_errors_are_found_in_rows_of_rows() -> None:
         commit.OffsetCommitResponsePartition(p, code) for p, code in [(0, 3), (1, 0)]
     ]
     topics = [commit.OffsetCommitResponseTopic("t", partitions=rows)]
-    assert errors_in(commit.OffsetCommitResponse(0, topics)) == {3}
+    answer = commit.OffsetCommitResponse(0, topics)
+    assert errors_in(answer) == {3}
+    assert finished(errors_in_pieces(answer)) == ({3}, 0)
+    many = commit.OffsetCommitResponse(0, topics * 1000)
+    errors, yields = finished(errors_in_pieces(many))
+    assert errors == {3}
+    assert yields >= 2
     assert errors_in(None) == frozenset()
 
 
