@@ -208,9 +208,11 @@ class Piecework:
         try:
             next(self._work)
         except StopIteration:
+            self._failed = _nobody
             return False
         except Exception as error:  # noqa: BLE001 - whoever started it knows what to do
-            self._failed(error)
+            failed, self._failed = self._failed, _nobody
+            failed(error)
             return False
         return True
 
@@ -218,3 +220,7 @@ class Piecework:
         """Closes the generator: none of the rest is done."""
         self.is_stopped = True
         self._work.close()
+
+
+def _nobody(_: Exception) -> None:
+    """Stands for the callback of work that has ended: a long request hung on that."""

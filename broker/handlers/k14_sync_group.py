@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import Sync
+from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
+_SLICE = 500
+"""Assignments that are read at once."""
 
-def handle(request: Request) -> None:
+
+def handle(request: Request) -> Work:
     """Hands the sync to the group's coordinator."""
     message: SyncGroupRequest = request.message
+    assignments: list[tuple[str, bytes]] = []
+    for start in range(0, len(message.assignments), _SLICE):
+        if start:
+            yield
+        some = message.assignments[start : start + _SLICE]
+        assignments += [(a.member_id, a.assignment) for a in some]
     request.node.groups.submit(
         Sync(
             request,
@@ -21,7 +31,7 @@ def handle(request: Request) -> None:
             message.protocol_type,
             message.protocol_name,
             request.version >= 5,
-            [(a.member_id, a.assignment) for a in message.assignments],
+            assignments,
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -119,3 +120,23 @@ def test_a_piece_may_start_other_work(turns: Turns) -> None:
     turns.work.start(starting(), turns.failures.append)
     turns.finish()
     assert sorted(turns.done) == ["a", "b", "b"]
+
+
+class Asked:
+    """Somebody who asked for work."""
+
+    def failed(self, error: Exception) -> None:
+        """Nothing here fails."""
+        raise error
+
+
+def test_work_that_has_ended_keeps_nobody(turns: Turns) -> None:
+    """A connection keeps the last work that it started, but not what that was for."""
+    asked = Asked()
+    gone = weakref.ref(asked)
+    work = turns.work.start(turns.pieces("a", 2), asked.failed)
+    del asked
+    assert gone() is not None
+    turns.finish()
+    assert work is not None
+    assert gone() is None
