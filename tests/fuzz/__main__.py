@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.fuzz import corpus
-from tests.fuzz.running import Run, merged, run
+from tests.fuzz.running import Run, inputs_of, run
 
 AT_ONCE = 2
 """Processes: more would share the cores of a CI machine."""
@@ -97,7 +97,8 @@ def main() -> int:
     _show(runs, time.monotonic() - began)
     if asked.keep:
         for name in names:
-            corpus.store(name, merged(name, folder / name, TARGETS[name]))
+            inputs = [*inputs_of(folder / name), *corpus.stored(name)]
+            corpus.store(name, corpus.needed(TARGETS[name], inputs))
     return 1 if any(each.finds for each in runs) else 0
 
 

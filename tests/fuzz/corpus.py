@@ -7,10 +7,24 @@ not stored.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from tests.fuzz.target import Target
+
+import kohort
 
 FOLDER = Path(__file__).parent / "corpus"
+MOST_BYTES = 20_000
+"""Bytes of inputs that are kept of one target: seven of them stay below 200 KB."""
+
+_KOHORT = str(Path(kohort.__file__).parent)
+_GENERATED = "<"
+Step = tuple[CodeType, int, int]
+"""From one line of a function to another one."""
 
 
 def stored(name: str) -> list[bytes]:
@@ -26,3 +40,51 @@ def store(name: str, inputs: Iterable[bytes]) -> None:
     text = "".join(f"{line}\n" for line in sorted(lines, key=len))
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.txt").write_text(text)
+
+
+def needed(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
+    """The inputs that make steps in kohort's code which no other one makes.
+
+    Short ones come first; the target's seeds are there anyway. Inputs that fail are
+    left out.
+    """
+    known: set[Step] = set()
+    for data in target.seeds():
+        known |= _steps(target.run, data)
+    kept: list[bytes] = []
+    left = MOST_BYTES
+    for data in sorted(set(inputs), key=len):
+        steps = _steps(target.run, data)
+        if steps - known and len(data) <= left:
+            known |= steps
+            kept.append(data)
+            left -= len(data)
+    return kept
+
+
+def _steps(run: Callable[[bytes], None], data: bytes) -> set[Step]:
+    """What a run does in kohort's code; nothing if it fails."""
+    steps: set[Step] = set()
+
+    def called(frame: FrameType, _: str, __: Any) -> Any:
+        code, last = frame.f_code, 0
+        if not code.co_filename.startswith((_KOHORT, _GENERATED)):
+            return None
+
+        def went_on(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal last
+            if event == "line":
+                steps.add((code, last, frame.f_lineno))
+                last = frame.f_lineno
+            return went_on
+
+        return went_on
+
+    sys.settrace(called)
+    try:
+        run(data)
+    except Exception:  # noqa: BLE001 - whatever it is, the input is a find
+        return set()
+    finally:
+        sys.settrace(None)
+    return steps

@@ -105,14 +105,6 @@ def _read(name: str, path: Path, code: int, seconds: int) -> Run:
     return Run(name, runs, runs // seconds, coverage, features, finds, reason)
 
 
-def merged(name: str, folder: Path, target: Target) -> list[bytes]:
-    """The inputs of a run that are needed for its coverage beside the seeds."""
-    seeds, kept = folder / "seeds", folder / "kept"
-    _write(seeds, target.seeds())
-    kept.mkdir()
-    # libFuzzer merges into the first folder what it lacks.
-    _write(kept, target.seeds())
-    command = _command(name, target, "-merge=1", str(kept), str(folder / "corpus"))
-    subprocess.run(command, check=True, capture_output=True, timeout=600)
-    known = {each.name for each in seeds.iterdir()}
-    return [each.read_bytes() for each in kept.iterdir() if each.name not in known]
+def inputs_of(folder: Path) -> list[bytes]:
+    """The inputs of a run that reached new code."""
+    return [path.read_bytes() for path in (folder / "corpus").iterdir()]
