@@ -24,8 +24,10 @@ from kohort.protocol.records import (
     sealed,
 )
 
-_RECORDS: Final = 1000
-"""Records that are written at a time: a millisecond."""
+_BYTES: Final = 1024 * 1024
+"""Bytes that are written at a time: a millisecond."""
+_RECORD: Final = 1024
+"""Bytes that cost as much as a record beside its own."""
 
 RecordSpan = tuple[int, bytes | None, bool, int, int]
 """What compaction needs of a record: its offset, its key, whether it has a value,
@@ -131,8 +133,11 @@ def rebuild_in_pieces(
         base_timestamp = _time_at(header, data, spans[0][0])[0]
     body = bytearray()
     latest = -(2**63)
-    for number, (start, stop) in enumerate(spans, 1):
-        if number % _RECORDS == 0:
+    work = 0
+    for start, stop in spans:
+        work += _RECORD + stop - start
+        if work > _BYTES:
+            work = 0
             yield
         time, position = _time_at(header, data, start)
         latest = max(latest, time)
