@@ -139,8 +139,10 @@ def _check_part(
     wrong = []
     if found.end < part.flushed:
         wrong.append(f"ends at {found.end}, and was flushed up to {part.flushed}")
-    if found.start > start:
-        wrong.append(f"starts at {found.start}, and may start at {start}")
+    if not part.start <= found.start <= start:
+        wrong.append(
+            f"starts at {found.start}, and should from {part.start} to {start}"
+        )
     ends = {part.begin, start, *(batch.end for batch in part.batches)}
     if found.end not in ends:
         wrong.append(f"ends at {found.end}, where no batch ended: {sorted(ends)}")

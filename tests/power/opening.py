@@ -12,8 +12,12 @@ from tests.power.resending import carries_on
 from tests.power.serving import Serving
 from tests.power.story import GROUPS
 
-AGAIN = 0.3
-"""The share of images that are opened a second time, after a stop in order."""
+from kohort.broker.log.directory import META
+from kohort.broker.verification import verify
+
+CLOSELY = 0.3
+"""The share of images that are also opened a second time, after a stop in order, and
+that `kohort verify` looks at."""
 
 
 def _is_drawn(topic: str) -> bool:
@@ -39,14 +43,33 @@ def looked_at(
         now: the time.
         draw: decides how far to look.
     """
-    is_opened_again = draw.random() < AGAIN
+    is_close_look = draw.random() < CLOSELY
     try:
+        refused = _refused(path) if is_close_look else []
         found, wrong = _opened(path, world, step, config, now)
-        if not wrong and is_opened_again:
-            wrong = _opened_again(path, found, world, config, now)
+        wrong += refused
+        if not wrong and is_close_look:
+            wrong = _damaged(path) or _opened_again(path, found, world, config, now)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
         return [f"{type(error).__name__}: {error}"]
     return wrong
+
+
+def _refused(path: Path) -> list[str]:
+    """Why no broker would start on it, by `kohort verify`."""
+    if not (path / META).exists():
+        # The power went before anything else was there.
+        return []
+    report = verify(path)
+    reasons = [each.start for each in report.partitions if each.is_refused]
+    return [f"verify: {reason}" for reason in (*report.refusals, *reasons)]
+
+
+def _damaged(path: Path) -> list[str]:
+    """Damage that is left after a stop in order, by `kohort verify`."""
+    report = verify(path)
+    findings = [*report.findings, *(f for p in report.partitions for f in p.findings)]
+    return [f"verify: {each.path}: {each.what}" for each in findings if each.is_damage]
 
 
 def _opened(

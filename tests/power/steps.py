@@ -175,6 +175,8 @@ class Steps:
             del self.producers[place]
 
     def _recreate(self, name: str) -> None:
+        if self._draw.random() < 0.5:
+            self._delete_records((name, 0))
         self._delete(name)
         self._create_as(name)
         if self._draw.random() < 0.7:
