@@ -31,6 +31,9 @@ MOST_FIRED = 20_000
 """Timers that one step may fire: more are armed again and again."""
 MOST_TURNS = 200_000
 """Turns of the loop that a step may take."""
+IDLE_TURNS = 4
+"""Turns without long work after which none is to come: an answer leads to the next
+request of its connection within two."""
 FAULTS = ("request_failed", "reply_failed", "timer_failed", "Traceback")
 """Lines in the log that say that kohort has a fault."""
 
@@ -310,9 +313,12 @@ class World:
         self.check()
 
     async def _turn(self, *, waits: bool = True) -> None:
-        for turn in range(MOST_TURNS):
+        idle = 0
+        for _ in range(MOST_TURNS):
             await asyncio.sleep(0)
-            if turn >= 2 and not (waits and len(self.cluster.long_work)):
+            # What ends makes room for the next request of its connection.
+            idle = 0 if waits and len(self.cluster.long_work) else idle + 1
+            if idle >= IDLE_TURNS:
                 return
         raise AssertionError("long work never ends")
 
