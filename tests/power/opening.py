@@ -66,10 +66,17 @@ def _refused(path: Path) -> list[str]:
 
 
 def _damaged(path: Path) -> list[str]:
-    """Damage that is left after a stop in order, by `kohort verify`."""
+    """Records that are damaged or missing after a stop in order, by `kohort verify`.
+
+    An index of an older segment may still be torn: it is made anew when it is read.
+    """
     report = verify(path)
     findings = [*report.findings, *(f for p in report.partitions for f in p.findings)]
-    return [f"verify: {each.path}: {each.what}" for each in findings if each.is_damage]
+    return [
+        f"verify: {each.path}: {each.what}"
+        for each in findings
+        if each.is_damage and each.offset is not None
+    ]
 
 
 def _opened(
