@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +62,12 @@ class Broker:
     def cpu_us(self) -> float:
         """The CPU time that it has taken, of all threads."""
         return time.clock_gettime_ns(self._clock) / 1000
+
+    def user_us(self) -> float:
+        """The part of it in user mode, to 10 ms: without what files cost the system."""
+        stat = Path(f"/proc/{self.served.pid}/stat").read_text()
+        ticks = int(stat.rpartition(")")[2].split()[11])
+        return ticks * 1_000_000 / os.sysconf("SC_CLK_TCK")
 
     def ask(self, connection: Connection, name: str, message: object) -> object:
         """Sends a request, and returns the response."""
