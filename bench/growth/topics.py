@@ -150,7 +150,7 @@ def _creation_row(name: str, act: Callable[[Connection, int], None], data: bool)
         f"create a topic, topics {name}, {where}",
         "topic",
         (100, 500, 2_000),
-        (100, 500),
+        (250, 1_000),  # a tick of 10 ms is little in the time of 250
         2.0,
         "a topic that exists is not looked at"
         + (", and its entry not written again" if data else ""),
