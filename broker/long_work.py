@@ -219,17 +219,9 @@ class Piecework:
     def stop(self) -> None:
         """Closes the generator: none of the rest is done."""
         self.is_stopped = True
-        self._failed = _forgotten
+        self._failed = _nobody
         self._work.close()
 
 
 def _nobody(_: Exception) -> None:
     """Stands for the callback of work that has ended: a long request hung on that."""
-
-
-def _forgotten(_error: Exception) -> None:
-    """Takes the place of `failed` in work that has ended.
-
-    A connection keeps its last work, and `failed` knows the request: a million rows
-    would wait in that circle for a full collection, which seldom comes.
-    """

@@ -140,24 +140,3 @@ def test_work_that_has_ended_keeps_nobody(turns: Turns) -> None:
     turns.finish()
     assert work is not None
     assert gone() is None
-
-
-def test_work_that_has_ended_keeps_nothing() -> None:
-    """Whoever keeps it, as a connection does, does not keep the request that way."""
-
-    class Request:
-        """Something large."""
-
-        def failed(self, error: Exception) -> None:
-            """Is not called."""
-
-    turns: list[Callable[[], None]] = []
-    request = Request()
-    kept = weakref.ref(request)
-    piecework = LongWork(turns.append).queue((None for _ in range(2)), request.failed)
-    del request
-    while turns:
-        assert kept() is not None
-        turns.pop()()
-    assert kept() is None
-    assert not piecework.is_stopped
