@@ -276,6 +276,9 @@ class Run:
             return
         if fresh:
             self._served.until_ready()
+        # On a full disk commits for a deleted topic stay, as in Kafka: there is no room
+        # to write down that they go.
+        self._spare(is_spared=moment is Moment.FULL_DISK)
         if moment is Moment.SERVING:
             self._served.runs_for(self._draw.uniform(0, SERVING_S))
         else:
@@ -294,6 +297,11 @@ class Run:
             self._served.until_killed()
         self._killed(moment)
         self._served.start()
+
+    def _spare(self, *, is_spared: bool) -> None:
+        if self._load.owners is not None:
+            self._load.owners.send("spare", int(is_spared))
+            self._load.owners.expect("spared")
 
     def _killed(self, moment: Moment) -> None:
         """Kills the broker, if it is still there."""

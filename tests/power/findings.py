@@ -211,7 +211,9 @@ def _check_shard(
         case DeleteGroup() if shard_of(step.group) == index:
             shard.changes.append(step.forgets(shard))
         case Delete():
-            shard.changes.append(step.forgets(shard))
+            # One group after the other.
+            gone = step.forgets(shard).keys() - found.keys()
+            shard.changes.append(dict.fromkeys(gone))
     for count in range(len(shard.changes), flushed - 1, -1):
         if shard.after(count) == found:
             del shard.changes[count:]

@@ -86,6 +86,7 @@ class Steps:
         client: makes the requests; to be set.
         producers: id and next sequence number by partition; to be cleared where the
             broker may not know them any more.
+        may_delete_topics: whether steps delete topics.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Steps:
         self.client: Client
         self.world = world
         self.producers: dict[Place, tuple[int, int]] = {}
+        self.may_delete_topics = True
         self._scope = scope
         self._draw = draw
         self._now_ms = now_ms
@@ -118,8 +120,8 @@ class Steps:
             place = draw.choice(parts)
             kinds += [
                 (40, lambda: self._produce(place)),
-                (3, lambda: self._delete(place[0])),
-                (3, lambda: self._recreate(place[0])),
+                (3 * self.may_delete_topics, lambda: self._delete(place[0])),
+                (3 * self.may_delete_topics, lambda: self._recreate(place[0])),
                 (4, lambda: self._delete_records(place)),
                 (2, lambda: self._grow(place[0])),
                 (2, lambda: self._configure(place[0])),

@@ -8,6 +8,7 @@ Commands:
     tell        say what the clients themselves think, in a `told` event
     bounce N    close client N and make a new one in its place, then `bounced`
     kill N      owners: kill process N while a topic is being changed
+    spare 0|1   owners: from now on delete topics, or none; then `spared`
     stop        finish what is under way, close, say `done`, exit 0
     The end of stdin means: exit at once.
 

@@ -111,6 +111,7 @@ class Owner:
         )
         self._remote: Remote | None = None
         self.victim = 0
+        self.spares_topics = False
         self.done = 0
 
     @contextlib.contextmanager
@@ -128,6 +129,7 @@ class Owner:
         try:
             assert self._remote is not None
             self._remote.victim = self.victim
+            self._steps.may_delete_topics = not self.spares_topics
             if self.victim:
                 self._steps.change_topics()
             else:
@@ -196,10 +198,15 @@ def main() -> None:
     def kill(victim: str) -> None:
         random.choice(list(owners.values())).victim = int(victim)
 
+    def spare(word: str) -> None:
+        for owner in owners.values():
+            owner.spares_topics = word == "1"
+        say("spared")
+
     serve(
         [partial(make, settings) for settings in wanted["owners"]],
         lambda: {name: owner.done for name, owner in owners.items()},
-        {"kill": kill},
+        {"kill": kill, "spare": spare},
     )
 
 
