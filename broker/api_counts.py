@@ -79,7 +79,7 @@ class ApiCounts:
     """What was answered of one API.
 
     Attributes:
-        seconds: how long requests took, from when they were decoded until their
+        seconds: how long requests took, from when they were read until their
             answers were handed to the socket; waiting on purpose (JoinGroup,
             SyncGroup, Fetch) is part of it.
         errors: how many answers had an error in them, by its code; an answer with
@@ -122,7 +122,7 @@ class ApiCounters:
         Args:
             api: of the request.
             version: of the request.
-            since: when it was decoded, on `time.monotonic`; 0 if nobody looked.
+            since: when its handling began, on `time.monotonic`; 0 if nobody looked.
             response: a message, bytes of a body that is encoded, or None.
         """
         counts = self.by_api.get(api)

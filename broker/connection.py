@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 from collections import deque
+from functools import partial
 from time import monotonic
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from kohort.broker import telemetry
 from kohort.broker.cluster import Node
 from kohort.broker.descriptors import admission
 from kohort.broker.dispatch import BodyError, UnknownApiError, route_of
-from kohort.broker.long_work import Piecework, Work
+from kohort.broker.long_work import DONE, Piecework, Work
 from kohort.broker.request import JOIN_BELOW, AnswerSizeError, Request, join_small
 from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
@@ -125,8 +126,8 @@ class Connection(asyncio.Protocol):
         self._is_read_paused = False
         self._is_held_back = False
         self._is_at_eof = False
-        # Bytes of long requests that are whole, and not handled yet; and of all.
-        self._whole = 0
+        # Bytes of the long request whose work is under way, and of all long ones.
+        self._worked_on = 0
         self._held = 0
         # How often something came or went, then and now; and when it last changed.
         self._activity = 0
@@ -195,8 +196,6 @@ class Connection(asyncio.Protocol):
             frames = error.frames
             self._failure = str(error)
         self._frames.extend(frames)
-        if self._framer.gathered or self._held:
-            self._take_memory(frames)
         self._handle_frames()
         if self._frames or self._current is not None:
             waiting = sum(end - start for _, start, end in self._frames)
@@ -306,7 +305,7 @@ class Connection(asyncio.Protocol):
                     break
                 frame = buffer, start, end = frames.popleft()
                 left -= end - start + FRAME_COST
-                self._handle(buffer, start, end)
+                self._handle(buffer, start, end, before)
                 now = monotonic()
                 if now - before > SLOW_SECONDS:
                     self._was_slow(*_called(frame), now - before)
@@ -318,13 +317,15 @@ class Connection(asyncio.Protocol):
         finally:
             self._is_handling = False
         self._flush()
+        if frames or self._held or self._worked_on or self._framer.gathered:
+            self._take_memory()
         if self._current is None and not frames:
             if self._failure is not None:
                 self._close(self._failure)
             elif self._is_at_eof:
                 self._transport.close()
 
-    def _handle(self, buffer: Received, start: int, end: int) -> None:
+    def _handle(self, buffer: Received, start: int, end: int, now: float) -> None:
         if end - start < _HEAD_SIZE:
             raise WireError(f"a frame of {end - start} bytes has no request header")
         key_and_version, correlation_id, id_size = _HEAD(buffer, start)
@@ -354,37 +355,40 @@ class Connection(asyncio.Protocol):
             self.node,
             self,
         )
-        if self.node.counters is not None:
-            request.started = monotonic()
+        request.started = now
         try:
             work = route.handle(request)
-            if work is not None:
-                self._work = self.node.cluster.long_work.start(
-                    self._watched(work, request, end - start),
-                    lambda error: self._later_failed(request, error),
+            if work is not None and next(work, DONE) is not DONE:
+                if end - start >= LONG_FRAME:
+                    self._worked_on = end - start
+                self._work = self.node.cluster.long_work.queue(
+                    self._watched(work, request),
+                    partial(self._later_failed, request),
                 )
         except Exception as error:  # noqa: BLE001 - the connection ends by it
             self._request_failed(request, error)
 
-    def _watched(self, work: Work, request: Request, size: int) -> Work:
-        """Does the work; sees to pieces that take too long, and to the memory."""
-        before = None
+    def _watched(self, work: Work, request: Request) -> Work:
+        """Goes on with work; sees to pieces that take too long, and to the memory."""
         try:
-            while True:
-                next(work)
-                # The first piece's time is part of its frame's.
-                if before is not None and monotonic() - before > SLOW_SECONDS:
-                    called = f"{request.api.name} v{request.version}"
-                    self._was_slow(request.api, called, monotonic() - before)
+            before = monotonic()
+            while next(work, DONE) is not DONE:
+                self._check_piece(request, before)
                 yield
                 before = monotonic()
-        except StopIteration:
-            return
+            self._check_piece(request, before)
         finally:
             work.close()
-            if size >= LONG_FRAME:
-                self._whole -= size
-                self._take_memory([])
+            if self._worked_on:
+                self._worked_on = 0
+                self._take_memory()
+
+    def _check_piece(self, request: Request, before: float) -> None:
+        """Says so if the piece that began then has taken too long."""
+        now = monotonic()
+        if now - before > SLOW_SECONDS:
+            called = f"{request.api.name} v{request.version}"
+            self._was_slow(request.api, called, now - before)
 
     def _was_slow(self, api: Api | None, called: str, seconds: float) -> None:
         """Others have waited for a request of this client for too long."""
@@ -443,13 +447,16 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def _take_memory(self, frames: list[Frame]) -> None:
+    def _take_memory(self) -> None:
         """Says how much memory long requests of this client take now."""
-        for _, start, end in frames:
+        held = self._framer.gathered + self._worked_on
+        for _, start, end in self._frames:
             if end - start >= LONG_FRAME:
-                self._whole += end - start
-        self._held = self._whole + self._framer.gathered
-        self.node.cluster.request_memory.take(self, self._held, self._framer.long_size)
+                held += end - start
+        if held or self._held:
+            self._held = held
+            long_size = self._framer.long_size
+            self.node.cluster.request_memory.take(self, held, long_size)
 
     def hold_back(self) -> None:
         """Reads no more for now: see `request_memory`."""

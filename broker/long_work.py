@@ -28,6 +28,9 @@ T = TypeVar("T")
 Work = Generator[None, None, Any]
 """Work that yields wherever other requests may come in between."""
 
+DONE = object()
+"""Default for `next` of some work: cheaper than to catch a StopIteration."""
+
 _NEVER = 2**31 - 1
 """Collections of the middle generation before a full one: none."""
 
@@ -46,12 +49,16 @@ class Pace:
 
     A cost is a constant that was measured once. The clock is never asked: the same
     work has the same pieces wherever it runs.
+
+    Attributes:
+        is_short: the first piece is not full yet.
     """
 
-    __slots__ = ("_spent",)
+    __slots__ = ("_spent", "is_short")
 
     def __init__(self) -> None:
         self._spent = 0
+        self.is_short = True
 
     def spend(self, cost: int) -> bool:
         """Adds a cost, and says whether a piece is full; then another one begins."""
@@ -59,6 +66,7 @@ class Pace:
         if self._spent < PIECE_COST:
             return False
         self._spent = 0
+        self.is_short = False
         return True
 
 
@@ -139,9 +147,7 @@ class LongWork:
         Returns:
             The unfinished work; None if the first piece was all.
         """
-        try:
-            next(work)
-        except StopIteration:
+        if next(work, DONE) is DONE:
             return None
         return self.queue(work, failed)
 
@@ -206,15 +212,14 @@ class Piecework:
     def go_on(self) -> bool:
         """Runs one piece; whether there is another one."""
         try:
-            next(self._work)
-        except StopIteration:
-            self._failed = _nobody
-            return False
+            is_done = next(self._work, DONE) is DONE
         except Exception as error:  # noqa: BLE001 - whoever started it knows what to do
             failed, self._failed = self._failed, _nobody
             failed(error)
             return False
-        return True
+        if is_done:
+            self._failed = _nobody
+        return not is_done
 
     def stop(self) -> None:
         """Closes the generator: none of the rest is done."""

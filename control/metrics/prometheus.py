@@ -137,7 +137,7 @@ def _of_apis(apis: Sequence[Snapshot]) -> Iterator[Metric]:
     )
     yield _histograms(
         "kohort_api_latency_seconds",
-        "From when a request was decoded until its answer was handed to the socket;"
+        "From when a request was read until its answer was handed to the socket;"
         " waiting on purpose is part of it.",
         ["api"],
         [([row["api"]], row["latency_seconds"]) for row in apis],

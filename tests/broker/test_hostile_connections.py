@@ -189,6 +189,19 @@ async def test_long_requests_give_their_memory_back(size: int) -> None:
         connection.connection_lost(None)
 
 
+@pytest.mark.parametrize("size", [20_000, 5_000_000])
+async def test_long_requests_that_come_whole_are_counted_once(size: int) -> None:
+    """One that is handled at once never takes memory, so it has none to give back."""
+    beat = frame("Heartbeat", 4, Heartbeat)
+    async with Broker() as broker:
+        memory = broker.cluster.request_memory
+        connection, wire = wired(broker)
+        connection.data_received(sized(beat[4:] + bytes(size)))
+        await until(lambda: wire.answers() == 1)
+        assert memory.total == 0
+        connection.connection_lost(None)
+
+
 @pytest.mark.parametrize(
     ("error", "is_logged"),
     [
