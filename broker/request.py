@@ -10,6 +10,7 @@ from kohort.broker import telemetry
 from kohort.broker.api_counts import errors_in_pieces
 from kohort.broker.cluster import Node
 from kohort.broker.coordinator.effects import Result
+from kohort.broker.long_work import Pace
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 from kohort.protocol.messages import Buffer
 from kohort.protocol.registry import Api
@@ -152,7 +153,7 @@ class Request:
         node: the node that was asked.
         peer: the connection.
         abandon: called if the connection is lost before the answer.
-        started: when it was decoded, on `time.monotonic`; 0 where nobody counts.
+        started: when its handling began, on `time.monotonic`.
     """
 
     __slots__ = (
@@ -212,18 +213,24 @@ class Request:
             self, self._format.frame(self._correlation_id, self._numbered(response))
         )
 
-    def reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
+    def reply_in_pieces(
+        self, response: Any, pace: Pace | None = None
+    ) -> Generator[None, None, None]:
         """Sends a response that may be long; handlers that are generators use it.
 
-            yield from request.reply_in_pieces(response)
+            yield from request.reply_in_pieces(response, pace)
 
-        It is encoded in pieces of less than a millisecond. A short response is
-        sent in the first one, so it costs little more than `reply`. The response
-        must not change meanwhile.
+        It is encoded in pieces of less than a millisecond. The response must not
+        change meanwhile.
 
         Args:
             response: a message.
+            pace: counted the rows of the response while they were made. Few of them
+                are encoded at once, which costs less.
         """
+        if pace is not None and pace.is_short:
+            self.reply(response)
+            return
         parts = yield from self._format.frame_in_pieces(
             self._correlation_id, self._numbered(response)
         )

@@ -53,7 +53,11 @@ def handle(request: Request) -> Work:
             else:
                 rows.append((yield from _partition(request, wanted.name, p)))
         responses.append(ListOffsetsTopicResponse(wanted.name, rows))
-    yield from request.reply_in_pieces(ListOffsetsResponse(0, responses))
+    response = ListOffsetsResponse(0, responses)
+    if count < _PIECE:
+        request.reply(response)
+    else:
+        yield from request.reply_in_pieces(response)
 
 
 def _repeated(

@@ -28,6 +28,8 @@ _TOPIC_COST = 3
 """What it costs to look up one topic, as `Pace` counts."""
 _PARTITION_COST = 2
 """What it costs to describe one partition."""
+_SLICE = 100
+"""Partitions that are described before it is asked whether a piece is full."""
 _ROWS_LIMIT = 10_000
 """Rows kept: those of all topics, as a rule, in 4 MB. With few nodes the partitions
 of the same number are alike, so 1,000 topics of 100 partitions have 100 rows."""
@@ -44,7 +46,7 @@ def handle(request: Request) -> Work:
     pace = Pace()
     if message.topics is None or (request.version == 0 and not message.topics):
         topics = yield from _described(request, list(cluster.topics.by_name), pace)
-        yield from _reply(request, topics)
+        yield from _reply(request, topics, pace)
         return
     # As in Kafka each name or id is answered for once, and names count for
     # nothing where there are ids.
@@ -62,14 +64,14 @@ def handle(request: Request) -> Work:
         return
     if ids:
         topics = yield from _by_id(request, ids, pace)
-        yield from _reply(request, topics)
+        yield from _reply(request, topics, pace)
         return
     to_create = yield from _to_create(request, names, pace)
     if to_create:
         controlled.submit(request, _create(request, names, to_create, pace))
         return
     topics = yield from _by_name(request, names, {}, pace)
-    yield from _reply(request, topics)
+    yield from _reply(request, topics, pace)
 
 
 def _refuse(request: Request, pace: Pace) -> Work:
@@ -173,7 +175,7 @@ def _create(
         if pace.spend(_TOPIC_COST):
             yield
     topics = yield from _by_name(request, names, refused, pace)
-    yield from _reply(request, topics)
+    yield from _reply(request, topics, pace)
 
 
 # -- describing
@@ -191,10 +193,12 @@ def _described(
     for name in names:
         topic = cluster.topics.by_name.get(name)
         if topic is not None:
-            partitions = []
-            for index in range(len(topic.partitions)):
-                partitions.append(_partition(cluster, topic, index))
-                if pace.spend(_PARTITION_COST):
+            partitions: list[MetadataResponsePartition] = []
+            count = len(topic.partitions)
+            for start in range(0, count, _SLICE):
+                some = range(start, min(start + _SLICE, count))
+                partitions += [_partition(cluster, topic, index) for index in some]
+                if pace.spend(_PARTITION_COST * len(some)):
                     yield
             topics.append(
                 MetadataResponseTopic(
@@ -221,7 +225,7 @@ def _partition(cluster: Cluster, topic: Topic, index: int) -> MetadataResponsePa
     return row
 
 
-def _reply(request: Request, topics: list[MetadataResponseTopic]) -> Work:
+def _reply(request: Request, topics: list[MetadataResponseTopic], pace: Pace) -> Work:
     message: MetadataRequest = request.message
     cluster = request.node.cluster
     yield from request.reply_in_pieces(
@@ -238,5 +242,6 @@ def _reply(request: Request, topics: list[MetadataResponseTopic]) -> Work:
             operations.CLUSTER
             if message.include_cluster_authorized_operations
             else operations.NOT_ASKED_FOR,
-        )
+        ),
+        pace,
     )

@@ -287,4 +287,4 @@ def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) ->
             ]
             if pace.spend(len(some)):
                 yield
-    yield from request.reply_in_pieces(OffsetCommitResponse(0, answers))
+    yield from request.reply_in_pieces(OffsetCommitResponse(0, answers), pace)

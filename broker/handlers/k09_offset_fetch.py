@@ -61,7 +61,7 @@ def handle(request: Request) -> Work:
         answers.append(answer)
         if pace.spend(_TOPIC_COST):
             yield
-    yield from request.reply_in_pieces(OffsetFetchResponse(0, (), 0, answers))
+    yield from request.reply_in_pieces(OffsetFetchResponse(0, (), 0, answers), pace)
 
 
 def _fetched(
@@ -115,7 +115,7 @@ def _reply_of_one(request: Request, found: Found, pace: Pace) -> Work:
         answers.append(OffsetFetchResponseTopic(name, partitions))
         if pace.spend(_ROW_COST):
             yield
-    yield from request.reply_in_pieces(OffsetFetchResponse(0, answers, error))
+    yield from request.reply_in_pieces(OffsetFetchResponse(0, answers, error), pace)
 
 
 # -- from v8 on
