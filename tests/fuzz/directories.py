@@ -112,7 +112,8 @@ def _play(root: Path, made: Image, edits: list[Edit], image: Image) -> None:
     except (DataDirError, StorageError) as error:
         _check_refusal(path, image, edits, str(error))
         return
-    _check_kept(made, edits, opened)
+    damaged_at = _damaged_at(made, image)
+    _check_kept(made, damaged_at, opened)
     again, _ = _open(path)
     assert again == opened, "a second start finds the same"
     _write(root / "crashed", as_crashed)
@@ -121,7 +122,7 @@ def _play(root: Path, made: Image, edits: list[Edit], image: Image) -> None:
     except (DataDirError, StorageError):
         # After a stop in order nobody reads what was flushed; after a crash somebody
         # does.
-        assert _damaged_at(made, edits) < _EVERYTHING
+        assert damaged_at < _EVERYTHING
     else:
         if edits:
             # Epochs of a file that was changed are believed after a stop in order.
@@ -141,9 +142,8 @@ def _check_refusal(path: Path, image: Image, edits: list[Edit], why: str) -> Non
     raise AssertionError(f"refused ({why}), then opened")
 
 
-def _check_kept(made: Image, edits: list[Edit], opened: Opened) -> None:
+def _check_kept(made: Image, damaged_at: int, opened: Opened) -> None:
     """Batches before the first change of a log are served as they were."""
-    damaged_at = _damaged_at(made, edits)
     served = {row[0]: row for row in opened.rows}
     for row in _rows(made):
         if row[1] < damaged_at and row[0] >= opened.start:
@@ -249,35 +249,33 @@ def _sealed(log: bytes) -> bytes:
     return made + log[at:]
 
 
-def _damaged_at(made: Image, edits: list[Edit]) -> int:
-    """The first offset that the edits may have taken; 2^63 - 1 for none."""
-    names = sorted(made)
-    found = _EVERYTHING
-    for number, edit in enumerate(edits):
-        name = names[edit.file % len(names)] if names else ""
-        if edit.kind % 8 in {DELETE, RENAME} and number + 1 < len(edits):
-            # The edits behind it count other files.
-            return 0
-        found = min(found, _hit(made, name, edit))
-    return found
+def _damaged_at(made: Image, image: Image) -> int:
+    """The first offset that a changed image may have lost; 2^63 - 1 for none."""
+    changed = (
+        name for name in made.keys() | image if made.get(name) != image.get(name)
+    )
+    return min((_hit(made, image, name) for name in changed), default=_EVERYTHING)
 
 
-def _hit(made: Image, name: str, edit: Edit) -> int:
+def _hit(made: Image, image: Image, name: str) -> int:
     folder, _, file = name.rpartition("/")
     number, _, kind = file.partition(".")
+    if name == checkpoints.CLEAN_SHUTDOWN:
+        return _EVERYTHING
     if not folder or not number.isdigit():
         return _EVERYTHING if file == checkpoints.LEADER_EPOCHS else 0
     if kind == "snapshot":
         return _EVERYTHING
-    if kind != "log" or edit.kind % 8 in {DELETE, RENAME}:
+    if kind != "log" or name not in made or name not in image:
         # Entries of an index are believed where a log is not read: Kafka's are, too.
         return int(number)
-    log = made[name]
-    at = edit.position % (len(log) + 1)
-    if edit.kind % 8 in {APPEND, REPEAT}:
-        at = len(log)
+    before, after = made[name], image[name]
+    differing = (
+        i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b
+    )
+    at = next(differing, min(len(before), len(after)))
     end = int(number)
-    for first, last, batch in _rows({name: log}):
+    for first, last, batch in _rows({name: before}):
         if at < len(batch):
             return first
         at -= len(batch)
