@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
 from kohort.broker import telemetry
@@ -215,7 +215,7 @@ class Request:
 
     def reply_in_pieces(
         self, response: Any, pace: Pace | None = None
-    ) -> Generator[None, None, None]:
+    ) -> Iterable[None]:
         """Sends a response that may be long; handlers that are generators use it.
 
             yield from request.reply_in_pieces(response, pace)
@@ -230,7 +230,10 @@ class Request:
         """
         if pace is not None and pace.is_short:
             self.reply(response)
-            return
+            return ()
+        return self._reply_in_pieces(response)
+
+    def _reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
         parts = yield from self._format.frame_in_pieces(
             self._correlation_id, self._numbered(response)
         )

@@ -16,10 +16,6 @@ _SMALLEST: Final = -(2**31)
 
 def java_hash(text: str) -> int:
     """Java's ``String.hashCode``: an int32 of the text's UTF-16 code units."""
-    return _hash(text) if len(text) > _LONGEST else _remembered(text)
-
-
-def _hash(text: str) -> int:
     code = 0
     if text.isascii():
         for byte in text.encode():
@@ -31,7 +27,7 @@ def _hash(text: str) -> int:
     return code - (1 << 32) if code >> 31 else code
 
 
-_remembered = functools.lru_cache(_MOST)(_hash)
+_remembered = functools.lru_cache(_MOST)(java_hash)
 
 
 def partition_of(group_id: str, partitions: int) -> int:
@@ -41,6 +37,7 @@ def partition_of(group_id: str, partitions: int) -> int:
         group_id: of the group.
         partitions: how many there are (``offsets.topic.num.partitions``).
     """
-    code = java_hash(group_id)
+    hashed = _remembered if len(group_id) <= _LONGEST else java_hash
+    code = hashed(group_id)
     # The smallest int has no positive counterpart; Kafka takes 0 for it.
     return 0 if code == _SMALLEST else abs(code) % partitions

@@ -433,7 +433,9 @@ class _Answer:
             [
                 NodeEndpoint(node.id, node.host, node.port)
                 for node in leaders_told(cluster, list(self._leaders))
-            ],
+            ]
+            if self._leaders
+            else (),
         )
 
 

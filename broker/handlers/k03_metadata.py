@@ -52,11 +52,14 @@ def handle(request: Request) -> Work:
     # nothing where there are ids.
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
+    by_name = cluster.topics.by_name
+    is_known = True
     for asked in message.topics:
         if asked.topic_id != ZERO_UUID or asked.name is None:
             ids[asked.topic_id] = None
         else:
             names[asked.name] = None
+            is_known = is_known and asked.name in by_name
         if pace.spend(_TOPIC_COST):
             yield
     if ids and request.version < _IDS_SINCE:
@@ -64,6 +67,10 @@ def handle(request: Request) -> Work:
         return
     if ids:
         topics = yield from _by_id(request, ids, pace)
+        yield from _reply(request, topics, pace)
+        return
+    if is_known:
+        topics = yield from _described(request, names, pace)
         yield from _reply(request, topics, pace)
         return
     to_create = yield from _to_create(request, names, pace)
@@ -225,10 +232,12 @@ def _partition(cluster: Cluster, topic: Topic, index: int) -> MetadataResponsePa
     return row
 
 
-def _reply(request: Request, topics: list[MetadataResponseTopic], pace: Pace) -> Work:
+def _reply(
+    request: Request, topics: list[MetadataResponseTopic], pace: Pace
+) -> Iterable[None]:
     message: MetadataRequest = request.message
     cluster = request.node.cluster
-    yield from request.reply_in_pieces(
+    return request.reply_in_pieces(
         MetadataResponse(
             0,
             [

@@ -77,7 +77,10 @@ def handle(request: Request) -> Work:
             yield
     if not found.is_known:
         yield from _tell_unknown(request, found, pace)
-    if found.is_too_large or (yield from _is_too_large(request, found, pace)):
+    if found.is_too_large or (
+        _may_be_too_large(request, found)
+        and (yield from _is_too_large(request, found, pace))
+    ):
         result = _refused(request)
     elif found.offsets:
         taken = Taken()
@@ -184,16 +187,21 @@ def _largest_batch(topics: Topics) -> int:
     return topic.partitions[0].config.max_message_bytes
 
 
+def _may_be_too_large(request: Request, found: _Found) -> bool:
+    """Whether so many offsets could be too much, if each were of the longest."""
+    # Longer metadata does not come to the log.
+    longest = request.node.cluster.config["offset.metadata.max.bytes"]
+    group_id = request.message.group_id
+    most = LARGEST_FRAME + 4 * len(group_id) + MOST_NAME + 4 * longest
+    return len(found.offsets) * most > found.largest
+
+
 def _is_too_large(
     request: Request, found: _Found, pace: Pace
 ) -> Generator[None, None, bool]:
     """Whether the log does not take these offsets, which go into one batch."""
     message: OffsetCommitRequest = request.message
-    # What is longer does not come to the log.
     longest = request.node.cluster.config["offset.metadata.max.bytes"]
-    most = LARGEST_FRAME + 4 * len(message.group_id) + MOST_NAME + 4 * longest
-    if len(found.offsets) * most <= found.largest:
-        return False
     size = BatchSize(message.group_id, has_expiry=message.retention_time_ms != -1)
     for topic, _, _, _, metadata, _ in found.offsets:
         if metadata is None or len(metadata) <= longest:

@@ -70,18 +70,19 @@ def _fetched(
     """What a group has committed, for the topics that are wanted; None for all."""
     groups = request.node.groups
     taken = Taken()
-    # Whether there is an error does not depend on what is asked for.
-    groups.submit(FetchOffsets(taken, group_id, None if wanted is None else ()))
-    if taken.result.error_code or wanted is None:
+    if wanted is None:
+        groups.submit(FetchOffsets(taken, group_id, None))
         return taken.result.error_code, taken.result.topics
     found = []
+    is_asked = False
     for name, partitions in wanted:
         rows: list[Row] = []
         for start in range(0, len(partitions), _SLICE):
             some = partitions[start : start + _SLICE]
             groups.submit(FetchOffsets(taken, group_id, [(name, some)]))
+            is_asked = True
             if taken.result.error_code:
-                # The coordinator has moved meanwhile.
+                # It may come late, where the coordinator has moved meanwhile.
                 return taken.result.error_code, []
             ((_, looked_up),) = taken.result.topics
             rows += looked_up
@@ -90,7 +91,10 @@ def _fetched(
         found.append((name, rows))
         if pace.spend(_TOPIC_COST):
             yield
-    return 0, found
+    if not is_asked:
+        # Whether there is an error does not depend on what is asked for.
+        groups.submit(FetchOffsets(taken, group_id, ()))
+    return (taken.result.error_code, []) if taken.result.error_code else (0, found)
 
 
 # -- before v8
