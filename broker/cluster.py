@@ -247,11 +247,10 @@ class Cluster:
         Raises:
             StorageError: there is no room for them.
         """
-        leaders = list(map(self._elected, replicas))
         if name == EVENTS_TOPIC:
             # Whoever creates it: the broker fills it, and it shall have bounds.
             overrides = EVENTS_TOPIC_OVERRIDES | (overrides or {})
-        return (yield from self.topics.make(name, replicas, leaders, overrides, pace))
+        return (yield from self.topics.make(name, replicas, overrides, pace))
 
     def enter_topics(self, topics: Sequence[Topic]) -> None:
         """Writes down that topics have been made; from now on they are there.
@@ -259,6 +258,9 @@ class Cluster:
         Raises:
             StorageError: there is no room for that; none of them is there.
         """
+        for topic in topics:
+            # Not before: nodes may have stopped or started while it was made.
+            topic.leaders[:] = map(self._elected, topic.replicas)
         self.topics.enter(topics)
         for topic in topics:
             if topic.name == OFFSETS_TOPIC:
@@ -283,8 +285,7 @@ class Cluster:
             of_first = topic.replicas[0]
             start = list(self.nodes).index(of_first[0]) + first
             replicas = self._spread(count - first, len(of_first), start)
-        leaders = list(map(self._elected, replicas))
-        yield from self.topics.grow(topic, replicas, leaders, pace or Pace())
+        yield from self.topics.grow(topic, replicas, self._elected, pace or Pace())
 
     def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
         # Where none runs nobody leads, and all may later.

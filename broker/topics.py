@@ -205,18 +205,16 @@ class Topics:
         self,
         name: str,
         replicas: Sequence[Sequence[int]],
-        leaders: Sequence[int],
         overrides: dict[str, str] | None,
         pace: Pace,
     ) -> Generator[None, None, Topic]:
         """Makes the logs of a new topic; its name is legal and not taken.
 
-        Nobody but the caller knows of the topic before `enter`.
+        Nobody but the caller knows of the topic before `enter`; it has no leaders.
 
         Args:
             name: its name.
             replicas: the replicas of each partition.
-            leaders: the leader of each.
             overrides: the topic's own configuration.
             pace: when to yield.
 
@@ -236,7 +234,6 @@ class Topics:
             raise
         topic.partitions += partitions
         topic.replicas += replicas
-        topic.leaders += leaders
         return topic
 
     def enter(self, topics: Sequence[Topic]) -> None:
@@ -290,10 +287,16 @@ class Topics:
         self,
         topic: Topic,
         replicas: Sequence[Sequence[int]],
-        leaders: Sequence[int],
+        elected: Callable[[Sequence[int]], int],
         pace: Pace,
     ) -> Generator[None, None, None]:
         """Adds partitions to a topic: as many as there are lists of replicas.
+
+        Args:
+            topic: the topic.
+            replicas: the replicas of each new partition.
+            elected: the leader among the replicas of a partition, once it is made.
+            pace: when to yield.
 
         Raises:
             StorageError: there is no room for them; there are as many as before.
@@ -302,7 +305,7 @@ class Topics:
         partitions = yield from self._partitions(topic, count, len(replicas), pace)
         topic.partitions += partitions
         topic.replicas += replicas
-        topic.leaders += leaders
+        topic.leaders += map(elected, replicas)
         try:
             self._changed({topic.name: topic})
         except BaseException:

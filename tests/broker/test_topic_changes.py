@@ -19,6 +19,7 @@ from kohort.broker import new_topics
 from kohort.broker.log import journal
 from kohort.broker.log.journal import SMALLEST_OUTGROWN
 from kohort.broker.server import Broker
+from kohort.broker.topics import NOBODY
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
 from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
@@ -79,13 +80,24 @@ async def asked_for(client: WireClient, *names: str) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in answer.topics}
 
 
-async def grow(client: WireClient, name: str, count: int) -> int:
-    """Adds partitions to a topic: the error code."""
+async def ask_grow(client: WireClient, name: str, count: int) -> None:
+    """Sends CreatePartitions."""
     request = CreatePartitionsRequest(
         [CreatePartitionsTopic(name, count, None)], 60_000, False
     )
-    answer = await client.call("CreatePartitions", 3, request)
+    await client.send("CreatePartitions", 3, request)
+
+
+async def grown(client: WireClient) -> int:
+    """The error code that CreatePartitions is answered with."""
+    answer = await client.response("CreatePartitions", 3)
     return int(answer.results[0].error_code)
+
+
+async def grow(client: WireClient, name: str, count: int) -> int:
+    """Adds partitions to a topic: the error code."""
+    await ask_grow(client, name, count)
+    return await grown(client)
 
 
 async def ping(client: WireClient) -> None:
@@ -235,6 +247,34 @@ async def test_a_topic_is_deleted_while_it_is_being_created() -> None:
         assert await created(client) == dict.fromkeys(MANY, 0)
         assert await deleted(other) == {MANY[0]: 0}
         assert set(broker.cluster.topics.by_name) == set(MANY[1:])
+
+
+async def test_a_node_stops_while_topics_are_being_created() -> None:
+    """It leads none of them."""
+    async with Broker(nodes=2) as broker, connected(broker) as client:
+        await ask_create(client, *MANY)
+        await until(lambda: broker.cluster.topics.count)
+        await broker.stop_node(2)
+        assert not broker.cluster.topics.by_name
+        assert set((await created(client)).values()) == {0}
+        topics = broker.cluster.topics.by_name.values()
+        assert {leader for topic in topics for leader in topic.leaders} == {1, NOBODY}
+
+
+async def test_a_node_stops_while_a_topic_grows() -> None:
+    """The other node leads all of it."""
+    async with (
+        Broker(nodes=2) as broker,
+        connected(broker) as client,
+        connected(broker) as other,
+    ):
+        topic = broker.cluster.create_topic("t", 1, 2)
+        await ask_grow(client, "t", 5_000)
+        await ping(other)
+        await broker.stop_node(2)
+        assert topic.leaders == [1]
+        assert await grown(client) == 0
+        assert topic.leaders == [1] * 5_000
 
 
 async def test_a_client_that_goes_leaves_no_half_of_it() -> None:
