@@ -44,7 +44,7 @@ class Holder(Protocol):
         """Reads no more for now."""
 
     def let_on(self) -> None:
-        """Reads again."""
+        """Reads again, in a later turn of the event loop."""
 
     def give_up(self, why: str) -> None:
         """Closes the connection: its request is not going to be whole."""
@@ -161,9 +161,10 @@ class RequestMemory:
     def _check(self) -> None:
         """Closes connections that keep others waiting and bring nothing."""
         self._timer = None
+        checked, self._checked = self._checked, {}
         if not self._waiting:
             return
-        for holder, before in self._checked.items():
+        for holder, before in checked.items():
             grown = self._held.get(holder, 0) - before
             if holder in self._reading and 0 <= grown < PROGRESS_BYTES:
                 holder.give_up(

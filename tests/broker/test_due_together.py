@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.coordinator.context import Pending, protocols
-from tests.fuzz.world import ManualClock
+from tests.manual_clock import ManualClock
 
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import JoinResult

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
-
 import pytest
+from tests.manual_clock import ManualClock
 
 from kohort.broker.request_memory import (
     DEFAULT_LIMIT,
@@ -18,32 +16,6 @@ from kohort.broker.request_memory import (
 
 MB = 1024 * 1024
 LIMIT = 100 * MB
-
-
-class HandClock:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-        self._timers: list[tuple[float, int, Callable[[], object]]] = []
-
-    def now(self) -> float:
-        """The time."""
-        return self.time
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> HandClock:
-        """Calls it when the clock has been moved there."""
-        heapq.heappush(self._timers, (when, len(self._timers), callback))
-        return self
-
-    def cancel(self) -> None:
-        """Nothing is cancelled here."""
-
-    def move(self, seconds: float) -> None:
-        """Moves the clock, and calls what is due."""
-        self.time += seconds
-        while self._timers and self._timers[0][0] <= self.time:
-            heapq.heappop(self._timers)[2]()
 
 
 class Sender:
@@ -88,13 +60,13 @@ class Sender:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    """It stands at 0."""
-    return HandClock()
+def clock() -> ManualClock:
+    """It stands still."""
+    return ManualClock()
 
 
 @pytest.fixture
-def memory(clock: HandClock) -> RequestMemory:
+def memory(clock: ManualClock) -> RequestMemory:
     """All of it is free."""
     return RequestMemory(LIMIT, LIMIT, clock)
 
@@ -127,15 +99,15 @@ def test_all_become_whole_one_after_the_other(memory: RequestMemory) -> None:
 
 
 def test_who_brings_nothing_does_not_keep_others_waiting(
-    memory: RequestMemory, clock: HandClock
+    memory: RequestMemory, clock: ManualClock
 ) -> None:
     """It is closed; before anybody waits it may take its time."""
     idle, busy = Sender(memory, 90 * MB), Sender(memory, 90 * MB)
     idle.bring(60 * MB)
-    clock.move(600)
+    clock.advance(600)
     busy.bring_all()
     assert busy.is_held_back
-    clock.move(PROGRESS_SECONDS)
+    clock.advance(PROGRESS_SECONDS)
     assert idle.is_closed
     assert not busy.is_held_back
     busy.bring_all()
@@ -143,7 +115,7 @@ def test_who_brings_nothing_does_not_keep_others_waiting(
 
 
 def test_who_brings_enough_is_not_closed(
-    memory: RequestMemory, clock: HandClock
+    memory: RequestMemory, clock: ManualClock
 ) -> None:
     """A slow network is no reason."""
     slow, other = Sender(memory, 90 * MB), Sender(memory, 90 * MB)
@@ -151,7 +123,7 @@ def test_who_brings_enough_is_not_closed(
     other.bring_all()
     while slow.brought < slow.size:
         slow.bring(PROGRESS_BYTES)
-        clock.move(PROGRESS_SECONDS)
+        clock.advance(PROGRESS_SECONDS)
     assert not slow.is_closed
     slow.finish()
     assert not other.is_held_back
@@ -184,7 +156,7 @@ def test_a_connection_that_is_lost_makes_room(memory: RequestMemory) -> None:
     assert len(memory) == 0
 
 
-def test_without_a_limit_there_is_one(clock: HandClock) -> None:
+def test_without_a_limit_there_is_one(clock: ManualClock) -> None:
     """-1 stands for no limit in Kafka, which then runs out of memory."""
     memory = RequestMemory(-1, LIMIT, clock)
     senders = [Sender(memory, 90 * MB) for _ in range(30)]
@@ -194,7 +166,7 @@ def test_without_a_limit_there_is_one(clock: HandClock) -> None:
 
 
 def test_requests_that_are_never_handled_stop_nobody_for_ever(
-    memory: RequestMemory, clock: HandClock
+    memory: RequestMemory, clock: ManualClock
 ) -> None:
     """They stand behind a JoinGroup, say, that waits for minutes."""
     for _ in range(2):
@@ -203,5 +175,5 @@ def test_requests_that_are_never_handled_stop_nobody_for_ever(
     other.bring_all()
     assert other.is_held_back
     while other.is_held_back:
-        clock.move(PROGRESS_SECONDS)
+        clock.advance(PROGRESS_SECONDS)
     other.bring_all()

@@ -7,7 +7,6 @@ scene says so.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import io
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.silence import silenced
+from tests.manual_clock import ManualClock
 
 from kohort.broker.cluster import Cluster
 from kohort.broker.config import Config
@@ -26,7 +26,6 @@ from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
-START = 1_700_000_000.0
 MOST_FIRED = 20_000
 """Timers that one step may fire: more are armed again and again."""
 MOST_TURNS = 200_000
@@ -65,50 +64,6 @@ class NumberedIds(Ids):
 def topic_id(number: int) -> bytes:
     """The id of the topic that is created as number `number`, from 1 on."""
     return number.to_bytes(16, "big")
-
-
-class _Timer:
-    """A callback that is due at some time."""
-
-    __slots__ = ("callback", "is_cancelled")
-
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self.callback = callback
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        """The callback is not called any more."""
-        self.is_cancelled = True
-
-
-class ManualClock:
-    """Time that passes only by `fire`."""
-
-    def __init__(self) -> None:
-        self._now = START
-        self._order = itertools.count()
-        self._timers: list[tuple[float, int, _Timer]] = []
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._now
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> _Timer:
-        """Calls `callback` once `now()` has reached `when`."""
-        timer = _Timer(callback)
-        heapq.heappush(self._timers, (when, next(self._order), timer))
-        return timer
-
-    def fire(self, until: float) -> bool:
-        """Fires the next timer that is due by `until`; False if there is none."""
-        while self._timers and self._timers[0][0] <= until:
-            when, _, timer = heapq.heappop(self._timers)
-            if not timer.is_cancelled:
-                self._now = max(self._now, when)
-                timer.callback()
-                return True
-        self._now = until
-        return False
 
 
 class Transport(asyncio.Transport):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.manual_clock import START
 from tests.power import opening
 from tests.power.disk import Disk, Kind, Sync, lay_out
 from tests.power.model import Produce, Step, World
 from tests.power.recorder import on_disk
-from tests.power.serving import START
 from tests.power.story import Began, Ended, Life, follow
 
 FLUSH = {"log.flush.interval.messages": 1}

@@ -7,12 +7,11 @@ hand, so housekeeping does what it does when it is due.
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.manual_clock import ManualClock
 from tests.power.client import Client
 from tests.power.model import SHARDS
 
@@ -25,7 +24,6 @@ from kohort.broker.ids import Ids
 from kohort.broker.request import Request
 from kohort.protocol.registry import BY_NAME
 
-START = 1_700_000_000.0
 CONFIG = {
     "offsets.topic.num.partitions": SHARDS,
     "auto.create.topics.enable": False,
@@ -37,44 +35,6 @@ CONFIG = {
     "log.cleaner.min.cleanable.ratio": 0.01,
     "log.index.interval.bytes": 200,
 }
-
-
-class Clock:
-    """A clock that is moved by hand."""
-
-    def __init__(self, now: float) -> None:
-        self._now = now
-        self._timers: list[tuple[float, int, _Timer]] = []
-        self._order = itertools.count()
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._now
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> _Timer:
-        """Calls it once the clock is moved there."""
-        timer = _Timer(callback)
-        heapq.heappush(self._timers, (when, next(self._order), timer))
-        return timer
-
-    def advance(self, seconds: float) -> None:
-        """Moves it, and calls what is due."""
-        end = self._now + seconds
-        while self._timers and self._timers[0][0] <= end:
-            when, _, timer = heapq.heappop(self._timers)
-            self._now = max(self._now, when)
-            if timer.callback is not None:
-                timer.callback()
-        self._now = end
-
-
-class _Timer:
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self.callback: Callable[[], object] | None = callback
-
-    def cancel(self) -> None:
-        """It is not called any more."""
-        self.callback = None
 
 
 class _Peer:
@@ -114,7 +74,7 @@ class Serving(Client):
     """
 
     def __init__(self, path: Path, config: Mapping[str, object], now: float) -> None:
-        self.clock = Clock(now)
+        self.clock = ManualClock(now)
         self.cluster = Cluster(
             Config({**CONFIG, **config}),
             self.clock,
