@@ -125,11 +125,13 @@ class LongWork:
         call_soon: calls a function in the next turn of the event loop.
     """
 
-    __slots__ = ("_call_soon", "_queue")
+    __slots__ = ("_call_soon", "_is_under_way", "_queue")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], None] = soon) -> None:
         self._call_soon = call_soon
         self._queue: deque[Piecework] = deque()
+        # Whether a turn has been asked for, or is being taken.
+        self._is_under_way = False
 
     def __len__(self) -> int:
         """How much work is under way."""
@@ -162,36 +164,40 @@ class LongWork:
             failed: takes what a piece raises.
         """
         piecework = Piecework(work, failed)
-        if not self._queue:
-            self._call_soon(self._turn)
-            full_collections.put_off()
         self._queue.append(piecework)
+        if not self._is_under_way:
+            self._is_under_way = True
+            full_collections.put_off()
+            self._call_soon(self._turn)
         return piecework
 
     def close(self) -> None:
         """Stops all work; what must not be half done is finished at once."""
-        if self._queue:
-            full_collections.allow()
         while self._queue:
             self._queue.popleft().stop()
+        self._end()
 
     def _turn(self) -> None:
         """Runs one piece of the first in the queue that still is wanted."""
         queue = self._queue
-        if not queue:
-            # It was closed meanwhile.
-            return
         while queue and queue[0].is_stopped:
             queue.popleft()
-        if queue:
-            # It stays in the queue meanwhile: a piece may start other work.
-            if queue[0].go_on():
-                queue.rotate(-1)
+        try:
+            if queue:
+                piecework = queue.popleft()
+                if piecework.go_on():
+                    queue.append(piecework)
+        finally:
+            # Also if a callback failed: the other work is to go on.
+            if queue:
+                self._call_soon(self._turn)
             else:
-                queue.popleft()
-        if queue:
-            self._call_soon(self._turn)
-        else:
+                self._end()
+
+    def _end(self) -> None:
+        """Nothing is left in the queue."""
+        if self._is_under_way:
+            self._is_under_way = False
             full_collections.allow()
 
 

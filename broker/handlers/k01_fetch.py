@@ -259,8 +259,13 @@ class _Fetch:
             self._answer_later()
             return
         self._stop_waiting()
-        work = self._request.node.cluster.long_work.start(self._answer(), self._failed)
-        self._request.abandon = None if work is None else work.stop
+        long_work = self._request.node.cluster.long_work
+        try:
+            work = long_work.start(self._answer(), self._failed)
+        except Exception as error:  # noqa: BLE001 - the producer's append goes on
+            self._failed(error)
+        else:
+            self._request.abandon = None if work is None else work.stop
 
     def _answer_later(self) -> None:
         """Answers in a turn of its own: a thousand may do so at once."""

@@ -108,6 +108,43 @@ def test_a_failure_ends_its_own_work(turns: Turns) -> None:
     assert turns.done == ["b", "b"]
 
 
+def test_a_callback_that_fails_stops_no_other_work(turns: Turns) -> None:
+    """The loop logs the failure, and the next turn comes."""
+
+    def failing() -> Work:
+        yield
+        raise ValueError("a defect")
+
+    def failed(error: Exception) -> None:
+        raise error
+
+    before = gc.get_threshold()
+    turns.work.start(failing(), failed)
+    turns.work.start(turns.pieces("b", 2), turns.failures.append)
+    with pytest.raises(ValueError, match="a defect"):
+        turns.turn()
+    turns.finish()
+    assert turns.done == ["b", "b"]
+    assert gc.get_threshold() == before
+
+
+def test_work_that_starts_other_work_as_it_is_closed(turns: Turns) -> None:
+    """That is closed, too, and the garbage collector is as before."""
+
+    def starting() -> Work:
+        try:
+            yield
+        finally:
+            turns.work.start(turns.pieces("b", 3), turns.failures.append)
+
+    before = gc.get_threshold()
+    turns.work.start(starting(), turns.failures.append)
+    turns.work.close()
+    assert gc.get_threshold() == before
+    turns.finish()
+    assert turns.done == ["b"]
+
+
 def test_a_piece_may_start_other_work(turns: Turns) -> None:
     """Neither of them is lost or done twice."""
 
