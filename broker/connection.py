@@ -43,6 +43,8 @@ HALF_CLOSED_SECONDS = 10.0
 """Seconds that a client gets to see its answer after it has closed its sending side.
 Most of those have gone, but nothing says so; one that reads on, as netcat does, gets
 the answer to a JoinGroup of a new group (twice the initial rebalance delay of 3 s)."""
+_CLOSE_WAIT = b"\x08"
+"""Linux's state of a TCP connection whose client has closed its sending side."""
 MOST_PARTS = 1000
 """Parts of answers in one write: the system's writev takes 1024 of them (IOV_MAX),
 and uvloop's writelines fails beyond a million."""
@@ -51,9 +53,9 @@ READ_AHEAD = 64 * 1024
 client's pipelined heartbeats and commits; a Produce stays in the client."""
 WRITE_BUFFER = 1024 * 1024
 """Bytes of answers that may wait for the client to read them."""
-IN_PIECES_ABOVE = 16 * 1024
-"""Bytes of a frame above which it is decoded in pieces. One of this size takes up to
-3 ms (empty strings, one a byte)."""
+IN_PIECES_FROM = LONG_FRAME
+"""Bytes of a frame from which on it is decoded in pieces, and its memory is counted.
+One of this size takes up to 3 ms (empty strings, one a byte)."""
 
 _HEAD = struct.Struct(">iih").unpack_from
 _HEAD_SIZE = 10
@@ -84,6 +86,15 @@ def _keep_alive(transport: asyncio.BaseTransport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _is_half_closed(transport: asyncio.BaseTransport) -> bool:
+    """Whether the client has closed its sending side, also behind unread bytes."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sys.platform != "linux":
+        return False
+    state = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, len(_CLOSE_WAIT))
+    return bool(state == _CLOSE_WAIT)
 
 
 def _called(frame: Frame) -> tuple[Api | None, str]:
@@ -134,6 +145,7 @@ class Connection(asyncio.Protocol):
         self._activity_seen = -1
         self._unread_seen = 0
         self._idle_from = 0.0
+        self._activity_half_closed = -1
         self._failure: str | None = None
         self._client_id = (b"", "")
 
@@ -190,6 +202,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handles the requests that these bytes complete."""
         self._activity += 1
+        if self._failure is not None:
+            # What follows a frame of an impossible size has no meaning.
+            return
         try:
             frames = self._framer.feed(data)
         except FrameSizeError as error:
@@ -288,6 +303,18 @@ class Connection(asyncio.Protocol):
         self._unread_seen = unread
         return now - self._idle_from > seconds
 
+    def is_abandoned(self) -> bool:
+        """Whether a half-closed client has waited since the last call.
+
+        Finds the clients that `eof_received` does not: nothing is read, so also no
+        end, while more than `READ_AHEAD` bytes stand behind a request that waits.
+        """
+        is_waiting = self._is_read_paused and self._current is not None
+        if not is_waiting or not _is_half_closed(self._transport):
+            return False
+        before, self._activity_half_closed = self._activity_half_closed, self._activity
+        return before == self._activity
+
     # -- requests
 
     def _handle_frames(self) -> None:
@@ -334,7 +361,7 @@ class Connection(asyncio.Protocol):
         except UnknownApiError as error:
             self._refuse_version(error, correlation_id)
             return
-        route = found.in_pieces if end - start > IN_PIECES_ABOVE else found
+        route = found.in_pieces if end - start >= IN_PIECES_FROM else found
         position = start + _HEAD_SIZE
         client_id = ""
         if id_size > 0:
@@ -464,9 +491,9 @@ class Connection(asyncio.Protocol):
         self._pause_reading()
 
     def let_on(self) -> None:
-        """Reads again."""
+        """Reads again from the next turn on: another request is amid its work now."""
         self._is_held_back = False
-        self._go_on()
+        self._closed.get_loop().call_soon(self._go_on)
 
     def give_up(self, why: str) -> None:
         """Closes the connection: its request is not going to be whole."""

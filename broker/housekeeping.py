@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
 from kohort.broker.cluster import Cluster
-from kohort.broker.connection import Connection
+from kohort.broker.connection import HALF_CLOSED_SECONDS, Connection
 from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
@@ -63,6 +63,7 @@ class Housekeeper:
         idle_ms = config["connections.max.idle.ms"]
         if idle_ms >= 0:
             self._every(self._close_idle, idle_ms / 4)
+        self._every(self._close_abandoned, HALF_CLOSED_SECONDS * 1000)
 
     def stop(self) -> None:
         """No round begins any more, and one that is under way ends."""
@@ -87,6 +88,12 @@ class Housekeeper:
                 log.info("idle_connection_closed", client=connection.client_address)
                 connection.abort()
         self._every(self._close_idle, idle_ms / 4)
+
+    def _close_abandoned(self) -> None:
+        for connection in list(self._connections()):
+            if connection.is_abandoned():
+                connection.abort()
+        self._every(self._close_abandoned, HALF_CLOSED_SECONDS * 1000)
 
     def _partitions(self) -> Generator[Partition | None, None, None]:
         """All partitions, and None where requests are to have their turn."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kohort.broker.connection import Connection
-from kohort.broker.server import Broker
+from kohort.broker.server import Broker, Listener
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k08_offset_commit import (
@@ -84,7 +84,7 @@ class Peer:
 
 
 @contextlib.asynccontextmanager
-async def connected(broker: Broker) -> AsyncIterator[Peer]:
+async def connected(broker: Broker | Listener) -> AsyncIterator[Peer]:
     """A connection to the broker."""
     reader, writer = await asyncio.open_connection(broker.host, broker.port)
     try:
@@ -95,7 +95,7 @@ async def connected(broker: Broker) -> AsyncIterator[Peer]:
             await writer.wait_closed()
 
 
-def end_of(broker: Broker, peer: Peer) -> Connection:
+def end_of(broker: Broker | Listener, peer: Peer) -> Connection:
     """The broker's end of a connection."""
     host, port = peer.writer.get_extra_info("sockname")
     (found,) = (c for c in broker.connections if c.client_address == f"{host}:{port}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import json
 import socket
 import struct
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.broker.test_cluster import until
@@ -14,26 +16,49 @@ from tests.broker.test_connection import (
     ApiVersions,
     Heartbeat,
     connected,
+    end_of,
     frame,
     join,
     sized,
 )
+from tests.manual_clock import ManualClock
 from tests.protocol.in_pieces import finished
 
 from kohort.broker import connection as connections
-from kohort.broker.connection import FRAME_COST, TURN, Connection
+from kohort.broker import telemetry
+from kohort.broker.api_counts import ApiCounters
+from kohort.broker.cluster import Cluster
+from kohort.broker.config import Config
+from kohort.broker.connection import (
+    FRAME_COST,
+    HALF_CLOSED_SECONDS,
+    READ_AHEAD,
+    SLOW_SECONDS,
+    TURN,
+    Connection,
+)
+from kohort.broker.events.bus import Events
+from kohort.broker.housekeeping import Housekeeper
+from kohort.broker.ids import Ids
 from kohort.broker.request import JOIN_BELOW, ResponseFormat, join_small
-from kohort.broker.server import Broker
+from kohort.broker.server import Broker, Listener
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kohort.protocol.framing import LONG_FRAME
 from kohort.protocol.messages import Buffer
 from kohort.protocol.registry import BY_NAME
 
 FOREVER_MS = 2**31 - 1
+BEAT = frame("Heartbeat", 4, Heartbeat)[4:]
+UNKNOWN_VERSION = struct.pack(">hhih", BY_NAME["ApiVersions"].key, 99, 1, -1)
 
 
 class Wire(asyncio.Transport):
@@ -43,6 +68,7 @@ class Wire(asyncio.Transport):
         super().__init__({"socket": accepted} if accepted else {})
         self.written = b""
         self.is_reading_now = True
+        self.is_closed_now = False
 
     def set_write_buffer_limits(
         self, high: int | None = None, low: int | None = None
@@ -58,11 +84,12 @@ class Wire(asyncio.Transport):
         self.written += data
 
     def is_closing(self) -> bool:
-        """Never."""
-        return False
+        """Whether it is closed."""
+        return self.is_closed_now
 
     def close(self) -> None:
-        """Nothing to be closed."""
+        """Notes it."""
+        self.is_closed_now = True
 
     abort = close
 
@@ -101,20 +128,69 @@ def waiting_fetch() -> bytes:
     return frame("Fetch", 4, fetch)
 
 
+class ByHand:
+    """A node that listens, and whose time is moved by hand."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        config = {
+            "connections.max.idle.ms": -1,
+            "group.initial.rebalance.delay.ms": FOREVER_MS,
+        }
+        self.cluster = Cluster(Config(config), self.clock, Ids(1), events=Events({}))
+        self.topic = self.cluster.create_topic("t", 1)
+        self.listener = Listener(self.cluster.nodes[1], "127.0.0.1", 0)
+
+    async def until_all_have_gone(self) -> None:
+        """Lets time pass until no connection is left."""
+        while self.listener.connections:
+            self.clock.advance(HALF_CLOSED_SECONDS)
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def by_hand() -> AsyncIterator[ByHand]:
+    """Nobody is connected yet."""
+    scene = ByHand()
+    listener = scene.listener
+    await listener.bind()
+    await listener.serve()
+    housekeeper = Housekeeper(scene.cluster, scene.clock, lambda: listener.connections)
+    housekeeper.start()
+    yield scene
+    housekeeper.stop()
+    listener.close()
+    await listener.drain()
+    scene.cluster.close()
+
+
 @pytest.mark.parametrize("request_", [waiting_fetch(), frame("JoinGroup", 3, join())])
+@pytest.mark.parametrize("behind", [0, 2 * READ_AHEAD])
 async def test_a_client_that_has_gone_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch, request_: bytes
+    by_hand: ByHand, request_: bytes, behind: int
 ) -> None:
-    """Its request could wait for days: it is not worth a connection."""
-    monkeypatch.setattr(connections, "HALF_CLOSED_SECONDS", 0.05)
-    config = {"group.initial.rebalance.delay.ms": 600_000}
-    async with Broker(config) as broker, connected(broker) as peer:
-        topic = broker.cluster.create_topic("t", 1)
-        peer.writer.write(request_)
+    """Its request could wait for days; the end may stand behind unread bytes."""
+    async with connected(by_hand.listener) as peer:
+        more = frame("ApiVersions", 3, ApiVersions)
+        peer.writer.write(request_ + more * (behind // len(more)))
+        if behind:
+            # The end is to come when nothing is read any more.
+            peer.writer.write(more)
+            await until(lambda: not end_of(by_hand.listener, peer).is_reading)
+            peer.writer.write(more)
         peer.writer.write_eof()
-        await peer.is_closed()
-        assert not broker.connections
-        assert not topic.partitions[0].is_watched
+        await until(lambda: by_hand.listener.connections)
+        await by_hand.until_all_have_gone()
+        assert not by_hand.topic.partitions[0].is_watched
+
+
+async def test_a_client_that_waits_is_not_forgotten(by_hand: ByHand) -> None:
+    """However much it has sent behind its request."""
+    async with connected(by_hand.listener) as peer:
+        peer.writer.write(waiting_fetch() + bytes(READ_AHEAD))
+        await until(lambda: by_hand.topic.partitions[0].is_watched)
+        by_hand.clock.advance(100 * HALF_CLOSED_SECONDS)
+        assert by_hand.listener.connections
 
 
 async def test_a_client_that_waits_for_too_long_is_idle() -> None:
@@ -168,19 +244,23 @@ async def test_long_requests_are_held_back_while_memory_is_short() -> None:
         assert not wire.is_reading_now
         one.connection_lost(None)
         assert memory.total == 2_000_000
+        # Not amid the end of the other one.
+        assert not wire.is_reading_now
+        await asyncio.sleep(0)
         assert wire.is_reading_now
         two.connection_lost(None)
         assert memory.total == 0
 
 
-@pytest.mark.parametrize("size", [20_000, 5_000_000])
-async def test_long_requests_give_their_memory_back(size: int) -> None:
+@pytest.mark.parametrize("request_", [BEAT, UNKNOWN_VERSION])
+@pytest.mark.parametrize("size", [LONG_FRAME, 20_000, 5_000_000])
+async def test_long_requests_give_their_memory_back(size: int, request_: bytes) -> None:
     """Once they are handled: what follows is not counted."""
     beat = frame("Heartbeat", 4, Heartbeat)
     async with Broker() as broker:
         memory = broker.cluster.request_memory
         connection, wire = wired(broker)
-        long = sized(beat[4:] + bytes(size))
+        long = sized(request_ + bytes(size - len(request_)))
         connection.data_received(long[:1000])
         assert memory.total == 996
         connection.data_received(long[1000:] + beat)
@@ -200,6 +280,56 @@ async def test_long_requests_that_come_whole_are_counted_once(size: int) -> None
         await until(lambda: wire.answers() == 1)
         assert memory.total == 0
         connection.connection_lost(None)
+
+
+async def test_nothing_behind_an_impossible_size_is_handled() -> None:
+    """Not even when the request before it is answered later."""
+    topics = [MetadataRequestTopic(name="new")]
+    async with Broker() as broker:
+        topic = broker.cluster.create_topic("t", 1)
+        connection, wire = wired(broker)
+        connection.data_received(waiting_fetch() + struct.pack(">i", -1))
+        connection.data_received(frame("Metadata", 9, MetadataRequest(topics)))
+        broker.cluster.delete_topic(topic.name)
+        await until(lambda: wire.is_closed_now)
+        assert wire.answers() == 1
+        assert not broker.cluster.topics.by_name
+        connection.connection_lost(None)
+
+
+@pytest.fixture
+def informed() -> Iterator[None]:
+    """The log has lines of the level info, too."""
+    telemetry.configure("json", "info")
+    yield
+    telemetry.configure("auto", "warning")
+
+
+@pytest.mark.usefixtures("informed")
+@pytest.mark.parametrize("rows", [1, 20_000])
+async def test_a_slow_request_is_logged_and_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rows: int
+) -> None:
+    """Whichever piece of it has taken too long."""
+    partitions = [OffsetCommitRequestPartition(0, 5)] * rows
+    topics = [OffsetCommitRequestTopic("t", partitions=partitions)]
+    async with Broker() as broker:
+        broker.cluster.create_topic("t", 1)
+        counters = broker.cluster.nodes[1].counters = ApiCounters()
+        connection, wire = wired(broker)
+        # Whenever the time is looked at, it is later by two and a half times 0.1 s.
+        times = itertools.count(1, 2.5 * SLOW_SECONDS)
+        monkeypatch.setattr(connections, "monotonic", times.__next__)
+        commit = OffsetCommitRequest("g", topics=topics)
+        connection.data_received(frame("OffsetCommit", 8, commit))
+        await until(lambda: wire.answers() == 1)
+        connection.connection_lost(None)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    slow = [line for line in lines if line["event"] == "slow_request"]
+    assert {line["request"] for line in slow} == {"OffsetCommit v8"}
+    assert all(line["ms"] >= 250 for line in slow)
+    assert (len(slow) > 1) == (rows > 1)
+    assert counters.by_api[BY_NAME["OffsetCommit"]].slow == len(slow)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import itertools
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.broker.test_records_over_the_wire import batch, produce
 from tests.broker.wire_client import WireClient, connected
 from tests.protocol.in_pieces import finished
 
+from kohort.broker import connection
 from kohort.broker.api_counts import ApiCounters, Histogram, errors_in, errors_in_pieces
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.server import Broker
@@ -214,6 +216,16 @@ async def test_requests_errors_and_latency_by_api() -> None:
             frozenset({"JoinGroup", "MEMBER_ID_REQUIRED"}): 1,
             frozenset({"OffsetCommit", "UNKNOWN_TOPIC_OR_PARTITION"}): 1,
         }
+
+
+async def test_requests_that_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of them counts: here a second passes whenever the time is looked at."""
+    async with scraping() as s:
+        monkeypatch.setattr(connection, "monotonic", itertools.count(1).__next__)
+        assert await heartbeat(s.wire, "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await s.value("kohort_api_slow_total", api="Heartbeat") == 1
 
 
 async def test_waiting_is_part_of_latency() -> None:
