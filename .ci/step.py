@@ -100,7 +100,7 @@ class Session(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a step came to.
+    """Result of a step.
 
     Attributes:
         name: of the step.
@@ -184,7 +184,7 @@ def send(pid: int, number: signal.Signals) -> None:
 def reap(besides: int) -> None:
     """Takes note of children that have ended, and whose parents had before.
 
-    Somebody may wait for such a process to be gone.
+    Other processes may wait for such a process to be gone.
 
     Args:
         besides: a process whose exit status is asked for elsewhere.
@@ -418,7 +418,7 @@ def results_file() -> Path:
 
 
 def summarise(results: Sequence[Result], print_line: Callable[[str], None]) -> bool:
-    """Prints what the steps came to; returns whether all is well."""
+    """Prints the results of the steps; returns whether all of them passed."""
     for each in results:
         outcome = f"{each.outcome:<7} {each.took_s:5.0f} s"
         print_line(f"{outcome}  {each.name}: {each.last_line}")

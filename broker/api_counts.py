@@ -122,7 +122,7 @@ class ApiCounters:
         Args:
             api: of the request.
             version: of the request.
-            since: when its handling began, on `time.monotonic`; 0 if nobody looked.
+            since: when its handling began, on `time.monotonic`; 0 if not measured.
             response: a message, bytes of a body that is encoded, or None.
         """
         counts = self.by_api.get(api)

@@ -40,11 +40,11 @@ log = telemetry.get_logger("cluster")
 
 MINUTE_MS = 60_000
 IN_MEMORY_COST = 10
-"""What it costs to make or delete a partition in memory, as `Pace` counts."""
+"""Cost of making or deleting a partition in memory, as `Pace` counts."""
 ON_DISK_COST = 300
 """The same with a data directory: a folder with four small files."""
 SCANNED_GROUP_COST = 1
-"""What it costs to look for deleted topics in the offsets of one group."""
+"""Cost of looking for deleted topics in the offsets of one group."""
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that are set aside at once: one write for so many producers, and
 as many ids lost at a kill."""
@@ -77,7 +77,7 @@ class Cluster:
         long_work: work of requests that takes more than one turn of the event loop.
         request_memory: memory that long requests take until they are handled.
         unread: bytes of answers that clients have not read yet.
-        controller: does what changes the topics, one request after the other.
+        controller: makes changes of topics, one request after the other.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class Cluster:
         return spread(count, factor, running, stopped, start)
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic at once, and what groups have committed for it."""
+        """Deletes a topic at once, and the offsets committed for it."""
         finish(self.delete_topics([self.topics.by_name[name]], Pace()))
 
     def delete_topics(
@@ -322,7 +322,7 @@ class Cluster:
                 pass
 
     def _deletions(self, topics: Sequence[Topic], names: list[str]) -> Iterator[int]:
-        """Deletes what topics that are gone leave; yields the cost of each step."""
+        """Deletes the logs and offsets of topics that are gone; yields costs."""
         for shard in list(self.shards):
             shard.topics_deleted(names)
             yield SCANNED_GROUP_COST * (1 + shard.group_count)
@@ -337,7 +337,7 @@ class Cluster:
         self.create_topic(name, count, factor, overrides)
 
     def automatic(self, name: str) -> tuple[int, int, dict[str, str] | None]:
-        """What a topic gets that a client has asked for, as in Kafka.
+        """Settings of a topic that a client's request creates, as in Kafka.
 
         Returns:
             Partitions, replicas of each, and the topic's own configuration.
@@ -457,7 +457,7 @@ class Cluster:
             self._storage.config_changed()
 
     def _leaders_changed(self, topics: Iterable[Topic]) -> None:
-        """Writes down who leads; no error if that fails: a start elects anew anyway."""
+        """Writes down the leaders; never fails, as a start elects anew anyway."""
         changed = {topic.name: topic for topic in topics}
         if changed:
             try:

@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def is_idle(self, now: float, seconds: float) -> bool:
-        """Whether nothing came or went for so long; to be asked every now and then.
+        """Whether nothing came or went for this many seconds; to be asked regularly.
 
         As in Kafka that includes a client whose request waits, even for an hour.
         """

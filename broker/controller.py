@@ -1,4 +1,4 @@
-"""The controller: what changes the topics is done one request after the other.
+"""The controller: changes of topics are made one request after the other.
 
 As in Kafka, a request that is being worked on is finished whether or not its client
 still waits, and nothing else creates, grows or deletes a topic meanwhile: so what
@@ -18,7 +18,7 @@ Failed = Callable[[Exception], None]
 
 
 class Controller:
-    """The queue of what changes the topics.
+    """The queue of changes of topics.
 
     Args:
         long_work: gives it its turns.
@@ -34,7 +34,7 @@ class Controller:
 
         Args:
             work: the work, which answers its request in the end.
-            failed: takes what the work raises.
+            failed: takes the exception that the work raises.
         """
         self._queue.append((work, failed))
         if not self._is_busy:
@@ -47,7 +47,7 @@ class Controller:
                 work, failed = self._queue.popleft()
                 try:
                     yield from work
-                except Exception as error:  # noqa: BLE001 - whoever submitted it knows
+                except Exception as error:  # noqa: BLE001 - the submitter handles it
                     failed(error)
         finally:
             self._is_busy = False

@@ -91,4 +91,4 @@ class Admission:
 
 
 admission: Final = Admission()
-"""That of the process, as its descriptors are."""
+"""The one of the process, as descriptors belong to it."""

@@ -47,7 +47,7 @@ class Route:
 
 
 class RouteInPieces:
-    """What happens to long requests: they are decoded as part of their work.
+    """Route of long requests: they are decoded as part of their work.
 
     Attributes: as those of a `Route`.
     """

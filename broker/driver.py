@@ -32,7 +32,7 @@ log = telemetry.get_logger("groups")
 
 DUE_AT_ONCE = 16
 """Timers that one coordinator fires in one turn of the loop: about a millisecond. The
-sessions of 50,000 members that end together would stop everybody else for seconds."""
+sessions of 50,000 members that end together would stop all others for seconds."""
 
 
 class Waiter(Protocol):
@@ -154,7 +154,7 @@ class GroupDriver:
             self._timer = self._clock.call_at(self._timer_at, self._fire)
 
     def _fire(self) -> None:
-        """Hands in timers that are due, in order, so many in each turn of the loop."""
+        """Hands in due timers in order, `DUE_AT_ONCE` in each turn of the loop."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

@@ -5,10 +5,10 @@ millisecond of work at most:
 
 1. The first piece runs at once. Most requests are small and end in it; they are
    answered in the same turn of the event loop, as if nothing could be long.
-2. What is not finished goes to the end of a queue. In each turn of the event loop
+2. Work that is not finished goes to the end of a queue. In each turn of the event loop
    one piece of the first in the queue runs, and it goes to the end again. However
    many requests are long, a heartbeat waits for one piece, not for one request.
-3. When nobody waits for the answer any more, the generator is closed.
+3. When the client has gone, the generator is closed.
 
 Pieces are counted, not timed: the same requests take the same turns, whatever the
 machine does meanwhile, so a run can be replayed. Anything that was looked up before
@@ -39,7 +39,7 @@ PIECE_COST = 1000
 
 
 class Pace:
-    """Counts what some work costs, so that it yields often enough.
+    """Adds up the cost of some work, so that it yields often enough.
 
         pace = Pace()
         for row in rows:
@@ -115,7 +115,7 @@ class FullCollections:
 
 
 full_collections = FullCollections()
-"""That of the process, as the collector is."""
+"""The one of the process, as there is one collector."""
 
 
 class LongWork:
@@ -144,7 +144,7 @@ class LongWork:
 
         Args:
             work: the generator.
-            failed: takes what a later piece raises. The first one's is raised here.
+            failed: takes a later piece's exception. The first one's is raised here.
 
         Returns:
             The unfinished work; None if the first piece was all.
@@ -161,7 +161,7 @@ class LongWork:
 
         Args:
             work: the generator.
-            failed: takes what a piece raises.
+            failed: takes the exception that a piece raises.
         """
         piecework = Piecework(work, failed)
         self._queue.append(piecework)
@@ -172,13 +172,13 @@ class LongWork:
         return piecework
 
     def close(self) -> None:
-        """Stops all work; what must not be half done is finished at once."""
+        """Stops all work; a generator may finish its changes in ``finally``."""
         while self._queue:
             self._queue.popleft().stop()
         self._end()
 
     def _turn(self) -> None:
-        """Runs one piece of the first in the queue that still is wanted."""
+        """Runs one piece of the first work in the queue that is not stopped."""
         queue = self._queue
         while queue and queue[0].is_stopped:
             queue.popleft()
@@ -205,7 +205,7 @@ class Piecework:
     """Work that is not finished.
 
     Attributes:
-        is_stopped: nobody wants it any more.
+        is_stopped: whether it was stopped.
     """
 
     __slots__ = ("_failed", "_work", "is_stopped")
@@ -219,7 +219,7 @@ class Piecework:
         """Runs one piece; whether there is another one."""
         try:
             is_done = next(self._work, DONE) is DONE
-        except Exception as error:  # noqa: BLE001 - whoever started it knows what to do
+        except Exception as error:  # noqa: BLE001 - the starter handles it
             failed, self._failed = self._failed, _nobody
             failed(error)
             return False

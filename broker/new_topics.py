@@ -21,7 +21,7 @@ class NewTopics:
         yield from new.make(...)
         new.enter()
 
-    Until then their names are reserved, and nobody else knows of them. A process
+    Until then their names are reserved, and the topics are not visible. A process
     that is killed before leaves empty folders, which the next start removes.
 
     Args:
@@ -48,7 +48,7 @@ class NewTopics:
             pace: when to yield.
 
         Raises:
-            StorageError: there is no room for it, or somebody else makes it.
+            StorageError: there is no room for it, or it is being made already.
         """
         topic = yield from self._cluster.make_topic(name, replicas, overrides, pace)
         self._made.append(topic)

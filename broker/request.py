@@ -23,8 +23,8 @@ log = telemetry.get_logger("request")
 
 LONGEST_ANSWER = 256 * 1024 * 1024
 """Bytes of one answer that is encoded in pieces. Kafka's limit is an int32, 2 GB.
-librdkafka takes no more than 100 MB (``receive.message.max.bytes``) unless it is told
-to, and a Fetch brings 55 MB (``fetch.max.bytes``); nothing else comes near."""
+librdkafka takes no more than 100 MB (``receive.message.max.bytes``) unless configured
+otherwise, and a Fetch brings 55 MB (``fetch.max.bytes``); nothing else comes near."""
 JOIN_BELOW = 16 * 1024
 """Bytes up to which parts of an answer are joined; above, copying costs more."""
 

@@ -146,7 +146,7 @@ class Topics:
         config: the broker's configuration.
         ids: where topic ids come from.
         make_partition: makes logs.
-        cost: what it costs to make or delete one, as `Pace` counts.
+        cost: cost of making or deleting one, as `Pace` counts.
         drop_partition: deletes logs of partitions that are not to be after all.
         changed: writes down topics that are new, or have changed; None for those
             that are deleted.
@@ -173,7 +173,7 @@ class Topics:
         self._cost = cost
         self._changed = changed
         self._configured = configured
-        # Names of topics whose logs are being made: nobody else is to have them.
+        # Names of topics whose logs are being made: no other topic may have them.
         self._being_made: set[str] = set()
         # Metric names do not tell "." from "_", so Kafka refuses a topic whose
         # name is another's but for these.
@@ -210,7 +210,7 @@ class Topics:
     ) -> Generator[None, None, Topic]:
         """Makes the logs of a new topic; its name is legal and not taken.
 
-        Nobody but the caller knows of the topic before `enter`; it has no leaders.
+        The topic is visible only after `enter`; until then it has no leaders.
 
         Args:
             name: its name.
@@ -219,7 +219,7 @@ class Topics:
             pace: when to yield.
 
         Raises:
-            StorageError: there is no room for it, or somebody else makes it.
+            StorageError: there is no room for it, or it is being made already.
         """
         # Its files would be opened twice, and the first ones go on being written.
         assert name not in self.by_name  # noqa: S101 - ours: callers check it

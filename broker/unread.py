@@ -2,7 +2,7 @@
 
 A fetch of 55 MB from files is memory until the client has read it, and a client may
 ask on many connections and never read. So fetches are answered with less, down to
-one piece, while very much is unread: nobody waits for a client that does not read.
+one piece, while very much is unread: other clients wait for none that does not read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_UNREAD: Final = 256 * 1024 * 1024
 
 
 class Unread:
-    """What is unread, and what is read for answers at the moment.
+    """Bytes that are unread, or being read for answers at the moment.
 
     Attributes:
         size: bytes.

@@ -12,7 +12,7 @@ from kohort.broker.verification import PartitionReport, Verification
 
 
 def write(found: Verification, *, as_json: bool, out: IO[str]) -> None:
-    """Prints what was found.
+    """Prints the findings.
 
     Args:
         found: see `verify`.

@@ -63,7 +63,7 @@ class PartitionReport:
         log_start: the first offset.
         log_end: the offset behind the last whole batch.
         records: how many are in whole batches.
-        findings: what is not as it should be.
+        findings: damage and notes.
         start: the deeds of a start of the broker, a line each; the reason, if it
             would be refused.
         is_refused: whether a start would be refused.
@@ -81,7 +81,7 @@ class PartitionReport:
 
 
 class Verification:
-    """A directory, and what was found in it.
+    """A directory and the findings in it.
 
     Attributes:
         path: where.
@@ -341,7 +341,7 @@ def _with_start(
 
 
 def _told(deeds: Sequence[Deed], report: PartitionReport) -> Iterator[str]:
-    """The deeds that matter to whoever wants their records, a line each."""
+    """The deeds that change records, a line each."""
     damaged = {found.path for found in report.findings}
     anew = set()
     for deed in deeds:

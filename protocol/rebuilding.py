@@ -30,7 +30,7 @@ _RECORD: Final = 1024
 """Bytes that cost as much as a record beside its own."""
 
 RecordSpan = tuple[int, bytes | None, bool, int, int]
-"""What compaction needs of a record: its offset, its key, whether it has a value,
+"""A record as compaction needs it: its offset, its key, whether it has a value,
 and where it begins (behind its size) and ends."""
 
 
@@ -93,7 +93,7 @@ def rebuild_batch(
     spans: Sequence[tuple[int, int]],
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """As `rebuild_in_pieces`, at once."""
+    """Like `rebuild_in_pieces`, at once."""
     work = rebuild_in_pieces(header, data, spans, delete_horizon_ms)
     while True:
         try:

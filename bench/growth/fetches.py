@@ -1,4 +1,4 @@
-"""What grows: fetches that wait for records."""
+"""Growth of fetches that wait for records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.growth.topics import create, fetch, name_of, produce
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 
 APPENDS = 500
-"""Of a measurement, to a partition that no fetch waits for."""
+"""Appends of a measurement, to a partition that no fetch waits for."""
 WAKES = 4_000
 """Fetches of a measurement that an append has answered."""
 LONG_MS = 600_000

@@ -1,4 +1,4 @@
-"""What grows: members of a group, groups, members that are idle."""
+"""Growth of members in a group, of groups, of idle members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What grows: groups that are in the log when a broker starts."""
+"""Growth of groups that are in the log when a broker starts."""
 
 from __future__ import annotations
 

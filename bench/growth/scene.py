@@ -100,7 +100,7 @@ def running(folder: Path, *settings: str, data: bool = False) -> Iterator[Broker
 
 @contextlib.contextmanager
 def fresh(*settings: str, data: bool = False) -> Iterator[Broker]:
-    """As `running`, in a folder that is deleted."""
+    """Like `running`, in a folder that is deleted."""
     with (
         tempfile.TemporaryDirectory(prefix="kohort-growth-") as name,
         running(Path(name), *settings, data=data) as broker,

@@ -1,4 +1,4 @@
-"""What grows: topics and their partitions."""
+"""Growth of topics and their partitions."""
 
 from __future__ import annotations
 

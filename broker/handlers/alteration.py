@@ -41,7 +41,7 @@ NewValues = Callable[[configs.Target, Resource], Mapping[str, str | None]]
 
 
 _ALTERED_COST = 1000
-"""What it costs to alter a resource, as `Pace` counts: that is written down, and
+"""Cost of altering a resource, as `Pace` counts: that is written down, and
 flushed."""
 
 

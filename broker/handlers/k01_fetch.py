@@ -120,7 +120,7 @@ def _update(
     session: FetchSession,
     asked: dict[PartitionKey, FetchedPartition],
 ) -> Generator[None, None, bool]:
-    """Takes in what a request changes in its session; whether there is room for it."""
+    """Takes a request's changes into its session; False if there is no room."""
     sessions = request.node.fetch_sessions
     count = 0
     for key, wanted in asked.items():
@@ -458,7 +458,7 @@ def _counted(
 
 
 class _Waiting:
-    """What a fetch that waits knows of one of its partitions.
+    """One partition of a fetch that waits.
 
     Attributes:
         partition: the partition that it watches.

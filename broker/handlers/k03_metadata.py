@@ -25,9 +25,9 @@ from kohort.protocol.messages import ZERO_UUID
 _IDS_SINCE = 12
 """First version that takes ids and null names; v10 and v11 only have the fields."""
 _TOPIC_COST = 3
-"""What it costs to look up one topic, as `Pace` counts."""
+"""Cost of looking up one topic, as `Pace` counts."""
 _PARTITION_COST = 2
-"""What it costs to describe one partition."""
+"""Cost of describing one partition."""
 _SLICE = 100
 """Partitions that are described before it is asked whether a piece is full."""
 _ROWS_LIMIT = 10_000
@@ -36,7 +36,7 @@ of the same number are alike, so 1,000 topics of 100 partitions have 100 rows.""
 
 _Row = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _rows: dict[_Row, MetadataResponsePartition] = {}
-"""Rows of responses by what is in them."""
+"""Rows of responses by their fields."""
 
 
 def handle(request: Request) -> Work:
@@ -149,7 +149,7 @@ def _to_create(
             total += cluster.automatic(name)[0]
         if pace.spend(_TOPIC_COST):
             yield
-    # What one request may create by itself it may create in this way. Kafka does
+    # The limit of CreateTopics holds for auto-creation, too. Kafka does
     # not say so in its answer, either: the topics are unknown.
     return found if total <= MAX_PARTITIONS else []
 
@@ -163,7 +163,7 @@ def _create(
     refused = dict.fromkeys(to_create, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     entering: list[str] = []
     for number, name in enumerate(to_create, 1):
-        # Somebody may have created it, or one too much like it, meanwhile.
+        # Another client may have created it, or one too much like it, meanwhile.
         if name in cluster.topics.by_name:
             del refused[name]
         elif not cluster.topics.why_illegal(name):

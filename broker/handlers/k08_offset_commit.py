@@ -36,11 +36,11 @@ _ROWS_LIMIT = 10_000
 _SLICE = 500
 """Partitions that are looked at before it is asked whether a piece is full."""
 _ROW_COST = 2
-"""What it costs to look up one partition, as `Pace` counts."""
+"""Cost of looking up one partition, as `Pace` counts."""
 _SIZED_COST = 1
-"""What it costs to count the bytes of one offset."""
+"""Cost of counting the bytes of one offset."""
 _TOLD_COST = 1
-"""What it costs to tell listeners of one partition that is unknown."""
+"""Cost of telling listeners of one partition that is unknown."""
 _MOST_TOLD = 1000
 """Unknown partitions that one event names; a client rarely has one."""
 
@@ -112,7 +112,7 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class _Found:
-    """What a commit is about, sorted.
+    """The partitions of a commit, sorted into known and unknown ones.
 
     Args:
         largest: bytes of the largest batch that the log takes.
@@ -214,7 +214,7 @@ def _is_too_large(
 def _refused(request: Request) -> CommitResult:
     """The result of a commit that the log does not take, as in Kafka.
 
-    The coordinator is asked all the same: whoever may not commit learns that.
+    The coordinator is asked first: a member that may not commit gets its error.
     """
     groups = request.node.groups
     taken = Taken()

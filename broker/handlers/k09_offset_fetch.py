@@ -25,9 +25,9 @@ from kohort.protocol.errors import ErrorCode
 _SLICE = 500
 """Partitions that the coordinator is asked for at once."""
 _TOPIC_COST = 5
-"""What it costs to ask for one topic, as `Pace` counts."""
+"""Cost of asking for one topic, as `Pace` counts."""
 _ROW_COST = 1
-"""What it costs to look up one offset, and again to answer it."""
+"""Cost of looking up one offset, and again of answering it."""
 
 Wanted = Iterable[tuple[str, Sequence[int]]]
 """Topics and their partitions."""
@@ -67,7 +67,7 @@ def handle(request: Request) -> Work:
 def _fetched(
     request: Request, group_id: str, wanted: Wanted | None, pace: Pace
 ) -> Generator[None, None, Found]:
-    """What a group has committed, for the topics that are wanted; None for all."""
+    """Offsets that a group has committed for the wanted topics; None for all."""
     groups = request.node.groups
     taken = Taken()
     if wanted is None:
@@ -92,7 +92,7 @@ def _fetched(
         if pace.spend(_TOPIC_COST):
             yield
     if not is_asked:
-        # Whether there is an error does not depend on what is asked for.
+        # The error does not depend on the topics asked for.
         groups.submit(FetchOffsets(taken, group_id, ()))
     return (taken.result.error_code, []) if taken.result.error_code else (0, found)
 

@@ -18,7 +18,7 @@ _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
 
 _KEY_COST = 5
-"""What it costs to find one key, as `Pace` counts; long ones are hashed."""
+"""Cost of finding one key, as `Pace` counts; long ones are hashed."""
 _HASHED = 20
 """Characters of a key that are hashed at the cost of 1."""
 

@@ -17,7 +17,7 @@ from kohort.protocol.apis.k13_leave_group import (
 )
 
 _MEMBER_COST = 5
-"""What it costs to have one member leave, as `Pace` counts."""
+"""Cost of having one member leave, as `Pace` counts."""
 _MOST_AT_ONCE = 1000
 """Members that leave at once. Kafka has all of a request leave at once; a group of
 more members goes through the same states, with one cause more."""

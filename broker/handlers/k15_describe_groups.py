@@ -19,9 +19,9 @@ from kohort.protocol.apis.k15_describe_groups import (
 from kohort.protocol.errors import ErrorCode
 
 _GROUP_COST = 5
-"""What it costs to describe a group, as `Pace` counts."""
+"""Cost of describing a group, as `Pace` counts."""
 _MEMBER_COST = 2
-"""What it costs to describe a member."""
+"""Cost of describing a member."""
 
 
 def handle(request: Request) -> Work:

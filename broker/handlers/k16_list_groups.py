@@ -20,7 +20,7 @@ from kohort.protocol.apis.k16_list_groups import (
 from kohort.protocol.errors import ErrorCode
 
 _ROW_COST = 1
-"""What it costs to list a group, as `Pace` counts."""
+"""Cost of listing a group, as `Pace` counts."""
 
 
 def handle(request: Request) -> Work:

@@ -24,7 +24,7 @@ from kohort.protocol.errors import ErrorCode
 
 _DEFAULT = -1
 _COUNTED_COST = 1
-"""What it costs to count or refuse one topic of a request, as `Pace` counts."""
+"""Cost of counting or refusing one topic of a request, as `Pace` counts."""
 _CREATED_COST = 100
 """The same of its configuration, checked and shown; its partitions are extra."""
 _RESERVED = "__cluster_metadata"

@@ -20,7 +20,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ZERO_UUID
 
 _FOUND_COST = 3
-"""What it costs to look up one topic, or to answer for it, as `Pace` counts."""
+"""Cost of looking up one topic, or answering for it, as `Pace` counts."""
 
 _Key = tuple[str | None, bytes]
 """The name and the id of a wanted topic, one of which says nothing."""

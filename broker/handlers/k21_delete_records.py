@@ -17,9 +17,9 @@ _NO_OFFSET = -1
 
 
 _ROW_COST = 1
-"""What it costs to look at one partition, as `Pace` counts."""
+"""Cost of looking at one partition, as `Pace` counts."""
 _DELETED_COST = 500
-"""What it costs to move the start of a log, which is written down."""
+"""Cost of moving the start of a log, which is written down."""
 
 
 def handle(request: Request) -> Work:

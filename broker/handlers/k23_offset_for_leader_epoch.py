@@ -15,7 +15,7 @@ from kohort.protocol.apis.k23_offset_for_leader_epoch import (
 from kohort.protocol.errors import ErrorCode
 
 _ROW_COST = 3
-"""What it costs to look up one topic or partition, as `Pace` counts."""
+"""Cost of looking up one topic or partition, as `Pace` counts."""
 
 
 def handle(request: Request) -> Work:

@@ -30,9 +30,9 @@ _NODE_ID = "node.id"
 
 
 _RESOURCE_COST = 5
-"""What it costs to look at a resource, as `Pace` counts."""
+"""Cost of looking at a resource, as `Pace` counts."""
 _KEY_COST = 5
-"""What it costs to describe a key, with its synonyms."""
+"""Cost of describing a key, with its synonyms."""
 
 
 def handle(request: Request) -> Work:

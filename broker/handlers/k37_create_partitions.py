@@ -21,9 +21,9 @@ from kohort.protocol.apis.k37_create_partitions import (
 from kohort.protocol.errors import ErrorCode
 
 _COUNTED_COST = 1
-"""What it costs to count one topic of a request, as `Pace` counts."""
+"""Cost of counting one topic of a request, as `Pace` counts."""
 _GROWN_COST = 100
-"""What it costs to write down one topic that grows; its partitions are extra."""
+"""Cost of writing down one topic that grows; its partitions are extra."""
 
 
 def handle(request: Request) -> None:

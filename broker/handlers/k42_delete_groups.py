@@ -13,7 +13,7 @@ from kohort.protocol.apis.k42_delete_groups import (
 )
 
 _GROUP_COST = 20
-"""What it costs to delete a group, as `Pace` counts."""
+"""Cost of deleting a group, as `Pace` counts."""
 
 
 def handle(request: Request) -> Work:

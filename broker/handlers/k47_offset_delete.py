@@ -15,7 +15,7 @@ from kohort.protocol.apis.k47_offset_delete import (
 from kohort.protocol.errors import ErrorCode
 
 _ROW_COST = 3
-"""What it costs to look up and to delete one offset, as `Pace` counts."""
+"""Cost of looking up and deleting one offset, as `Pace` counts."""
 _MOST_AT_ONCE = 500
 """Offsets that are deleted at once, and so in one batch of the log."""
 
@@ -32,7 +32,7 @@ def handle(request: Request) -> Work:
     by_name = request.node.cluster.topics.by_name
     groups = request.node.groups
     pace, taken = Pace(), Taken()
-    # Whether the group can be asked at all does not depend on what is deleted.
+    # The group's error does not depend on the offsets to delete.
     groups.submit(DeleteOffsets(taken, message.group_id, ()))
     error = taken.result.error_code
     rows: list[_Row] = []

@@ -22,7 +22,7 @@ from kohort.protocol.apis.k75_describe_topic_partitions import (
 from kohort.protocol.errors import ErrorCode
 
 _ROW_COST = 3
-"""What it costs to look at one name or partition, as `Pace` counts."""
+"""Cost of looking at one name or partition, as `Pace` counts."""
 _SORTED_AT_ONCE = 1000
 """Names that are sorted at once: 0.3 ms."""
 

@@ -296,7 +296,7 @@ class DataDir:
     def _put_aside_another(
         self, folder: Path, topic_id: bytes, *, is_saved: bool
     ) -> None:
-        """Moves what a crash left of a topic that was being made, or being deleted."""
+        """Moves folders that a crash left of a topic being made or deleted."""
         found = checkpoints.read_topic_id(folder)
         if found == topic_id:
             return
@@ -321,7 +321,7 @@ class DataDir:
         if any(sizes):
             aside = _renamed(folder, topic_id.hex() + _STRAY)
             if files.size_and_time(aside)[0] >= 0:
-                # Whoever brought the folder back may want both.
+                # The folder was brought back by hand: both may be wanted.
                 aside = _renamed(folder, os.urandom(16).hex() + _STRAY)
             files.rename(folder, aside)
             log.warning("partition_put_aside", folder=str(aside))
@@ -351,7 +351,7 @@ class DataDir:
         try:
             files.remove_folder(folder)
         except StorageError as error:
-            # It is in nobody's way, and the next start tries again.
+            # It is in no other folder's way, and the next start tries again.
             log.warning("folder_not_deleted", reason=str(error))
 
     def put_aside_the_rest(self) -> None:
@@ -508,18 +508,18 @@ class DataDir:
 
 
 class _Rows:
-    """Keeps what the files of a partition do not say, in the checkpoints."""
+    """Keeps offsets that a partition's files do not have, in the checkpoints."""
 
     def __init__(self, data_dir: DataDir, key: TopicPartition) -> None:
         self._data_dir = data_dir
         self._key = key
 
     def keep_log_start(self, offset: int) -> None:
-        """As in `Keeper`."""
+        """See `Keeper`."""
         self._data_dir.keep_offset(checkpoints.LOG_STARTS, self._key, offset)
 
     def keep_compacted(self) -> None:
-        """As in `Keeper`."""
+        """See `Keeper`."""
         self._data_dir.keep_compacted(self._key)
 
 

@@ -83,7 +83,7 @@ class Examination:
         progress: called with the bytes that have been read since it was last called.
 
     Attributes:
-        findings: what was found, in the order of files.
+        findings: in the order of files.
         segments: how many there are.
         size: bytes of their batches.
         records: how many are in whole batches.
@@ -201,7 +201,7 @@ class Examination:
                 self._find(name, what)
 
     def _examine_ends(self, bases: list[int]) -> None:
-        """Compares the end of the log with what was written down elsewhere."""
+        """Compares the end of the log with the checkpoints."""
         known, end = self._known, self.log_end
         last = file_name(bases[-1], LOG) if bases else "."
         flushed = max(known.recovery_point, known.log_start)
@@ -296,7 +296,7 @@ class Examination:
         ):
             name = file_name(base, suffix)
             if size < 0:
-                # Whoever copies Kafka's files may have left them out.
+                # A copy of Kafka's files may lack them.
                 self._find(name, "it is missing", is_damage=self._known.is_kohort)
             elif size % entry_size:
                 self._find(name, f"{size} bytes are no whole entries")

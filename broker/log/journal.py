@@ -11,7 +11,7 @@
    cluster.json was being written: what the log says of it is repeated.
 
 Each line is flushed before the next one is written, so a crash can only tear the
-last one, which nobody was told of: it is cut off. A line that is damaged, and has
+last one, which was not acknowledged: it is cut off. A line that is damaged, and has
 a whole one behind it, is no crash's, and may hide topics: the directory is refused.
 """
 
@@ -165,7 +165,7 @@ class Journal:
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether everything should be written down anew, and nobody does."""
+        """Whether everything should be written down anew, and that has not begun."""
         return self._size > self._limit and self._meanwhile is None
 
     def rewrite(

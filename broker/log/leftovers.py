@@ -29,7 +29,7 @@ def clear(folder: Path, open_files: Files) -> None:
         if is_half or name.endswith(_UNFINISHED):
             files.remove(folder / name)
     if swaps:
-        # Their names may not be on the disk yet, and what they replace goes now.
+        # Their names may not be on the disk yet, and the replaced files go now.
         files.sync_folder(folder)
     for name in swaps:
         _finish_swap(folder, int(name.partition(".")[0]), open_files)

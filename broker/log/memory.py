@@ -146,7 +146,7 @@ class BatchStore:
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
-        """As `read`, a piece at a time: there may be a million batches to join."""
+        """Like `read`, a piece at a time: there may be a million batches to join."""
         buffers: list[Buffer] = []
         size = 0
         while True:

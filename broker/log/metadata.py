@@ -1,4 +1,4 @@
-"""What a cluster knows apart from its logs, as JSON.
+"""State of a cluster apart from its logs, as JSON.
 
 `ClusterMetadata` is all of it, `ClusterChange` is a part that has changed;
 `kohort.broker.log.journal` keeps both in files.

@@ -153,7 +153,7 @@ class Partition:
     # -- appending
 
     def append(self, batch: Buffer, *, now_ms: int, zstd: bool = True) -> AppendResult:
-        """As `append_or_read`, and reads the records at once if they must be read."""
+        """Like `append_or_read`, but reads the records at once if they must be read."""
         unread: UnreadBatch | None = None
         while True:
             result = self.append_or_read(batch, now_ms=now_ms, zstd=zstd, read=unread)
@@ -347,7 +347,7 @@ class Partition:
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> Generator[None, None, ReadResult]:
-        """As `read`; others may have turns between two pieces."""
+        """Like `read`; others may have turns between two pieces."""
         if offset == self.log_end_offset:
             return _NOTHING
         if not self.log_start_offset <= offset < self.log_end_offset:
@@ -365,7 +365,7 @@ class Partition:
     def readable(self, offset: int) -> int:
         """Bytes from the batch with an offset on; -1 if it cannot be read from.
 
-        Reads no batch: whoever waits for more bytes asks this.
+        Reads no batch: fetches that wait for more bytes ask this.
         """
         if offset == self.log_end_offset:
             return 0
@@ -374,7 +374,7 @@ class Partition:
         try:
             return self.store.readable(offset)
         except StorageError:
-            # Who reads finds it, too, and says so.
+            # A read finds it, too, and logs it.
             return -1
 
     def batches(self, start: int) -> Iterator[bytes]:
@@ -405,7 +405,7 @@ class Partition:
     # -- finding offsets
 
     def offset_for(self, timestamp: int) -> FoundOffset:
-        """As `find_offset`, at once."""
+        """Like `find_offset`, at once."""
         return finish(self.find_offset(timestamp))
 
     def find_offset(self, timestamp: int) -> Generator[None, None, FoundOffset]:

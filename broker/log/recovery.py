@@ -26,7 +26,7 @@ from kohort.protocol import records
 from kohort.protocol.records import BatchHeader
 
 CUT: Final = ".cut"
-"""Suffix of a segment that holds what was cut off behind damage."""
+"""Suffix of a segment that holds the batches cut off behind damage."""
 
 log = Logger("kohort.log")
 
@@ -227,7 +227,7 @@ class Recovery:
                     self._learn_producer(header)
 
     def _check(self, segment: Segment, *, is_last: bool) -> None:
-        """Has the segment know its whole batches, and cuts off what is behind them.
+        """Has the segment know its whole batches, and cuts off the bytes behind them.
 
         Builds the indexes, and has producers and epochs learn of each batch.
         """

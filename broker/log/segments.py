@@ -30,7 +30,7 @@ _NEVER = 2**63 - 1
 
 
 class Keeper(Protocol):
-    """Writes down what the files of a partition do not say."""
+    """Writes down the offsets of a partition that its files do not have."""
 
     def keep_log_start(self, offset: int) -> None:
         """The log starts at `offset`.
@@ -61,7 +61,7 @@ class SegmentStore:
         segments: at least one, oldest first.
         recovery_point: all before it has been flushed.
         open_files: those of the data directory.
-        keeper: writes down what the files do not say.
+        keeper: writes down the offsets that the files do not have.
 
     Attributes:
         recovery_point: see Args.
@@ -281,7 +281,7 @@ class SegmentStore:
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
-        """As `read`, a piece at a time.
+        """Like `read`, a piece at a time.
 
         Raises:
             StorageError: a segment is damaged there, or cannot be read.

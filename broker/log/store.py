@@ -136,7 +136,7 @@ class Store(Protocol):
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
-        """As `read`; others may have turns between two pieces of `PIECE` bytes.
+        """Like `read`; others may have turns between two pieces of `PIECE` bytes.
 
         Raises:
             StorageError: the log is damaged there, or cannot be read.
