@@ -372,6 +372,13 @@ async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> Non
         assert len(configs.results) == 300
 
 
+async def test_a_group_that_is_repeated_is_encoded_in_pieces(broker: Broker) -> None:
+    """Few rows are looked up, and many are answered."""
+    groups = [OffsetFetchRequestGroup("g", topics=None)] * 150
+    pieces = Asked(broker).pieces("OffsetFetch", 8, OffsetFetchRequest(groups=groups))
+    assert pieces > 5
+
+
 async def test_very_many_members_leave(broker: Broker) -> None:
     """In parts, and the one that is there leaves; each is answered for."""
     async with connected(broker) as client:
