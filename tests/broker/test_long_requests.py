@@ -31,6 +31,10 @@ from kohort.protocol.apis.k09_offset_fetch import (
 )
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.apis.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
 from kohort.protocol.apis.k21_delete_records import (
@@ -181,6 +185,16 @@ REQUESTS: Sequence[tuple[str, int, Make]] = [
         5,
         lambda n: LeaveGroupRequest(
             "g", members=[MemberIdentity(name) for name in names(n)]
+        ),
+    ),
+    (
+        "SyncGroup",
+        4,
+        lambda n: SyncGroupRequest(
+            "g",
+            1,
+            "m",
+            assignments=[SyncGroupRequestAssignment(name) for name in names(n)],
         ),
     ),
     ("DescribeGroups", 5, lambda n: DescribeGroupsRequest(names(n))),
