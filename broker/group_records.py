@@ -22,11 +22,11 @@ from kohort.protocol.offsets_log import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,
-    Reader,
     offset_key,
     offset_value,
     plain_offset,
 )
+from kohort.protocol.offsets_reader import Reader
 
 NO_TOPIC_IDS: Final[Mapping[str, bytes]] = {}
 

@@ -9,22 +9,21 @@ Kafka 4.3 writes an offset in version 4, the first flexible one, with the id of
 its topic; in version 1 where the commit brought a retention time, which no other
 version has; and a group in version 3, the last one that is not flexible.
 
-The declarations hold for all versions. Committed offsets come by the million
-when a log is loaded, and on each commit when it is written: for the form that
-they nearly always have, version 4 without metadata, there is a path by hand.
+The declarations hold for all versions. Committed offsets are written on each
+commit: for the form that they nearly always have, version 4 without metadata,
+there is a path by hand. `offsets_reader` reads whole batches.
 """
 
 from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Final, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Final, TypeVar
 
 from kohort.protocol import compression, records
 from kohort.protocol.messages import (
     ZERO_UUID,
-    Buffer,
     Bytes,
     Codec,
     Int32,
@@ -36,7 +35,6 @@ from kohort.protocol.messages import (
     codec,
     slotted,
 )
-from kohort.protocol.record_rows import bytes_at, varint_at
 
 LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1
@@ -258,6 +256,7 @@ def offset_value(
 _KEY_HEAD = struct.Struct(">hh").pack
 _VALUE_FRONT = struct.Struct(">hqi").pack
 _INT64 = struct.Struct(">q").pack
+_INT32 = struct.Struct(">i")
 
 
 def _codec(cls: type, version: int) -> Codec:
@@ -367,263 +366,3 @@ def batch_of(body: bytes, count: int, timestamp_ms: int, codec: int) -> bytes:
 
 _COVERED = struct.Struct(">hiqqqhii").pack
 _FRONT = struct.Struct(">qiibI").pack
-
-
-# -- reading whole batches
-
-Made = TypeVar("Made")
-Entry = tuple[int, int, str, int]
-"""(offset, leader epoch, metadata, commit time in ms since the epoch)."""
-
-_AT_ONCE: Final = 1000
-"""Records that are read at a time: a millisecond."""
-
-_MOST_NAMES = 1 << 16
-"""How many pairs of group and topic are remembered: names of a log come again
-and again, and decoding them costs more than finding them."""
-
-# From the partition, the end of the key, on: the value's size and version,
-# offset, leader epoch, no metadata, commit time, tags, topic id, no headers.
-_REST = struct.Struct(">i3sqiBq3s16xB")
-_REST_BEHIND_KEY = _REST.size - 4
-_SIZE_AND_VERSION = b"\x54\0\4"
-_TOPIC_ID_TAG = b"\1\0\x10"
-_INT32 = struct.Struct(">i")
-_CONTROL = struct.Struct(">hh")
-_COMMIT = 1
-
-
-class Reader(Generic[Made]):
-    """Reads a log of groups, batch by batch, in order.
-
-    Offsets that a producer committed in a transaction count from its end on,
-    and only if it was not aborted (KIP-98).
-
-    Args:
-        offset: makes what is given for a committed offset, of group, topic,
-            partition, entry (None for a tombstone) and time of expiry (-1 where
-            the commit named none).
-        group: makes what is given for a group, of its id and value (None for a
-            tombstone).
-
-    Attributes:
-        skipped: how many records were not of the classic protocol, by type.
-        others: the protocol of groups of other protocols, by group id.
-    """
-
-    def __init__(
-        self,
-        offset: Callable[[str, str, int, Entry | None, int], Made],
-        group: Callable[[str, GroupMetadataValue | None], Made],
-    ) -> None:
-        self.skipped: dict[int, int] = {}
-        self.others: dict[str, str] = {}
-        self._offset = offset
-        self._group = group
-        self._names: dict[bytes, tuple[str, str]] = {}
-        self._topics: dict[str, str] = {}
-        # By producer id and key: what its open transaction has written.
-        self._pending: dict[int, dict[bytes, Made]] = {}
-
-    @property
-    def open_transactions(self) -> int:
-        """How many transactions have not ended in what was read."""
-        return len(self._pending)
-
-    def read(self, batch: Buffer) -> list[Made]:
-        """What one batch brings, in order. Its CRC is not looked at.
-
-        Raises:
-            WireError: the batch, or a record in it, is damaged.
-        """
-        return [made for some in self.read_in_pieces(batch) for made in some]
-
-    def read_in_pieces(self, batch: Buffer) -> Iterator[list[Made]]:
-        """Like `read`, some at a time; none where others should have a turn."""
-        header = records.read_header(batch)
-        if header.is_control or header.is_transactional:
-            yield self._read_transactional(header, batch)
-            return
-        if header.magic != records.MAGIC or not (
-            records.HEADER_SIZE <= header.size <= len(batch)
-        ):
-            raise WireError(f"no whole batch of {header.size} bytes")
-        packed = memoryview(batch)[records.HEADER_SIZE : header.size]
-        pieces: list[bytes] = []
-        for piece in compression.decompress_in_pieces(header.codec, packed):
-            if pieces:
-                yield []
-            pieces.append(piece)
-        if self._pending:
-            self._supersede(batch)
-        end = sum(map(len, pieces))
-        # So that what is read at once may reach behind the last record.
-        pieces.append(bytes(_REST.size))
-        data = b"".join(pieces)
-        start = 0
-        for first in range(0, header.record_count, _AT_ONCE):
-            last = min(first + _AT_ONCE, header.record_count)
-            made: list[Made] = []
-            start = self._read_some(header, data, start, end, first, last, made)
-            yield made
-        if start != end:
-            raise WireError(
-                f"{end - start} bytes behind the records of the batch at offset "
-                f"{header.base_offset}"
-            )
-
-    def _read_some(
-        self,
-        header: records.BatchHeader,
-        data: bytes,
-        start: int,
-        end: int,
-        first: int,
-        last: int,
-        made: list[Made],
-    ) -> int:
-        """Reads the records from `first` up to `last`; gives where they end."""
-        add, offset, names = made.append, self._offset, self._names
-        count = first
-        try:
-            for count in range(first, last):  # noqa: B007 - for the error
-                # A record of the usual form: its size, one byte of attributes,
-                # one of time, its position and the size of its key.
-                at = start + 1
-                size = data[start]
-                if size & 0x80:
-                    size += (data[at] << 7) - 0x80
-                    at += 1
-                stop = at + (size >> 1)
-                is_usual = data[at - 1] < 0x80 and data[at + 1] < 0x80
-                at += 2
-                if data[at] & 0x80:
-                    at += 1
-                    is_usual = is_usual and data[at] < 0x80
-                at += 1
-                size = data[at]
-                at += 1
-                if size & 0x80:
-                    size += (data[at] << 7) - 0x80
-                    is_usual = is_usual and data[at] < 0x80
-                    at += 1
-                key_end = at + (size >> 1)
-                if is_usual and key_end + _REST_BEHIND_KEY == stop <= end:
-                    pair = names.get(data[at : key_end - 4])
-                    if pair is not None:
-                        rest = _REST.unpack_from(data, key_end - 4)
-                        partition, form, value, epoch, size, time, tag, size_2 = rest
-                        if (
-                            form == _SIZE_AND_VERSION
-                            and tag == _TOPIC_ID_TAG
-                            and size == 1
-                            and not size_2
-                        ):
-                            entry = (value, epoch, "", time)
-                            add(offset(pair[0], pair[1], partition, entry, -1))
-                            start = stop
-                            continue
-                start = self._read_record(data, start, end, made)
-        except (WireError, IndexError, struct.error, UnicodeDecodeError) as error:
-            where = f"record {count} of the batch at offset {header.base_offset}"
-            raise WireError(f"{where}: {error}") from None
-        return start
-
-    def _read_record(self, data: bytes, at: int, end: int, made: list[Made]) -> int:
-        """Reads a record of any form; gives where it ends."""
-        size, at = varint_at(data, at)
-        stop = at + size
-        if size < 0 or stop > end:
-            raise WireError(f"a record of {size} bytes, where {end - at} are left")
-        _, at = varint_at(data, at + 1)
-        _, at = varint_at(data, at)
-        key, at = bytes_at(data, at, stop)
-        value, at = bytes_at(data, at, stop)
-        count, at = varint_at(data, at)
-        for _ in range(count):
-            _, at = bytes_at(data, at, stop)
-            _, at = bytes_at(data, at, stop)
-        if at != stop:
-            raise WireError(f"it ends at {at}, not at {stop}")
-        found = self._make(key, value)
-        if found is not None:
-            made.append(found)
-        return stop
-
-    def _make(self, key: bytes | None, value: bytes | None) -> Made | None:
-        if key is None:
-            raise WireError("a null key")
-        pair = self._names.get(key[:-4])
-        if pair is not None:
-            return self._make_offset(
-                pair, _INT32.unpack_from(key, len(key) - 4)[0], value
-            )
-        decoded = decode_key(key)
-        if isinstance(decoded, OffsetCommitKey):
-            pair = self._name(key[:-4], decoded)
-            return self._make_offset(pair, decoded.partition, value)
-        if isinstance(decoded, GroupMetadataKey):
-            if value is None:
-                return self._group(decoded.group, None)
-            return self._group(decoded.group, decode_group_metadata(value))
-        self._skip(decoded, value)
-        return None
-
-    def _make_offset(
-        self, pair: tuple[str, str], partition: int, value: bytes | None
-    ) -> Made:
-        if value is None:
-            return self._offset(*pair, partition, None, -1)
-        found = decode_offset_commit(value)
-        time, expire_ms = found.commit_timestamp, found.expire_timestamp
-        entry = (found.offset, found.leader_epoch, found.metadata, time)
-        return self._offset(*pair, partition, entry, expire_ms)
-
-    def _name(self, prefix: bytes, key: OffsetCommitKey) -> tuple[str, str]:
-        """The names of a key, one object for as many records as have them."""
-        if len(self._names) >= _MOST_NAMES:
-            self._names.clear()
-            self._topics.clear()
-        topic = self._topics.setdefault(key.topic, key.topic)
-        pair = self._names[prefix] = key.group, topic
-        return pair
-
-    def _skip(self, key: OtherKey, value: bytes | None) -> None:
-        self.skipped[key.type] = self.skipped.get(key.type, 0) + 1
-        protocol = GROUP_TYPES.get(key.type)
-        if protocol is not None and key.group is not None:
-            if value is None:
-                self.others.pop(key.group, None)
-            else:
-                self.others[key.group] = protocol
-
-    # -- transactions
-
-    def _read_transactional(
-        self, header: records.BatchHeader, batch: Buffer
-    ) -> list[Made]:
-        producer_id = header.producer_id
-        if not header.is_control:
-            pending = self._pending.setdefault(producer_id, {})
-            for record in records.read_records(batch):
-                found = self._make(record.key, record.value)
-                if found is not None and record.key is not None:
-                    pending[record.key] = found
-            return []
-        for record in records.read_records(batch):
-            if record.key is None or len(record.key) != _CONTROL.size:
-                raise WireError(f"a marker of key {record.key!r}")
-            ended = self._pending.pop(producer_id, {})
-            if _CONTROL.unpack(record.key)[1] == _COMMIT:
-                return [*ended.values()]
-        return []
-
-    def _supersede(self, batch: Buffer) -> None:
-        """Drops from open transactions what is committed anew outside of them.
-
-        A transaction that ends does not bring back what is older, as in Kafka.
-        """
-        for record in records.read_records(batch):
-            if record.key is not None and record.value is not None:
-                for pending in self._pending.values():
-                    pending.pop(record.key, None)

@@ -34,8 +34,8 @@ from kohort.protocol.offsets_log import (
     OffsetCommitKey,
     OffsetCommitValue,
     OtherKey,
-    Reader,
 )
+from kohort.protocol.offsets_reader import Reader
 from kohort.protocol.records import (
     CONTROL,
     TRANSACTIONAL,
