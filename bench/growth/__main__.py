@@ -60,7 +60,7 @@ def main() -> int:
         f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, "
         f"{os.cpu_count()} cores, {platform.machine()}; broker CPU time in us, "
         f"the best of {rounds} rounds\n\n"
-        "| operation, and what grows | sizes | us | per | ratio | bound, because |\n"
+        "| operation, and growth of | sizes | us | per | ratio | bound, because |\n"
         "| --- | ---: | ---: | --- | ---: | --- |"
     )
     grown = []
