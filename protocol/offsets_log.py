@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, TypeVar
 
 from kohort.protocol import compression, records
+from kohort.protocol.generated_calls import uvarint
 from kohort.protocol.messages import (
     ZERO_UUID,
     Bytes,
@@ -248,7 +249,7 @@ def offset_value(
     if len(data) > _LONGEST:
         raise WireError(f"metadata of {len(data)} bytes")
     size = len(data) + 1
-    sized = bytes((size,)) if size < 0x80 else _unsigned_varint(size)
+    sized = bytes((size,)) if size < 0x80 else uvarint(size)
     front = _VALUE_FRONT(OFFSET_COMMIT_VALUE, offset, leader_epoch)
     return front + sized + data + _INT64(time_ms) + tail[:-1]
 
@@ -301,16 +302,7 @@ def _encoded(known: Codec, message: object) -> bytes:
 @functools.lru_cache(1 << 14)
 def varint(value: int) -> bytes:
     """A zigzag varint, as record batches have them; few are ever seen."""
-    return _unsigned_varint((value << 1) ^ (value >> 63))
-
-
-def _unsigned_varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return uvarint((value << 1) ^ (value >> 63))
 
 
 def frame(position: int, key: bytes, value: bytes | None) -> bytes:

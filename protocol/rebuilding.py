@@ -87,22 +87,6 @@ def scan_records(
         raise WireError(str(error)) from None
 
 
-def rebuild_batch(
-    header: BatchHeader,
-    data: Buffer,
-    spans: Sequence[tuple[int, int]],
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """Like `rebuild_in_pieces`, at once."""
-    work = rebuild_in_pieces(header, data, spans, delete_horizon_ms)
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            made: bytes = end.value
-            return made
-
-
 def rebuild_in_pieces(
     header: BatchHeader,
     data: Buffer,

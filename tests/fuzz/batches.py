@@ -14,6 +14,7 @@ from typing import TypeVar
 from tests.fuzz.target import Target
 
 from kohort.broker.log.partition import Partition
+from kohort.broker.long_work import finish
 from kohort.protocol import compression, rebuilding, records
 from kohort.protocol.messages import WireError
 from kohort.protocol.record_rows import RecordRow, bytes_at, varint_at
@@ -175,8 +176,8 @@ def _rewrite(
 ) -> None:
     """The cleaner and a topic's type of timestamp change what they should only."""
     for made in (
-        rebuilding.rebuild_batch(header, data, spans),
-        rebuilding.rebuild_batch(header, data, spans, _NOW_MS),
+        finish(rebuilding.rebuild_in_pieces(header, data, spans)),
+        finish(rebuilding.rebuild_in_pieces(header, data, spans, _NOW_MS)),
     ):
         again, is_whole = _taken(_rows(made))
         assert is_whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kohort.broker.log.partition import Partition
+from kohort.broker.long_work import finish
 from kohort.protocol import rebuilding, records
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import varint
@@ -85,8 +86,10 @@ def test_compaction_keeps_times_of_any_distance(base: int) -> None:
     spans = [
         (start, stop) for *_, start, stop in rebuilding.scan_records(data, 0, 4, 0)
     ]
-    assert times_of(rebuilding.rebuild_batch(header, data, spans)) == times_of(batch)
-    rebuilt = rebuilding.rebuild_batch(header, data, spans[1:])
+    assert times_of(
+        finish(rebuilding.rebuild_in_pieces(header, data, spans))
+    ) == times_of(batch)
+    rebuilt = finish(rebuilding.rebuild_in_pieces(header, data, spans[1:]))
     assert times_of(rebuilt) == times_of(batch)[1:]
 
 

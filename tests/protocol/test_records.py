@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.protocol.other_clients import module_of
 
+from kohort.broker.long_work import finish
 from kohort.protocol import compression, rebuilding, records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
@@ -462,7 +463,9 @@ def test_a_batch_with_fewer_records(
     )
     horizon = data.draw(st.none() | st.integers(0, 2**42), label="horizon")
     places = [spans[at][3:] for at in chosen]
-    made = rebuilding.rebuild_batch(before, unfolded(batch), places, horizon)
+    made = finish(
+        rebuilding.rebuild_in_pieces(before, unfolded(batch), places, horizon)
+    )
     after = records.read_header(made)
     assert after.size == len(made)
     assert after.crc == records.crc_of(made[records.CRC_START :])
@@ -487,7 +490,9 @@ def test_other_clients_read_what_was_rebuilt(library: Any, codec: int) -> None:
     batch = batch_of(5, codec=codec)
     header = records.read_header(batch)
     places = [span[3:] for span in spans_of(batch)[1:4:2]]
-    made = rebuilding.rebuild_batch(header, unfolded(batch), places, NOW + 10**8)
+    made = finish(
+        rebuilding.rebuild_in_pieces(header, unfolded(batch), places, NOW + 10**8)
+    )
     found = library.DefaultRecordBatch(made)
     assert found.validate_crc()
     assert [(r.offset, r.timestamp, r.value) for r in found] == [
