@@ -91,7 +91,7 @@ class ClusterStorage:
         data_dir = DataDir.open(path, cluster.id, first)
         try:
             return cls(data_dir, cluster)
-        except (ConfigError, ValueError) as error:
+        except ConfigError as error:
             data_dir.close()
             why = (
                 f"configuration that was changed while it ran is not possible: {error}"
@@ -108,6 +108,10 @@ class ClusterStorage:
 
     def _topic(self, name: str, saved: TopicMetadata, number: int) -> Topic:
         topic = Topic(name, saved.id, dict(saved.overrides))
+        try:
+            self._cluster.topics.log_config(topic.overrides)
+        except ValueError as error:
+            raise ConfigError(f"topic {name}: {error}") from None
         nodes = self._cluster.nodes
         for index, partition in enumerate(saved.partitions):
             replicas = [id_ for id_ in partition.replicas if id_ in nodes]

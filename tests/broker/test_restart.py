@@ -414,6 +414,19 @@ async def test_changed_configuration_that_is_not_possible_is_one_line(
             await broker_on(path).start()
 
 
+async def test_a_topic_with_impossible_configuration_is_named(tmp_path: Path) -> None:
+    """Otherwise all topics would have to be searched for the value."""
+    path = tmp_path / "data"
+    async with broker_on(path) as broker:
+        broker.cluster.create_topic("t", 1, overrides={"retention.ms": "5000"})
+    saved = path / "cluster.json"
+    text = saved.read_text()
+    assert '"5000"' in text
+    saved.write_text(text.replace('"5000"', '"soon"'))
+    with pytest.raises(DataDirError, match="topic t: must be a whole number"):
+        await broker_on(path).start()
+
+
 async def test_idempotence_survives(tmp_path: Path) -> None:
     """A batch that is sent again after a kill is recognised; a gap is an error."""
     path = tmp_path / "data"
