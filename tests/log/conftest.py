@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.log.kept import EVERYWHERE, Keeper, temporary_folder
+from tests.log.scene import Scene
 
 
 @pytest.fixture(params=EVERYWHERE)
@@ -16,3 +17,9 @@ def keeper(request: pytest.FixtureRequest) -> Iterator[Keeper]:
         made = Keeper(request.param, Path(folder))
         yield made
         made.close()
+
+
+@pytest.fixture
+def kept_scenes(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenes get their partitions from the keeper of the test."""
+    monkeypatch.setattr(Scene, "keeper", keeper, raising=False)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
 
 import pytest
-from tests.log.kept import BATCH_BY_BATCH, MEMORY, Keeper
+from tests.log.kept import BATCH_BY_BATCH, MEMORY
+from tests.log.scene import EVERYTHING, NOW, Scene
 
-from kohort.broker.log import memory, segments
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.memory import LONG_BATCH
 from kohort.broker.log.results import (
@@ -24,57 +23,13 @@ from kohort.broker.log.results import (
     AppendResult,
     LogConfig,
 )
-from kohort.broker.log.validation import MOST_RECORD_ERRORS, UnreadBatch
-from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.record_heads import HEADS
 from kohort.protocol.records import Record, build_batch
 
-NOW = 1_700_000_000_000
+pytestmark = pytest.mark.usefixtures("kept_scenes")
+
 HOUR = 3_600_000
-EVERYTHING = 10**9
-
-
-class Scene:
-    """One partition, and the time."""
-
-    keeper: ClassVar[Keeper]
-
-    def __init__(self, **config: Any) -> None:
-        self.partition = self.keeper.partition(LogConfig(**config))
-        self.now_ms = NOW
-
-    def send(self, *times: int, **fields: Any) -> AppendResult:
-        """Appends one batch with a record at each of these times after NOW."""
-        some = [Record(0, NOW + time, b"k", b"v" * 5) for time in times]
-        return self.partition.append(build_batch(some, **fields), now_ms=self.now_ms)
-
-    def bytes_from(self, offset: int) -> bytes:
-        """All bytes of a read without a limit."""
-        found = self.partition.read(offset, EVERYTHING, minimum_one=True)
-        assert not found.error_code
-        data = b"".join(found.buffers)
-        assert len(data) == found.size_in_bytes
-        return data
-
-    def offsets_from(self, offset: int) -> list[int]:
-        """The base offsets of the batches in a read without a limit."""
-        data = self.bytes_from(offset)
-        return [header.base_offset for header, _ in records.read_headers(data)]
-
-    def found(self, timestamp: int) -> tuple[int, int, int]:
-        """(time after NOW, offset, leader epoch); -1 where there is none."""
-        answer = self.partition.offset_for(timestamp)
-        assert not answer.error_code
-        time = answer.timestamp_ms
-        return (time if time < 0 else time - NOW), answer.offset, answer.leader_epoch
-
-
-@pytest.fixture(autouse=True)
-def _keep(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenes get their partitions from the keeper of the test."""
-    monkeypatch.setattr(Scene, "keeper", keeper, raising=False)
 
 
 def test_an_empty_partition() -> None:
@@ -259,96 +214,6 @@ def test_records_of_compacted_topics_have_keys() -> None:
     assert [position for position, _ in result.record_errors] == [0, 1]
 
 
-def pieces_of(work: Iterator[None]) -> int:
-    """Does the work; how many times others could have had a turn."""
-    return sum(1 for _ in work)
-
-
-@pytest.mark.parametrize("codec", range(5))
-def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
-    """Nothing is appended before its records were read, a few at a time."""
-    scene = Scene(cleanup_policy="compact")
-    batch = build_batch([Record(0, NOW, b"k")] * 20_000, codec=codec)
-    unread = scene.partition.append_or_read(batch, now_ms=NOW)
-    assert isinstance(unread, UnreadBatch)
-    assert pieces_of(unread.read()) >= 20_000 // HEADS
-    assert scene.partition.log_end_offset == 0
-    scene.send(0)
-    result = scene.partition.append_or_read(batch, now_ms=NOW, read=unread)
-    assert isinstance(result, AppendResult)
-    assert (result.error_code, result.base_offset) == (0, 1)
-
-
-def test_a_configuration_that_changes_while_records_are_read() -> None:
-    """They are read anew, by the configuration that counts now."""
-    scene = Scene(message_timestamp_before_max_ms=5)
-    batch = build_batch([Record(0, NOW, None, b"v")])
-    unread = scene.partition.append_or_read(batch, now_ms=NOW)
-    assert isinstance(unread, UnreadBatch)
-    pieces_of(unread.read())
-    scene.partition.config = LogConfig(cleanup_policy="compact")
-    again = scene.partition.append_or_read(batch, now_ms=NOW, read=unread)
-    assert isinstance(again, UnreadBatch)
-    pieces_of(again.read())
-    result = scene.partition.append_or_read(batch, now_ms=NOW, read=again)
-    assert isinstance(result, AppendResult)
-    assert result.error_code == ErrorCode.INVALID_RECORD
-
-
-def test_a_batch_of_too_many_records() -> None:
-    """The header tells, and nothing is decompressed: a Java producer splits it."""
-    scene = Scene(cleanup_policy="compact")
-    made = bytearray(build_batch([Record(0, NOW, b"k")]))
-    struct.pack_into(">i", made, 23, records.MAX_RECORDS)
-    struct.pack_into(">i", made, 57, records.MAX_RECORDS + 1)
-    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
-    result = scene.partition.append_or_read(bytes(made), now_ms=NOW)
-    assert isinstance(result, AppendResult)
-    assert result.error_code == ErrorCode.MESSAGE_TOO_LARGE
-
-
-def test_a_bomb_is_refused() -> None:
-    """More bytes than a request may have are too many for its records, too."""
-    scene = Scene(cleanup_policy="compact")
-    some = [Record(0, NOW, b"k", bytes(21 * 1024 * 1024))] * 5
-    result = scene.partition.append(build_batch(some, codec=4), now_ms=NOW)
-    assert result.error_code == ErrorCode.MESSAGE_TOO_LARGE
-    assert "decompresses to more" in result.reason
-
-
-def test_refused_records_are_listed_up_to_a_limit() -> None:
-    """The rest of the batch is not read any more."""
-    scene = Scene(cleanup_policy="compact")
-    some = [Record(0, NOW, None, b"v")] * (2 * MOST_RECORD_ERRORS)
-    result = scene.partition.append(build_batch(some, codec=4), now_ms=NOW)
-    assert result.error_code == ErrorCode.INVALID_RECORD
-    assert len(result.record_errors) == MOST_RECORD_ERRORS
-
-
-def test_a_time_is_looked_for_in_pieces() -> None:
-    """The records of a large batch are read a few at a time."""
-    scene = Scene()
-    some = [Record(0, NOW + number, b"k") for number in range(20_000)]
-    scene.partition.append(build_batch(some, codec=4), now_ms=NOW)
-    assert pieces_of(scene.partition.find_offset(NOW + 19_999)) >= 19_000 // HEADS
-    assert scene.found(NOW + 19_999) == (19_999, 19_999, 0)
-    assert pieces_of(scene.partition.find_offset(MAX_TIMESTAMP)) >= 19_000 // HEADS
-
-
-def test_a_topic_that_goes_while_a_time_is_looked_for() -> None:
-    """The search ends with the log that it was in."""
-    scene = Scene()
-    made = bytearray(build_batch([Record(0, NOW, b"k", b"v")] * 2_000))
-    struct.pack_into(">q", made, 35, NOW + 900)
-    struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
-    scene.partition.append(bytes(made), now_ms=NOW)
-    scene.partition.append(bytes(made), now_ms=NOW)
-    search = scene.partition.find_offset(NOW + 900)
-    next(search)
-    scene.partition.close()
-    assert finish(search).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
 def test_unreadable_records_of_compacted_topics() -> None:
     """Where records have to be read, they have to be readable."""
     scene = Scene(cleanup_policy="compact,delete")
@@ -410,47 +275,7 @@ def test_batches_of_the_broker_itself() -> None:
     assert (header.base_offset, header.partition_leader_epoch) == (2, 2)
 
 
-@pytest.mark.parametrize("limit", [0, 1, 150, 1_000, 3_000, EVERYTHING])
-@pytest.mark.parametrize("minimum_one", [True, False])
-def test_pieces_make_what_one_read_gives(
-    limit: int, minimum_one: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whole batches up to the limit, of which some are longer than a piece."""
-    for module in (memory, segments):
-        monkeypatch.setattr(module, "PIECE", 200)
-    scene = Scene()
-    for number in range(40):
-        scene.send(*range(30 if number % 5 == 4 else 1))
-    for offset in range(0, scene.partition.log_end_offset + 2, 7):
-        whole = scene.partition.read(offset, limit, minimum_one=minimum_one)
-        work = scene.partition.read_in_pieces(offset, limit, minimum_one=minimum_one)
-        pieces = finish(work)
-        assert pieces.error_code == whole.error_code
-        assert b"".join(pieces.buffers) == b"".join(whole.buffers)
-        assert pieces.size_in_bytes == whole.size_in_bytes
-    turns = pieces_of(scene.partition.read_in_pieces(0, EVERYTHING, minimum_one=True))
-    assert turns > 20
-
-
-def test_a_log_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is given is whole batches that follow one another."""
-    for module in (memory, segments):
-        monkeypatch.setattr(module, "PIECE", 200)
-    scene = Scene(segment_bytes=400)
-    for _ in range(20):
-        scene.send(0, 1)
-    work = scene.partition.read_in_pieces(0, EVERYTHING, minimum_one=True)
-    next(work)
-    scene.partition.delete_records(20)
-    found = finish(work)
-    offsets = [
-        header.base_offset
-        for header, _ in records.read_headers(b"".join(found.buffers))
-    ]
-    assert offsets[-10:] == list(range(20, 40, 2))
-
-
-def test_what_is_readable_is_known_without_reading() -> None:
+def test_the_readable_size_is_known_without_reading() -> None:
     """Bytes from the batch of an offset on; -1 where nothing can be read."""
     scene = Scene()
     for _ in range(5):
