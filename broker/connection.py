@@ -115,6 +115,40 @@ class Connection(asyncio.Protocol):
         connections: the server's set of open connections.
     """
 
+    # CPython reads the attributes of an object with 30 or more of them more slowly.
+    __slots__ = (
+        "_activity",
+        "_activity_half_closed",
+        "_activity_seen",
+        "_client_id",
+        "_closed",
+        "_connections",
+        "_current",
+        "_failure",
+        "_framer",
+        "_frames",
+        "_held",
+        "_idle_from",
+        "_is_at_eof",
+        "_is_handling",
+        "_is_held_back",
+        "_is_read_paused",
+        "_is_write_blocked",
+        "_join_below",
+        "_out",
+        "_out_size",
+        "_transport",
+        "_unread",
+        "_unread_seen",
+        "_work",
+        "_worked_on",
+        "client_address",
+        "client_host",
+        "node",
+        "software_name",
+        "software_version",
+    )
+
     def __init__(self, node: Node, connections: set[Connection]) -> None:
         self.node = node
         self.client_host = ""
