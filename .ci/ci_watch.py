@@ -43,10 +43,10 @@ def print_tasks(_signal: int, _frame: FrameType | None) -> None:
 
 
 class Watch:
-    """Records what happens in one session.
+    """Records the events of one session.
 
-    With pytest-xdist the workers run the tests, and the process that distributes
-    them hears of the reports.
+    With pytest-xdist the workers run the tests, and the process that distributes them
+    gets the reports.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -61,7 +61,7 @@ class Watch:
     def pytest_runtest_protocol(
         self, item: pytest.Item
     ) -> Generator[None, object, object]:
-        """Writes down which test this process runs."""
+        """Writes down the test that this process runs."""
         running = {
             "pid": os.getpid(),
             "worker": os.environ.get("PYTEST_XDIST_WORKER", "pytest"),
@@ -80,7 +80,7 @@ class Watch:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Writes down the tests to run, as a worker has found them."""
+        """Writes down the tests that a worker has collected."""
         self._collected.update(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

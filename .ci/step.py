@@ -6,12 +6,12 @@
 KOHORT_CI names the folder where results are kept, KOHORT_CI_ENDS the second, since
 1970, when all steps must have ended.
 
-A step runs in a session of its own, with `ci_watch` as a plugin of each pytest:
+A step runs in a separate session, with `ci_watch` as a plugin of each pytest:
 
 1. Its output is copied. A step that passes its limit is stopped: the tests under way
    and the stacks of their threads are printed, and its processes killed. A test that
    passes half of the limit is stopped likewise; pytest-xdist then goes on without it.
-2. Tests that failed are run again, each alone, in a pytest of its own. A test that
+2. Tests that failed are run again, each alone, in a separate pytest. A test that
    passes then is flaky; the step fails if one fails again. A session that did not
    come to its end, or with more than MOST_FAILURES failures, fails at once.
 3. Its result goes to the folder, for the summary, which fails if a step failed, or if
@@ -39,9 +39,9 @@ from types import FrameType
 from typing import IO, NamedTuple, NoReturn
 
 MOST_FLAKY = 3
-"""Flaky tests in one run of all steps. More are a cause of their own."""
+"""Flaky tests in one run of all steps. More have a common cause."""
 MOST_FAILURES = 10
-"""Tests of a step that are run again. More are no accident."""
+"""Tests of a step that are run again. More have a common cause."""
 BUDGET_S = 60 * 60
 """Time for all steps. The summary says so if they took more."""
 STACKS_S = 5.0
@@ -52,7 +52,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Running(NamedTuple):
-    """A test that a process runs, as `ci_watch` writes it down.
+    """A test under way, as `ci_watch` writes it down.
 
     Attributes:
         pid: of the process.
@@ -90,7 +90,7 @@ class Session(NamedTuple):
 
     @property
     def may_run_again(self) -> bool:
-        """Whether nothing is wrong but the tests that failed."""
+        """Whether failed tests are the only problem."""
         return (
             self.exit_status == 1
             and 0 < len(self.failed) <= MOST_FAILURES
@@ -187,7 +187,7 @@ def reap(besides: int) -> None:
     Other processes may wait for such a process to be gone.
 
     Args:
-        besides: a process whose exit status is asked for elsewhere.
+        besides: a process whose exit status the caller reads.
     """
     with contextlib.suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
@@ -254,7 +254,7 @@ class Command:
 
     Args:
         argv: the command.
-        environment: for it, besides what is added here.
+        environment: variables that are added to those set here.
         cwd: its folder.
         limit_s: the time that it has.
         test_limit_s: the time that each of its tests has.

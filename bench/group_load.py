@@ -44,7 +44,7 @@ VERSIONS = {
     "OffsetCommit": 8,
     "CreateTopics": 4,
 }
-"""For groups and topics those of the load generator."""
+"""API versions: those of the load generator for groups and topics."""
 
 PARTITIONS = 10
 """Of a commit."""

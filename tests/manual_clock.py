@@ -1,4 +1,4 @@
-"""A clock that is moved by hand, for tests that are not to wait."""
+"""A clock that is moved by hand, so that tests need not wait."""
 
 from __future__ import annotations
 

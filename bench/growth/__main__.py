@@ -30,8 +30,8 @@ ROWS = [*groups.ROWS, *loads.ROWS, *topics.ROWS, *fetches.ROWS]
 def costs_of(row: Row, sizes: Sequence[int], rounds: int) -> list[float]:
     """The least cost at each size, in us, of rounds in which the sizes take turns.
 
-    Costs that seem to grow get twice the rounds more: a machine that does other things
-    as well only ever adds to them.
+    Costs that seem to grow get twice as many further rounds: other work of the machine
+    can only add to a cost.
     """
     with contextlib.ExitStack() as stack:
         measures = [stack.enter_context(row.scene(size)) for size in sizes]
@@ -48,7 +48,7 @@ def growth_of(costs: Sequence[float]) -> float:
 
 
 def main() -> int:
-    """Measures, and prints a table; 1 if something grows and that was asked for."""
+    """Measures and prints a table; returns 1 if a cost grows with `--check`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--check", action="store_true", help="fail past a bound")

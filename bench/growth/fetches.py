@@ -34,7 +34,7 @@ def append(connection: Connection, partition: int, times: int) -> None:
 
 
 def settle(connection: Connection) -> None:
-    """Returns when the broker has read what was sent to it before."""
+    """Returns when the broker has read all earlier requests."""
     for _ in range(10):
         connection.send(frame_of("Metadata", MetadataRequest([])))
         connection.receive()

@@ -10,10 +10,10 @@ from bench.group_load import BUSY, DEPTH, GroupLoad
 from bench.growth.scene import Broker, Measure, Row, fresh
 
 HEARTBEATS = 5_000
-"""Of a measurement: some 30 ms of CPU time."""
+"""Requests of a measurement: some 30 ms of CPU time."""
 REJOINS = 5_000
 MEMBERS = 5
-"""Of each of many groups."""
+"""Members of each of many groups."""
 CROWD = 100
 """Members of a group that is idle."""
 

@@ -19,7 +19,7 @@ from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.errors import ErrorCode
 
 OFFSETS = 3
-"""Of each group."""
+"""Offsets of each group."""
 WEEKS_MS = 30 * 24 * 3600 * 1000
 """Age of the offsets of groups that have expired."""
 KEEP = "offsets.retention.minutes=1000000"

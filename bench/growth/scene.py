@@ -1,4 +1,4 @@
-"""A broker in a process of its own, whose CPU time is read, and what a row needs."""
+"""A broker in a separate process, whose CPU time is read, and the rows of the table."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Row(NamedTuple):
     """An operation whose cost may not grow with the size of something.
 
     Attributes:
-        name: the operation, and what grows.
+        name: the operation, and the size that grows.
         unit: of the cost: CPU time of the broker "per" this.
         sizes: the smallest first.
         quick: the sizes for `--quick`.
         bound: the most that the cost of the largest size may be, in the least cost of
             the others.
         reason: for the bound.
-        scene: prepares a size, and measures as often as it is asked.
+        scene: prepares a size, and measures each time that it is called.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Broker:
         return time.clock_gettime_ns(self._clock) / 1000
 
     def user_us(self) -> float:
-        """The part of it in user mode, to 10 ms: without what files cost the system."""
+        """The CPU time in user mode, to 10 ms: without the system's work on files."""
         stat = Path(f"/proc/{self.served.pid}/stat").read_text()
         ticks = int(stat.rpartition(")")[2].split()[11])
         return ticks * 1_000_000 / os.sysconf("SC_CLK_TCK")
@@ -80,7 +80,7 @@ def running(folder: Path, *settings: str, data: bool = False) -> Iterator[Broker
     """A broker, until the end of the block.
 
     Args:
-        folder: for what it logs, and for its data directory.
+        folder: for its log and its data directory.
         settings: each `KEY=VALUE`.
         data: whether it has a data directory.
     """

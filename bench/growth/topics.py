@@ -21,13 +21,13 @@ from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsR
 from kohort.protocol.records import Record, build_batch
 
 PARTITIONS = 100
-"""Of each topic."""
+"""Partitions of each topic."""
 AT_ONCE = 20
-"""Topics of a request, where requests are not what is measured."""
+"""Topics of a request that only prepares a measurement."""
 TIMES = 2_000
 """Requests of a measurement."""
 HOUSEKEEPING_S = 2.0
-"""Time of a measurement of what happens without a request."""
+"""Time of a measurement without requests."""
 BATCH = build_batch([Record(0, 1_700_000_000_000, b"key", bytes(100))])
 
 
@@ -124,7 +124,7 @@ def _creation(
             fresh(data=data) as broker,
             contextlib.closing(Connection(broker.address)) as connection,
         ):
-            create(connection, topics, 1, 1)  # loads what is loaded at the first
+            create(connection, topics, 1, 1)  # loads the code it needs
             read_us = broker.user_us if data else broker.cpu_us
             before_us = read_us()
             act(connection, topics)

@@ -1,9 +1,9 @@
-"""Attacks a broker beside an innocent group, and shows what the group noticed.
+"""Attacks a broker beside an innocent group, and prints the effect on that group.
 
     python -m tests.attacks
     python -m tests.attacks --attack tags --attack gone
 
-Exits 1 if somebody was evicted, the broker died, or memory did not come back.
+Exits 1 if a member was evicted, the broker died, or memory did not come back.
 """
 
 # ruff: noqa: T201 - a program that prints
@@ -45,7 +45,7 @@ def _asked() -> argparse.Namespace:
 def _broker(
     asked: argparse.Namespace, attack: Attack
 ) -> contextlib.AbstractContextManager[brokers.BrokerProcess]:
-    """A broker of its own for each attack."""
+    """A separate broker for each attack."""
     command = asked.command
     if asked.broker == "kohort":
         data = attack.data or asked.data_dir
@@ -86,7 +86,7 @@ def _row(attack: Attack, outcome: Outcome) -> str:
 
 
 def main() -> int:
-    """Plays all attacks that were asked for."""
+    """Plays the chosen attacks."""
     asked = _asked()
     names = asked.attack or [each.name for each in FROZEN]
     if not asked.attack and not asked.frozen:

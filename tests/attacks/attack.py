@@ -1,4 +1,4 @@
-"""An attack, and what happened to the innocent beside it."""
+"""An attack, and its effect on the innocent beside it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.attacks.innocent import MEMBERS, TOPIC, Innocent, Report
 from tests.attacks.target import Target
 
 Program = Generator[None, None, str]
-"""Prepares the ground, yields once, attacks, and returns what was answered."""
+"""Prepares the ground, yields once, attacks, and returns the broker's answers."""
 
 QUIET_S = 3.0
 AFTER_S = 1.0
-"""For those who were evicted to notice, and to join again."""
+"""Seconds for evicted members to notice, and to join again."""
 BACK_S = 15.0
 LOOK_S = 0.1
 BACK_RATIO = 3.0
@@ -29,11 +29,11 @@ class Attack:
 
     Attributes:
         name: for the command line.
-        what: what it sends, for the table.
+        what: its requests, for the table.
         program: see `Program`.
         config: of the broker.
         data: whether the broker has a data directory.
-        keeps_mb: memory that may stay: what the attack has made goes on existing.
+        keeps_mb: memory of topics and groups that outlive the attack.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened.
+    """Result of an attack.
 
     Attributes:
         quiet: the innocent before the attack.
         attacked: the innocent during the attack.
-        answer: what the attacker heard.
+        answer: the broker's answers to the attacker.
         seconds: the attack took.
         memory: MB before, at the peak, and when it was back, or BACK_S after.
         sockets: that the broker held before, and when they were back, or BACK_S after.
         is_alive: whether the process still runs.
-        faults: lines of the broker's log that are faults of its own.
+        faults: lines of the broker's log about defects of the broker.
         keeps_mb: see `Attack`.
     """
 
@@ -71,7 +71,7 @@ class Outcome:
     keeps_mb: float
 
     def found(self) -> list[str]:
-        """What must not be, one sentence each."""
+        """The violated conditions, one sentence each."""
         out: list[str] = []
         if not self.is_alive:
             return ["the broker died"]
@@ -103,7 +103,7 @@ def play(
     Args:
         attack: of the broker.
         broker: a fresh one.
-        quiet_s: the innocent are measured so long before the attack.
+        quiet_s: seconds for which the innocent are measured before the attack.
         back_s: memory and connections have to be back by then.
     """
     with Target(broker.port) as target, Innocent(broker.port) as innocent:
@@ -142,7 +142,7 @@ def play(
 
 
 def _struck(program: Program) -> str:
-    """The attack itself; a broker that dies of it ends it."""
+    """The attack itself; it ends early if the broker dies."""
     try:
         next(program)
     except StopIteration as end:

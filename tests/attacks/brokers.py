@@ -21,7 +21,7 @@ LOOK_S = 0.05
 KOHORT = f"{shlex.quote(sys.executable)} -m kohort serve --port {{port}}"
 NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
 LOGGED = 3_000
-"""Characters of a broker's last words."""
+"""Characters of the end of a broker's log."""
 
 _TRACE = "Traceback (most recent"
 
@@ -72,13 +72,13 @@ class BrokerProcess:
         return count
 
     def logged(self) -> str:
-        """All that it logged."""
+        """Its log."""
         if self._stderr is None:
             return ""
         return self._stderr.read_text(errors="replace")
 
     def faults(self) -> list[str]:
-        """Faults of its own that it logged."""
+        """Logged defects of the broker."""
         lines = self.logged().splitlines()
         return [each for each in lines if "request_failed" in each or _TRACE in each]
 

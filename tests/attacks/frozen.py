@@ -249,7 +249,7 @@ def joining(group: str) -> bytes:
 
 def _gone(target: Target) -> Program:
     target.create("quiet")
-    # Whoever joins behind this member waits for it to join again.
+    # A member that joins after this one waits for it to join again.
     target.ask(joining("gone"))
     yield
     lines: list[Line] = []
@@ -286,7 +286,7 @@ def _unfinished(target: Target) -> Program:
 
 
 UNFINISHED_S = 2.0
-"""A broker that reads no more of a frame has said so by then."""
+"""Seconds after which a broker that refuses a frame has closed the connection."""
 
 FROZEN = [
     Attack(

@@ -2,7 +2,7 @@
 
     python -m tests.attacks.innocent PORT
 
-A process of its own, so that an attacker that is busy does not make it look slow. On
+It is a separate process, so that a busy attacker does not make it look slow. On
 stdin a line "report" asks for the time since the last report; the answer is a line of
 JSON, see `Report`, once every request of that time is answered. At the end of stdin it
 ends without leaving the group.
@@ -61,7 +61,7 @@ class Report:
         requests: heartbeats, commits and pings that were answered.
         p50: of all requests.
         p99: of all requests.
-        longest: of all requests: the longest time that somebody waited.
+        longest: of all requests.
         evicted: answers UNKNOWN_MEMBER_ID.
         rebalances: generations that began.
         lost: connections that the broker closed.
@@ -105,13 +105,13 @@ class _Group:
         self.is_stable = asyncio.Event()
 
     def play(self) -> list[asyncio.Task[None]]:
-        """Starts everybody."""
+        """Starts the members and the bystander."""
         members = [self._keep(self._member, number) for number in range(MEMBERS)]
         coroutines = [*members, self._keep(self._bystander, MEMBERS)]
         return [asyncio.ensure_future(each) for each in coroutines]
 
     async def report(self) -> Report:
-        """Takes the period since the last report; waits for what is under way."""
+        """Takes the period since the last report; waits for requests under way."""
         await asyncio.gather(*self._under_way)
         period, self._period = self._period, _Period()
         before, self._reported = self._reported, self._generation
@@ -229,10 +229,10 @@ async def _main(port: int) -> None:
     loop = asyncio.get_running_loop()
     await group.is_stable.wait()
     await group.report()
-    print("ready", flush=True)  # noqa: T201 - what this process is for
+    print("ready", flush=True)  # noqa: T201 - its report
     while await loop.run_in_executor(None, sys.stdin.readline):
         found = json.dumps(asdict(await group.report()))
-        print(found, flush=True)  # noqa: T201 - what this process is for
+        print(found, flush=True)  # noqa: T201 - its report
     for task in tasks:
         task.cancel()
 

@@ -96,7 +96,7 @@ def _lying_counts(target: Target) -> Program:
 
 
 ANSWER_S = 0.05
-"""Some lies are requests that wait, or are answered without an answer."""
+"""Seconds to wait for answers: some of these requests wait, or get no response."""
 
 
 def _bombs(target: Target) -> Program:
@@ -160,7 +160,7 @@ READ_S = 3.0
 
 
 def _pipelined(line: Line, frames: Iterable[bytes]) -> dict[str, int]:
-    """How many bytes were answered, and how often."""
+    """Counts the answers by kind."""
     found: dict[str, int] = {}
     rest = iter(frames)
     while chunk := list(itertools.islice(rest, CHUNK)):

@@ -1,4 +1,4 @@
-"""What an attack works with: sockets, frames, and a few calls to prepare the ground."""
+"""Tools of an attack: sockets, frames, and a few calls to prepare the ground."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kohort.protocol.registry import BY_NAME
 
 HOST = "127.0.0.1"
 ANSWER_S = 60.0
-"""An attack waits so long for an answer, and goes on without."""
+"""Seconds that an attack waits for an answer; then it goes on without."""
 LOOK_S = 0.1
 _PIECE = 1 << 20
 
@@ -134,14 +134,14 @@ class Target:
         return made
 
     def ask(self, data: bytes) -> str:
-        """Sends bytes on a connection of their own; how that was answered."""
+        """Sends bytes on a new connection; returns the kind of the answer."""
         line = self.line()
         if line.send(data):
             return line.answer()
         return f"took not all of it, {line.answer()}"
 
     def call(self, api: str, version: int, message: object) -> Any:
-        """A request that behaves, on a connection of its own."""
+        """A valid request on a new connection."""
         with Wire(self.port) as wire:
             return wire.call(api, version, message)
 

@@ -20,14 +20,14 @@ ATTACKS = {each.name: each for each in [*FROZEN, *SURVIVED]}
 
 
 def played(attack: Attack) -> Outcome:
-    """The attack on a broker of its own, without a long look at the quiet."""
+    """The attack on a new broker, with a short measurement before it."""
     with brokers.kohort(attack.config, data=attack.data) as broker:
         return play(attack, broker, quiet_s=0.2, back_s=5.0)
 
 
 @pytest.mark.parametrize("name", QUICKEST)
 def test_the_innocent_notice_no_attack(name: str) -> None:
-    """Nobody is evicted, memory comes back, no connection of the gone stays."""
+    """No member is evicted, memory comes back, no lost connection stays open."""
     assert played(ATTACKS[name]).found() == []
 
 
@@ -52,7 +52,7 @@ def test_evictions_and_connections_are_found() -> None:
 
 
 def test_a_death_is_found() -> None:
-    """A broker that dies is noticed, whatever its clients hear."""
+    """A broker that dies is noticed, whatever its clients receive."""
     with brokers.kohort({}) as broker:
 
         def kill(_target: Target) -> Program:

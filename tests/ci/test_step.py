@@ -60,7 +60,7 @@ def has_ended(pid: int) -> bool:
 
 
 class Steps:
-    """The steps of a run, for tests written to a folder of their own."""
+    """The steps of a run, with test modules in a temporary folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -217,14 +217,14 @@ def test_a_step_that_passes_its_limit_is_stopped(steps: Steps) -> None:
 
 
 def test_what_a_step_leaves_behind_is_killed(steps: Steps) -> None:
-    """A process in a session of its own is found as well."""
+    """A process in another session is found as well."""
     status, output = steps.run("bash", "-c", "setsid sleep 1000 & echo $!")
     assert status == 0
     assert "left behind, and killed" in output
 
 
 def test_a_process_that_was_left_behind_and_ends_is_gone(steps: Steps) -> None:
-    """As it would be without this program, whose child it has become."""
+    """An orphan, which has become a child of this program, is reaped."""
     orphan = "left=$(setsid true >/dev/null & echo $!)"
     status, _ = steps.run(
         "bash", "-c", f"{orphan}; while [ -e /proc/$left ]; do sleep 0.01; done"
@@ -233,7 +233,7 @@ def test_a_process_that_was_left_behind_and_ends_is_gone(steps: Steps) -> None:
 
 
 def test_four_flaky_tests_in_all_steps_fail_the_run(steps: Steps) -> None:
-    """Three do not."""
+    """Three flaky tests do not fail the run."""
     first = {"name": "1", "outcome": "ok", "s": 1.0, "line": "", "flaky": ["a", "b"]}
     second = {**first, "name": "2", "flaky": ["c"]}
     third = {**first, "name": "3", "flaky": ["d"]}

@@ -44,7 +44,7 @@ def _show(report: Report) -> None:
         f"\nkills: {report.kills.total()} ({kinds}) in {report.seconds:.0f} s; "
         f"longest start {report.longest_start_s:.2f} s\n"
         f"acknowledged: {report.records} records, {report.commits} offsets, "
-        f"{report.steps} steps of owners of topics\n"
+        f"{report.steps} steps of topic owners\n"
         f"consumed by groups: {report.consumed} records\n"
         f"Stable groups found as they were: {report.resumed}\n"
         f"violations: {len(report.violations)}"

@@ -191,7 +191,7 @@ class Load:
         self.groups.append(Group(name, worker))
 
     def own(self, *owners: dict[str, Any]) -> None:
-        """A worker of owners of topics."""
+        """A worker of topic owners."""
         self.owners = self._start("owners", "owners", owners=owners)
 
     @property

@@ -52,7 +52,7 @@ DEFAULTS = {
     "log.segment.bytes": "1048576",
     "offsets.topic.segment.bytes": "1048576",
     "log.cleaner.backoff.ms": "1000",
-    # Often, so that what is done by the hour is killed, too.
+    # Often, so that hourly work is killed, too.
     "log.retention.check.interval.ms": "700",
     "log.flush.offset.checkpoint.interval.ms": "500",
 }
@@ -82,17 +82,17 @@ class Settings:
 
 @dataclass(slots=True)
 class Report:
-    """What happened.
+    """Result of a run.
 
     Attributes:
-        violations: one sentence each; none is what is wanted.
+        violations: one sentence each; none if the broker lost nothing.
         kills: by moment.
         resumed: how many times a group that was Stable when the broker was killed was
             found with the same generation, members and assignments.
         records: acknowledged ones.
         commits: acknowledged ones, each of one partition.
         consumed: records that members got.
-        steps: acknowledged ones of owners of topics.
+        steps: acknowledged ones of topic owners.
         longest_start_s: until the broker accepted connections.
         seconds: all of it.
     """
@@ -266,9 +266,9 @@ class Run:
     # -- kills
 
     def _kill_at(self, moment: Moment, *, fresh: bool) -> None:
-        """Lets a broker come so far, kills it, and starts the next one.
+        """Waits for a moment, kills the broker, and starts the next one.
 
-        When exactly is drawn: this is the one place where time passes for its own sake.
+        The exact time is drawn: only here does the test wait for time to pass.
         """
         if moment in {Moment.START_UP, Moment.QUICK}:
             for _ in range(QUICK if moment is Moment.QUICK else 1):
@@ -385,7 +385,7 @@ class Run:
         away_s = time.monotonic() - (self._away_since or time.monotonic())
         self._away_since = None
         if away_s > BRIEF_MS / 2 / 1000:
-            # On a slow machine these sessions may end at the clients, who then come
+            # On a slow machine these sessions may end at the clients, which then come
             # back as other members.
             self._snapshots.pop(self._load.groups[-1].name, None)
         for group in self._load.groups:

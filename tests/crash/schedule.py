@@ -18,7 +18,7 @@ class Moment(enum.Enum):
     START_UP = "start-up"  # it recovers its logs, or loads
     TOPICS = "topics"  # a topic is being deleted, created, truncated, or grows
     QUICK = "quick succession"  # as at start-up, three times in a row
-    FULL_DISK = "full disk"  # what it writes fails from a moment on
+    FULL_DISK = "full disk"  # its writes fail from a moment on
 
 
 _MIX = [

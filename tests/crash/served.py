@@ -149,17 +149,17 @@ class Served:
         return self._end(signal.SIGTERM)
 
     def until_killed(self) -> None:
-        """Waits for the end that somebody else brings about.
+        """Waits until another process has killed the broker.
 
         Raises:
-            BrokerError: it ended by itself.
+            BrokerError: the broker exited without a kill.
         """
         code = self._end(0)
         if code != -signal.SIGKILL:
             raise BrokerError(f"the broker ended by itself, {code}: {self.logged()}")
 
     def fill_disk(self, room: int) -> None:
-        """No file of its can grow beyond so many bytes any more."""
+        """Limits the size of every file that the broker writes."""
         limits = room, resource.RLIM_INFINITY
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, limits)
 

@@ -68,7 +68,7 @@ class Wire:
         return response
 
     def send(self, api_name: str, version: int, message: object) -> None:
-        """Sends a request whose response nobody waits for.
+        """Sends a request, and does not wait for its response.
 
         Args:
             api_name: as in `call`.

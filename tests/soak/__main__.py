@@ -1,8 +1,8 @@
-"""Soaks a broker: 300 members in 30 groups, churn and faults, and what is left over.
+"""Soaks a broker: 300 members in 30 groups, churn and faults; then finds leftovers.
 
     python -m tests.soak --minutes 30
 
-Exits 0 if memory stays flat, nothing is left over, and nothing that was acknowledged
+Exits 0 if memory stays flat, nothing is left over, and no acknowledged record or commit
 is lost; else 1, and then data, journals and logs are kept.
 """
 
@@ -34,7 +34,7 @@ def _asked() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Soaks, and prints what is left."""
+    """Soaks, and prints the leftovers."""
     asked = _asked()
     seed = random.randrange(1 << 32) if asked.seed is None else asked.seed
     folder = Path(tempfile.mkdtemp(prefix="kohort-soak-"))

@@ -1,4 +1,4 @@
-"""The broker of a soak, in a process of its own, which can be looked into.
+"""The broker of a soak, in a separate process that reports its memory and objects.
 
     python -m tests.soak.host FOLDER NODES
 

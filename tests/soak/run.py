@@ -1,4 +1,4 @@
-"""A soak: many groups, churn and faults for a long time, and what is left over."""
+"""A soak: many groups, churn and faults for a long time, and the leftovers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ REST_S = 20.0
 NODES = 3
 BATCH = 50
 GROWTH = 1.25
-"""Memory at the end, compared with that after the warm-up; and of each kind of object
-that is not one of what the log and the groups keep."""
+"""Memory at the end, compared with that after the warm-up; and of each kind of object,
+except those that the log and the groups keep."""
 DRAIN_S = 120.0
 
 
@@ -71,12 +71,12 @@ class Look:
 
 @dataclass(slots=True)
 class Report:
-    """What happened.
+    """Result of a soak.
 
     Attributes:
-        violations: one sentence each; none is what is wanted.
-        looks: before anybody came, after the warm-up, each at rest, at the end at
-            rest, and when everybody had gone.
+        violations: one sentence each; none if the broker lost nothing.
+        looks: before the first client, after the warm-up, each at rest, at the end at
+            rest, and after the last client.
         faults: how many of each kind.
         records: acknowledged ones.
         commits: acknowledged ones, each of one partition.
@@ -100,14 +100,14 @@ class _Host:
         self.nodes: list[int] = []
 
     async def hear(self) -> Any:
-        """The next line that it says."""
+        """The next line of its output."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         assert line, "the broker has died"
         return json.loads(line)
 
     async def tell(self, **command: object) -> Any:
-        """Has a command obeyed."""
+        """Sends a command, and waits for its answer."""
         assert self._process.stdin is not None
         async with self._asking:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
@@ -151,7 +151,7 @@ class Soak:
         folder: for data, journals and logs.
         seconds: from the end of the warm-up to the last rest.
         seed: of the faults.
-        progress: is told a line now and then.
+        progress: called with a line now and then.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Soak:
                     [NewTopic(TOPIC, PARTITIONS, replication_factor=NODES)]
                 )
                 made.check()
-            await self._look(host, "nobody has come")
+            await self._look(host, "no client yet")
             producing = asyncio.create_task(self._produce(host.bootstrap))
             try:
                 for _ in range(WORKERS):
@@ -191,15 +191,15 @@ class Soak:
             await asyncio.sleep(SESSION_MS / 1000)
             await self._check_acknowledged(host)
             await asyncio.sleep(REST_S)
-            await self._look(host, "everybody has gone")
+            await self._look(host, "all clients gone")
         self._check_looks()
         self._check_log()
         return self.report
 
-    # -- those who work with the broker
+    # -- clients
 
     async def _produce(self, bootstrap: str) -> None:
-        """Some records each second, in batches, and what was acknowledged of them."""
+        """Sends some records each second, in batches, and keeps those acknowledged."""
         async with Producer(bootstrap_servers=bootstrap, linger_ms=20) as producer:
             for number in itertools.count():
                 value = b"%d" % number
@@ -244,7 +244,7 @@ class Soak:
     # -- faults
 
     async def _trouble(self, host: _Host, seconds: float) -> None:
-        """Faults for so long, and then some rest."""
+        """Faults for some seconds, then some rest."""
         deadline = time.monotonic() + seconds - REST_S
         faults = (self._vanish, self._replace, self._restart, self._move)
         while time.monotonic() < deadline:
@@ -255,12 +255,12 @@ class Soak:
         await asyncio.sleep(REST_S)
 
     async def _vanish(self, host: _Host) -> None:
-        """One member of each group is killed, and another one comes."""
+        """One member of each group is killed, and another one joins."""
         await self._part(signal.SIGKILL)
         await self._hire(host)
 
     async def _replace(self, host: _Host) -> None:
-        """One member of each group leaves, and another one comes."""
+        """One member of each group leaves, and another one joins."""
         await self._part(signal.SIGTERM)
         await self._hire(host)
 
@@ -280,7 +280,7 @@ class Soak:
         for group in self._draw.sample(range(GROUPS), 10):
             await host.tell(move=f"group-{group}", to=self._draw.choice(host.nodes))
 
-    # -- what is found
+    # -- checks
 
     async def _look(self, host: _Host, when: str) -> None:
         look = await host.look()
@@ -309,7 +309,7 @@ class Soak:
                 say(f"{name}: {before} after the warm-up, {count} at the end")
 
     def _check_log(self) -> None:
-        """Faults of the broker's own that it logged."""
+        """Logged defects of the broker."""
         log = (self._folder / "broker.log").read_text(errors="replace")
         found = [each for each in log.splitlines() if "Traceback (most" in each]
         self.report.violations += found
@@ -354,7 +354,7 @@ TIMERS = {"<TimerHandle GroupDriver._fire>": 50, "<TimerHandle>": 1}
 """Each coordinator looks for offsets to expire, so each of the 50 has one; and one that
 fires at this moment has no name."""
 HISTORY = {"broker.events.bus.Seen", "broker.coordinator.effects.Notice"}
-"""The events that a broker remembers for those who ask why: REMEMBERED of them, and as
+"""The events that a broker keeps for `kohort why`: REMEMBERED of them, and as
 many of groups."""
 
 

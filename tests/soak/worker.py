@@ -2,8 +2,8 @@
 
     python -m tests.soak.worker BOOTSTRAP GROUPS JOURNAL
 
-Consumes and commits until SIGTERM, and leaves then. What was committed is appended
-to the journal once it is acknowledged: "GROUP PARTITION OFFSET" a line.
+Consumes and commits until SIGTERM, and leaves then. A commit is appended to the journal
+once it is acknowledged: "GROUP PARTITION OFFSET" a line.
 """
 
 from __future__ import annotations
@@ -76,6 +76,6 @@ async def _main(bootstrap: str, groups: int, journal: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    # Line by line: whoever is killed has written all that was acknowledged, but one.
+    # Line by line: a killed worker has written all acknowledged commits, except one.
     with Path(sys.argv[3]).open("a", buffering=1) as file:
         asyncio.run(_main(sys.argv[1], int(sys.argv[2]), file))

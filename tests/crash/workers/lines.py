@@ -115,7 +115,7 @@ def serve(
 
     Args:
         make: what makes each client.
-        sent: what `done` says that was sent.
+        sent: the value of `sent` in `done`.
         others: further commands; each gets the word behind it.
     """
     runners = [Runner(each) for each in make]

@@ -1,8 +1,9 @@
-"""Owners of topics: they create, fill, truncate, grow, configure and delete them.
+"""Topic owners: they create, fill, truncate, grow, configure and delete topics.
 
-Each has topics and groups of its own and does one thing at a time, so it knows what
-there must be. What was under way at a kill has happened or not; the owner looks as
-soon as the broker is back, and finds all that was acknowledged, or says what is wrong.
+Each has its topics and groups to itself and performs one operation at a time, so it
+knows their state. An operation under way at a kill may have happened or not. The owner
+checks as soon as the broker is back: it finds all acknowledged operations, or reports
+the error.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Remote(Client):
         """The answer to a request; kills the victim, if there is one, before it."""
         if self.victim:
             self._wire.send(api_name, version, message)
-            # From a fraction of what the broker needs to read it to the end of all.
+            # From a fraction of the time in which the broker reads it to the end of
+            # all.
             time.sleep(10 ** random.uniform(-4.5, -2))
             os.kill(self.victim, signal.SIGKILL)
             raise KilledError
@@ -86,7 +88,7 @@ class Owner:
     """One of them.
 
     Args:
-        wanted: what the worker was told.
+        wanted: the argument of the worker.
         settings: `name`, and `seed`.
     """
 
@@ -123,7 +125,7 @@ class Owner:
         self.done += 1
 
     def work(self) -> None:
-        """One step, or a look at what there is after a kill."""
+        """One step, or a check of all topics after a kill."""
         if self._remote is None:
             self._look()
         try:
@@ -147,7 +149,7 @@ class Owner:
             self._remote = None
 
     def _look(self) -> None:
-        """Waits for a broker, and checks what it has."""
+        """Waits for the broker, and checks its topics and groups."""
         found = self._found()
         wrong = check(self._world, self._step, found)
         self._step = None
@@ -176,7 +178,7 @@ class Owner:
                 time.sleep(PACE_S)
 
     def tell(self) -> object:
-        """How much it has done."""
+        """The number of its steps."""
         return self.done
 
     def close(self) -> None:
@@ -187,7 +189,7 @@ class Owner:
 
 
 def main() -> None:
-    """Works until it is told to stop."""
+    """Works until the command `stop`."""
     wanted, _ = arguments()
     owners: dict[str, Owner] = {}
 
