@@ -76,7 +76,7 @@ class Histogram:
 
 
 class ApiCounts:
-    """What was answered of one API.
+    """Counts of one API's answers.
 
     Attributes:
         seconds: how long requests took, from when they were read until their
@@ -222,7 +222,7 @@ def errors_in_pieces(message: Any) -> Generator[None, None, AbstractSet[int]]:
 
 @functools.cache
 def _shape(cls: type) -> tuple[bool, tuple[str, ...]]:
-    """Whether a message has an error of its own, and its fields with rows that may."""
+    """Whether a message has an error code, and its fields with rows that may."""
     hints = typing.get_type_hints(cls)
     rows = ((name, _row_type(hint)) for name, hint in hints.items())
     with_errors = (name for name, row in rows if row is not None and _finder(row))

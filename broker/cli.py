@@ -182,7 +182,7 @@ def serve(
 
 
 def _raise_descriptors() -> None:
-    """Gets as many file descriptors as there are to be had; too few are refused."""
+    """Raises the limit on file descriptors; exits if it stays too low."""
     from kohort.broker import descriptors  # noqa: PLC0415 - the other commands need none
 
     most = descriptors.raise_limit()
@@ -363,16 +363,16 @@ def inspect(directory: Path, group: str | None, *, as_json: bool) -> None:
 def verify(directory: Path, *, as_json: bool) -> None:
     """Checks every file of a data directory, kohort's or Kafka's; changes nothing.
 
-    DIR may also be one partition's folder. No broker may be running on it. Says
-    which records are damaged or missing, and what a start of the broker would do.
-    Exits 0 if all is sound, 1 if anything is damaged, 2 if it cannot be verified.
+    DIR may also be one partition's folder. No broker may be running on it. Prints the
+    records that are damaged or missing, and the effects of a start of the broker. Exits
+    0 if all is sound, 1 if anything is damaged, 2 if it cannot be verified.
     """
     from kohort.broker import (  # noqa: PLC0415 - reads more than commands do
         verdict,
         verification,
     )
 
-    # A start is rehearsed, and what it says is in the verdict.
+    # A start is rehearsed; the verdict has its messages.
     telemetry.configure(level="critical")
     try:
         with _reading(directory) as progress:
@@ -385,7 +385,7 @@ def verify(directory: Path, *, as_json: bool) -> None:
 
 @contextmanager
 def _reading(directory: Path) -> Iterator[Callable[[str, int], None]]:
-    """Shows on a terminal how far the reading of all segments has come."""
+    """Shows the progress of reading all segments, on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _, __: None
         return

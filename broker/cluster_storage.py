@@ -52,7 +52,7 @@ class ClusterStorage:
         if found is not None:
             self._take_over(found)
         data_dir.put_aside_the_rest()
-        # Nobody asks for it again.
+        # It is read once.
         data_dir.journal.found = None
 
     def _take_over(self, found: ClusterMetadata) -> None:
@@ -171,12 +171,12 @@ class ClusterStorage:
         """Writes down configuration that was changed while the broker runs.
 
         Raises:
-            StorageError: a start finds what was written down before.
+            StorageError: a start finds the configuration of before.
         """
         self._append(ClusterChange({}, configs=self._configs()))
 
     def producer_ids_set_aside(self) -> None:
-        """Writes down which producer ids are not to be given again.
+        """Writes down the producer ids that may not be given again.
 
         Raises:
             StorageError: a start would give them again.
@@ -226,10 +226,10 @@ class ClusterStorage:
         }
 
     def save(self) -> None:
-        """Writes down what the cluster is, but for its logs, all at once.
+        """Writes down the state of the cluster, except its logs, all at once.
 
         Raises:
-            StorageError: what was written before stays.
+            StorageError: the state written before stays.
         """
         finish(self._everything())
 

@@ -37,12 +37,13 @@ heartbeats, or two requests that are decoded at once."""
 FRAME_COST = 256
 """Cost of handling a short request, in bytes that are decoded in the same time."""
 SLOW_SECONDS = 0.1
-"""Seconds for which a request holds up the others, at once, that are worth a line in
-the log: ten times what it may."""
+"""Seconds for which a request may hold up the others, at once, before the log has a
+line about it: ten times its budget."""
 HALF_CLOSED_SECONDS = 10.0
 """Seconds that a client gets to see its answer after it has closed its sending side.
-Most of those have gone, but nothing says so; one that reads on, as netcat does, gets
-the answer to a JoinGroup of a new group (twice the initial rebalance delay of 3 s)."""
+Most of these clients have gone, but nothing shows it; one that reads on, as netcat
+does, gets the answer to a JoinGroup of a new group (twice the initial rebalance delay
+of 3 s)."""
 _CLOSE_WAIT = b"\x08"
 """Linux's state of a TCP connection whose client has closed its sending side."""
 MOST_PARTS = 1000
@@ -237,7 +238,7 @@ class Connection(asyncio.Protocol):
         """Handles the requests that these bytes complete."""
         self._activity += 1
         if self._failure is not None:
-            # What follows a frame of an impossible size has no meaning.
+            # The bytes after a frame of an impossible size have no meaning.
             return
         try:
             frames = self._framer.feed(data)
@@ -430,7 +431,7 @@ class Connection(asyncio.Protocol):
             self._request_failed(request, error)
 
     def _watched(self, work: Work, request: Request) -> Work:
-        """Goes on with work; sees to pieces that take too long, and to the memory."""
+        """Goes on with work; logs pieces that take too long, and updates the memory."""
         try:
             before = monotonic()
             while next(work, DONE) is not DONE:
@@ -445,7 +446,7 @@ class Connection(asyncio.Protocol):
                 self._take_memory()
 
     def _check_piece(self, request: Request, before: float) -> None:
-        """Says so if the piece that began then has taken too long."""
+        """Logs and counts a piece that has taken too long."""
         now = monotonic()
         if now - before > SLOW_SECONDS:
             called = f"{request.api.name} v{request.version}"
@@ -468,7 +469,7 @@ class Connection(asyncio.Protocol):
         self._handle_frames()
 
     def _request_failed(self, request: Request, error: Exception) -> None:
-        """The client must not take a defect of ours for an answer."""
+        """Closes the connection: the client must not take a defect for an answer."""
         self._current = None
         self._frames.clear()
         if isinstance(error, (BodyError, AnswerSizeError)):
@@ -509,7 +510,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _take_memory(self) -> None:
-        """Says how much memory long requests of this client take now."""
+        """Reports the memory that long requests of this client take now."""
         held = self._framer.gathered + self._worked_on
         for _, start, end in self._frames:
             if end - start >= LONG_FRAME:

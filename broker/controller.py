@@ -1,10 +1,10 @@
 """The controller: changes of topics are made one request after the other.
 
 As in Kafka, a request that is being worked on is finished whether or not its client
-still waits, and nothing else creates, grows or deletes a topic meanwhile: so what
-a request has found out about a topic stays true from one piece to the next.
-(`__consumer_offsets` and the topic of events may come into being in between: they
-are made in one piece, when the broker itself needs them.)
+still waits, and nothing else creates, grows or deletes a topic meanwhile: so the facts
+that a request has read about a topic stay true from one piece to the next.
+(`__consumer_offsets` and the topic of events may come into being in between: they are
+made in one piece, when the broker itself needs them.)
 """
 
 from __future__ import annotations

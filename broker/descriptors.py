@@ -1,8 +1,8 @@
-"""File descriptors: how many there may be, and which of them are kept from clients.
+"""File descriptors: their limit, and those that are kept from clients.
 
-Without a free descriptor a broker cannot write a checkpoint, open a segment or load
-the code of an API that is asked for the first time. The system gives each new
-connection the lowest free descriptor, so one with a high number is among the last.
+Without a free descriptor a broker cannot write a checkpoint, open a segment or load the
+code of an API at its first request. The system gives each new connection the lowest
+free descriptor, so one with a high number is among the last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if sys.platform != "win32":
 log = Logger("kohort.descriptors")
 
 FEWEST: Final = 64
-"""Descriptors that a broker needs: some 15 of its own, `FEWEST_LOG_FILES`,
+"""Descriptors that a broker needs: some 15 for itself, `FEWEST_LOG_FILES`,
 `RESERVE`, and a few connections."""
 RESERVE: Final = 32
 """Descriptors that neither clients nor segments get: for checkpoints, listeners,
@@ -40,7 +40,7 @@ def limit() -> int:
 
 
 def raise_limit() -> int:
-    """Has the process have as many descriptors as the system allows it.
+    """Raises the process's limit on descriptors as far as the system allows.
 
     Returns:
         The new limit.

@@ -18,13 +18,13 @@ from kohort.protocol.registry import Api
 
 
 class Route:
-    """What happens to requests of one API key and version.
+    """Route of the requests of one API key and version.
 
     Attributes:
         flexible: whether request headers have tagged fields.
         decode: reads the request's body.
-        handle: the handler; takes the `Request`. What it returns is work that goes
-            on in later turns of the event loop; None if there is none.
+        handle: the handler; takes the `Request`. Returns work that goes on in later
+            turns of the event loop, or None.
         respond: for APIs of groups, makes the response of a coordinator's result.
         format: how responses are written.
         in_pieces: the route of requests that may take long to decode.
@@ -115,7 +115,7 @@ def route_of(key_and_version: int) -> Route:
 
 
 class BodyError(Exception):
-    """The bytes of a long request are no request; a mistake of the client's."""
+    """The bytes of a long request are not a request: an error of the client."""
 
 
 class UnknownApiError(WireError):

@@ -282,7 +282,7 @@ def _judge_rest(
     notes: list[str],
     is_last: bool,
 ) -> None:
-    """Whether a log may end like that: it is being written to, or was.
+    """Whether a log may end there: it is being written to, or was.
 
     It may end within a batch that was being written, or in space that was set
     aside for more.

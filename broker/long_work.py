@@ -156,8 +156,8 @@ class LongWork:
     def queue(self, work: Work, failed: Callable[[Exception], None]) -> Piecework:
         """Gives a turn of the loop to each piece, the first one included.
 
-        For work that many want at once, as when a record comes that a thousand
-        fetches wait for.
+        For work of many requests at once, for example when an append answers a thousand
+        fetches.
 
         Args:
             work: the generator.
@@ -235,4 +235,4 @@ class Piecework:
 
 
 def _nobody(_: Exception) -> None:
-    """Stands for the callback of work that has ended: a long request hung on that."""
+    """Replaces the callback of ended work, which kept a long request in memory."""

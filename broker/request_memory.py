@@ -1,14 +1,14 @@
 """Memory for long requests, over all connections (``queued.max.request.bytes``).
 
-1. A connection says how much its long requests take: while their bytes arrive, and
+1. A connection reports the memory of its long requests: while their bytes arrive, and
    until they are handled. Short ones are not counted.
-2. While that is too much, connections whose requests grow are held back: their bytes
-   wait in the system's buffers, and then at the clients.
+2. While the total is above the limit, connections whose requests grow are held back:
+   their bytes wait in the system's buffers, and then at the clients.
 3. The last one is always let on, so that its request becomes whole, is handled, and
    gives its memory back. Any that brings next to nothing meanwhile is closed.
 
-Requests of up to `SMALL` bytes have a share of their own: that 30 connections send
-100 MB each does not stop a producer of batches.
+Requests of up to `SMALL` bytes have another share: 30 connections that send 100 MB each
+do not stop a producer of batches.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class RequestMemory:
         self._clock = clock
         self.total = 0
         self._held: dict[Holder, int] = {}
-        # Those whose request is not whole: that are read from, and held back with the
-        # size of the request, in this order.
+        # Connections whose request is incomplete: those that are read from, and those
+        # that are held back, in this order, with the size of the request.
         self._reading: set[Holder] = set()
         self._waiting: dict[Holder, int] = {}
         self._checked: dict[Holder, int] = {}
@@ -92,7 +92,7 @@ class RequestMemory:
         return len(self._waiting)
 
     def take(self, holder: Holder, held: int, unfinished: int) -> None:
-        """Notes how much a connection's long requests take.
+        """Notes the memory of a connection's long requests.
 
         Args:
             holder: the connection.
@@ -123,7 +123,7 @@ class RequestMemory:
 
     @property
     def _active(self) -> int:
-        """How many are not held back: they bring something, or are being handled."""
+        """The number of connections that are not held back."""
         return len(self._held) - len(self._waiting)
 
     def _limit_growth(self, holder: Holder, size: int) -> None:
@@ -136,7 +136,7 @@ class RequestMemory:
             self._check_later()
 
     def _let_on(self) -> None:
-        """Lets those on, in their order, for whom there is room; at least one."""
+        """Lets connections on, in their order, while there is room; at least one."""
         steps = 0
         for holder, size in list(self._waiting.items()):
             steps += STEP

@@ -245,7 +245,7 @@ class Topics:
         try:
             self._changed({topic.name: topic for topic in topics})
         except BaseException:
-            # Producers would be told that their records are kept.
+            # Records would be acknowledged, and then lost.
             self.abandon(topics)
             raise
         for topic in topics:

@@ -1,8 +1,8 @@
 """Bytes of answers that clients have not read yet, over all connections.
 
 A fetch of 55 MB from files is memory until the client has read it, and a client may
-ask on many connections and never read. So fetches are answered with less, down to
-one piece, while very much is unread: other clients wait for none that does not read.
+ask on many connections and never read. So fetches are answered with less, down to one
+piece, while `MOST_UNREAD` bytes are unread: clients never wait for another one to read.
 """
 
 from __future__ import annotations

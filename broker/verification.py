@@ -2,7 +2,7 @@
 
 Reads all of it: checksums, offsets, indexes, checkpoints, snapshots, epochs, and the
 cluster's files; of Apache Kafka's directories the same without the cluster's. Then a
-start of the broker is rehearsed, which changes nothing and says what it would do.
+start of the broker is rehearsed, which changes nothing and shows its effects.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Progress = Callable[[str, int], None]
 
 
 class VerifyError(Exception):
-    """There is nothing to verify, or it cannot be read; the text says why."""
+    """There is nothing to verify, or it cannot be read."""
 
 
 @slotted

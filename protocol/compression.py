@@ -4,8 +4,8 @@ A client may decompress a batch as a whole (`decompress`). A broker cannot: 10 K
 may become 100 MB. It takes a piece at a time (`decompress_in_pieces`), and serves
 others in between. No size that a batch declares is trusted.
 
-The codecs' libraries are imported by the first call that needs them: a broker
-passes batches on as they are, and reads into few of them.
+The codecs' libraries are imported by the first call that needs them: a broker passes
+batches on as they are, and reads the records of few.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def compress(codec: int, data: bytes) -> bytes:
     """The data as a batch of this codec holds it.
 
     Raises:
-        WireError: there is no such codec.
+        WireError: the codec is unknown.
     """
     if codec == NONE:
         return data
@@ -98,7 +98,7 @@ def compress_in_pieces(codec: int, data: Buffer) -> Iterator[bytes]:
     Each part takes a few milliseconds at most; some are empty.
 
     Raises:
-        WireError: there is no such codec.
+        WireError: the codec is unknown.
     """
     if codec not in _PARTS:
         raise WireError(f"codec {codec} does not exist")
@@ -203,7 +203,7 @@ def decompress_in_pieces(
 
     Raises:
         TooLargeError: more than `limit` bytes come out.
-        WireError: no such codec, or damaged data; a zstd frame that is cut off
+        WireError: unknown codec, or damaged data; a zstd frame that is cut off
             just ends.
     """
     if codec not in _IN_PIECES:
@@ -256,7 +256,7 @@ def _gzip_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
             if len(rest) < len(_GZIP_MAGIC):
                 rest += bytes(data[position : position + _INPUT])
                 position += _INPUT
-            # A gzip file may have several members; what is no member is padding.
+            # A gzip file may have several members; other bytes are padding.
             if not rest.startswith(_GZIP_MAGIC):
                 return
             unpacker = zlib.decompressobj(_GZIP_FORMAT)
@@ -335,7 +335,7 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
         if not unpacker.eof:
             raise WireError("gzip: ends too early")
         rest = unpacker.unused_data
-        # A gzip file may have several members; what is no member is padding.
+        # A gzip file may have several members; other bytes are padding.
         if not rest.startswith(_GZIP_MAGIC):
             return b"".join(out)
 

@@ -21,7 +21,7 @@ _STRING_LIMIT = 0x7FFF
 MOST_TAGS = 100
 """Tagged fields in one section. Kafka's messages define three at most, clients send
 no others, and a section of an old client's newer version has a few more. Kafka has
-no limit: it reads an empty tagged field of two bytes into an object of its own, and
+no limit: it reads each empty tagged field of two bytes into an object, and
 stands still for a frame full of them."""
 
 MOST_ITEMS = 2_000_000
@@ -34,7 +34,7 @@ PIECE = 500
 """Items that are decoded or encoded between two yields: about 0.5 ms."""
 
 BYTES_SHIFT = 6
-"""Bytes of text that cost what an item costs, as a power of two: text that is not
+"""Bytes of text that cost as much as an item, as a power of two: text that is not
 UTF-8 is replaced at 0.1 us a byte."""
 
 _FIXED_PIECE = 8192
@@ -76,7 +76,7 @@ def uvarint(value: int) -> bytes:
 
 
 def skip_tags(buffer: Source, position: int) -> int:
-    """The position behind a section of tagged fields nobody asks for."""
+    """The position behind a section of unknown tagged fields."""
     count, position = read_uvarint(buffer, position)
     if count > MOST_TAGS:
         too_many_tags(count)

@@ -252,7 +252,7 @@ class Codec:
         Between two yields lies less than a millisecond.
 
         Raises:
-            WireError: the bytes are no such message, or one of too many items
+            WireError: the bytes are not this message, or have too many items
                 (`generated_calls.MOST_ITEMS`).
         """
         decode = self._in_pieces()["decode_in_pieces"]

@@ -53,10 +53,10 @@ class Reader(Generic[Made]):
     and only if it was not aborted (KIP-98).
 
     Args:
-        offset: makes what is given for a committed offset, of group, topic,
+        offset: makes the result for a committed offset from its group, topic,
             partition, entry (None for a tombstone) and time of expiry (-1 where
             the commit named none).
-        group: makes what is given for a group, of its id and value (None for a
+        group: makes the result for a group from its id and value (None for a
             tombstone).
 
     Attributes:
@@ -75,16 +75,16 @@ class Reader(Generic[Made]):
         self._group = group
         self._names: dict[bytes, tuple[str, str]] = {}
         self._topics: dict[str, str] = {}
-        # By producer id and key: what its open transaction has written.
+        # By producer id and key: the records of its open transaction.
         self._pending: dict[int, dict[bytes, Made]] = {}
 
     @property
     def open_transactions(self) -> int:
-        """How many transactions have not ended in what was read."""
+        """The number of transactions whose end was not read."""
         return len(self._pending)
 
     def read(self, batch: Buffer) -> list[Made]:
-        """What one batch brings, in order. Its CRC is not looked at.
+        """The results of one batch, in order. Its CRC is not checked.
 
         Raises:
             WireError: the batch, or a record in it, is damaged.
@@ -110,7 +110,7 @@ class Reader(Generic[Made]):
         if self._pending:
             self._supersede(batch)
         end = sum(map(len, pieces))
-        # So that what is read at once may reach behind the last record.
+        # So that one read may reach behind the last record.
         pieces.append(bytes(_REST.size))
         data = b"".join(pieces)
         start = 0
@@ -272,9 +272,9 @@ class Reader(Generic[Made]):
         return []
 
     def _supersede(self, batch: Buffer) -> None:
-        """Drops from open transactions what is committed anew outside of them.
+        """Drops from open transactions the offsets that are committed outside of them.
 
-        A transaction that ends does not bring back what is older, as in Kafka.
+        A transaction that ends does not bring back older offsets, as in Kafka.
         """
         for record in records.read_records(batch):
             if record.key is not None and record.value is not None:

@@ -1,7 +1,7 @@
 """Batches that lose records, as Kafka's cleaner leaves them.
 
-A batch has a million records at most, and 100 MB of them: whoever reads or builds it
-takes some at a time, and serves others in between.
+A batch has a million records at most, and 100 MB of them: it is read and built a few
+records at a time, and other requests are served in between.
 """
 
 from __future__ import annotations

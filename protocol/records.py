@@ -51,7 +51,7 @@ MAX_SEQUENCE: Final = 2**31 - 1
 
 MAX_RECORDS: Final = 1_000_000
 """Records of a batch in Produce: the most that librdkafka's ``batch.num.messages``
-allows. A Java producer, which has no such limit, would have to put a million empty
+allows. A Java producer, which has no limit, would have to put a million empty
 records into one partition within its ``linger.ms``. A broker that reads them all
 is busy for a second, a piece at a time."""
 

@@ -54,8 +54,8 @@ _ROWS = 256
 """Partitions that are looked at at a time: less than a millisecond."""
 
 _FEW = 4
-"""Fetches that a partition's append answers at once; more than these, each is
-answered in a turn of its own."""
+"""Fetches that a partition's append answers at once; more than these, each is answered
+in another turn."""
 
 
 def handle(request: Request) -> Work:
@@ -142,12 +142,12 @@ def _update(
 class _Fetch:
     """One request until it is answered.
 
-    1. `run` adds up the sizes of what can be read. If that is enough, or the
+    1. `run` adds up the sizes of the readable records. If that is enough, or the
        request must not wait, it reads the partitions and answers.
     2. Otherwise the request is parked with a `_Waiting` for each partition, which
        holds a size and no records, and looks at its own partition only.
-    3. `wake`, by the append that brings the request to ``min_bytes`` or by whatever
-       else happens to a partition, or the timer, has it read and answered.
+    3. `wake`, by the append that brings the request to ``min_bytes`` or by any other
+       change of a partition, or the timer, has it read and answered.
     """
 
     __slots__ = (
@@ -268,13 +268,13 @@ class _Fetch:
             self._request.abandon = None if work is None else work.stop
 
     def _answer_later(self) -> None:
-        """Answers in a turn of its own: a thousand may do so at once."""
+        """Answers in another turn: a thousand may do so at once."""
         self._stop_waiting()
         work = self._request.node.cluster.long_work.queue(self._answer(), self._failed)
         self._request.abandon = work.stop
 
     def _failed(self, error: Exception) -> None:
-        """A defect of ours; the client must not take it for an answer."""
+        """A defect: the client must not take it for an answer."""
         log.error("request_failed", api="Fetch", exc_info=error)
         self._request.peer.abort()
 
@@ -317,7 +317,7 @@ class _Fetch:
         return PartitionData(index, error, -1, current_leader=leader)
 
     def _answer(self) -> Work:
-        """Reads all partitions, and sends what was found."""
+        """Reads all partitions, and sends the response."""
         answer = _Answer(self._session, is_incremental=self._is_incremental)
         # Less where clients leave very much unread.
         unread = self._request.node.cluster.unread

@@ -36,7 +36,7 @@ _PIECE = 256
 
 
 def handle(request: Request) -> Work:
-    """Looks every partition up; those that are asked for twice are refused."""
+    """Looks every partition up; those that the request names twice are refused."""
     message: ListOffsetsRequest = request.message
     repeated = yield from _repeated(message)
     responses = []

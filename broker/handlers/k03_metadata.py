@@ -29,7 +29,7 @@ _TOPIC_COST = 3
 _PARTITION_COST = 2
 """Cost of describing one partition."""
 _SLICE = 100
-"""Partitions that are described before it is asked whether a piece is full."""
+"""Partitions described between two checks whether a piece is full."""
 _ROWS_LIMIT = 10_000
 """Rows kept: those of all topics, as a rule, in 4 MB. With few nodes the partitions
 of the same number are alike, so 1,000 topics of 100 partitions have 100 rows."""
@@ -135,7 +135,7 @@ def _by_name(
 def _to_create(
     request: Request, names: Iterable[str], pace: Pace
 ) -> Generator[None, None, list[str]]:
-    """The names of which topics are to be made."""
+    """The names of the topics to create."""
     cluster = request.node.cluster
     may_create = request.version < 4 or request.message.allow_auto_topic_creation
     found: list[str] = []
@@ -191,7 +191,7 @@ def _create(
 def _described(
     request: Request, names: Iterable[str], pace: Pace
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
-    """Describes topics; of those deleted meanwhile, the ones that were asked for."""
+    """Describes topics, including the named ones that were deleted meanwhile."""
     cluster = request.node.cluster
     allowed = operations.NOT_ASKED_FOR
     if request.message.include_topic_authorized_operations:

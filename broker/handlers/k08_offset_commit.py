@@ -34,13 +34,13 @@ _ROWS_LIMIT = 10_000
 
 
 _SLICE = 500
-"""Partitions that are looked at before it is asked whether a piece is full."""
+"""Partitions looked up between two checks whether a piece is full."""
 _ROW_COST = 2
 """Cost of looking up one partition, as `Pace` counts."""
 _SIZED_COST = 1
 """Cost of counting the bytes of one offset."""
 _TOLD_COST = 1
-"""Cost of telling listeners of one partition that is unknown."""
+"""Cost of an event about one unknown partition."""
 _MOST_TOLD = 1000
 """Unknown partitions that one event names; a client rarely has one."""
 
@@ -63,7 +63,7 @@ def handle(request: Request) -> Work:
     for wanted in message.topics:
         name, partitions, error = _looked_up(request, wanted)
         found.is_known = found.is_known and partitions is not None
-        # Kafka's answer leaves out known topics of which nothing is asked.
+        # Kafka's answer leaves out known topics without partitions.
         if partitions is None or wanted.partitions:
             codes: list[int] = []
             found.topics.append(wanted)
@@ -121,10 +121,10 @@ class _Found:
         largest: see above.
         topics: the topics that are answered for.
         errors: the error code of each of their partitions.
-        offsets: what is committed, of those without an error.
+        offsets: the offsets to commit, of partitions without an error.
         is_known: whether there are no others.
-        is_too_large: whether there are more offsets than any batch has room for;
-            they are not kept then.
+        is_too_large: whether there are more offsets than any batch has room for; then
+            they are not kept.
     """
 
     __slots__ = (
@@ -188,7 +188,7 @@ def _largest_batch(topics: Topics) -> int:
 
 
 def _may_be_too_large(request: Request, found: _Found) -> bool:
-    """Whether so many offsets could be too much, if each were of the longest."""
+    """Whether this many offsets could be too large, if each were of the longest."""
     # Longer metadata does not come to the log.
     longest = request.node.cluster.config["offset.metadata.max.bytes"]
     group_id = request.message.group_id
@@ -214,7 +214,7 @@ def _is_too_large(
 def _refused(request: Request) -> CommitResult:
     """The result of a commit that the log does not take, as in Kafka.
 
-    The coordinator is asked first: a member that may not commit gets its error.
+    The coordinator decides first: a member that may not commit gets its error.
     """
     groups = request.node.groups
     taken = Taken()

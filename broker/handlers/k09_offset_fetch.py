@@ -23,7 +23,7 @@ from kohort.protocol.apis.k09_offset_fetch import (
 from kohort.protocol.errors import ErrorCode
 
 _SLICE = 500
-"""Partitions that the coordinator is asked for at once."""
+"""Partitions in one request to the coordinator."""
 _TOPIC_COST = 5
 """Cost of asking for one topic, as `Pace` counts."""
 _ROW_COST = 1
@@ -50,7 +50,7 @@ def handle(request: Request) -> Work:
         yield from _reply_of_one(request, found, pace)
         return
     answers = []
-    # Of groups that are asked for everything, often the same one.
+    # Of groups whose topics are null, often the same one.
     whole: dict[str, OffsetFetchResponseGroup] = {}
     for group in message.groups:
         answer = whole.get(group.group_id) if group.topics is None else None

@@ -23,7 +23,7 @@ _FOUND_COST = 3
 """Cost of looking up one topic, or answering for it, as `Pace` counts."""
 
 _Key = tuple[str | None, bytes]
-"""The name and the id of a wanted topic, one of which says nothing."""
+"""The name and the id of a wanted topic, one of which is empty."""
 
 
 def handle(request: Request) -> None:

@@ -46,7 +46,7 @@ def handle(request: Request) -> Work:
         why = f"there are no resources of type {kind}"
         error = RefusedError(ErrorCode.INVALID_REQUEST, why)
     results = []
-    # Of resources that are asked for all of their keys, often the same one.
+    # Of resources whose keys are null, often the same one.
     whole: dict[tuple[int, str], DescribeConfigsResult] = {}
     for resource in message.resources:
         key = resource.resource_type, resource.resource_name

@@ -25,8 +25,8 @@ _Row = tuple[str, list[OffsetDeleteResponsePartition]]
 def handle(request: Request) -> Work:
     """Asks the coordinator about known partitions; unknown ones get their error.
 
-    Where all was known a topic that was asked for twice has two entries, as in
-    Kafka; where something was unknown, one.
+    If all partitions are known, a topic named twice has two entries, as in
+    Kafka; else one.
     """
     message: OffsetDeleteRequest = request.message
     by_name = request.node.cluster.topics.by_name

@@ -3,7 +3,7 @@
 meta.properties       Kafka's, and kohort.format
 .lock                 locked by the process that uses the directory
 cluster.json          topics, leaders, configuration that was changed
-cluster.log           what has changed since cluster.json was written
+cluster.log           the changes since cluster.json was written
 TOPIC-N/              a partition, as in Kafka
 *-checkpoint          offsets per partition, as in Kafka
 .kafka_cleanshutdown  only while no broker runs that might have crashed
@@ -282,7 +282,7 @@ class DataDir:
         return index < len(saved.partitions)
 
     def _check_is_empty(self, folder: Path, key: TopicPartition) -> None:
-        """Only a loss of power takes a folder, and nothing that was flushed."""
+        """Only a loss of power removes a folder, and never flushed records."""
         flushed = max(
             self._offset(checkpoints.RECOVERY_POINTS, key),
             self._offset(checkpoints.LOG_STARTS, key),

@@ -1,8 +1,8 @@
 """Examines the folder of a partition: reads all that is in it, and changes nothing.
 
-It finds damage of every file; `judgement` decides what a whole batch is, and where
-records are missing. What a start would make of it is another question, which
-``kohort verify`` answers by a rehearsal of one.
+It finds damage of every file; `judgement` decides whether batches are whole and where
+records are missing. The effect of a start is another question, which ``kohort verify``
+answers by a rehearsal.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ class Examination:
             elif size % entry_size:
                 self._find(name, f"{size} bytes are no whole entries")
         if not is_whole:
-            # Entries for what is damaged are no damage of their own.
+            # Entries for damaged batches are no further damage.
             return
         # Kafka sets room aside for the active segment's, which a crash leaves.
         is_trusted = self._known.is_kohort or self._known.is_clean or not is_last

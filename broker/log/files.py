@@ -28,8 +28,8 @@ _CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 class Deed(NamedTuple):
     """A change of a file or a folder that a rehearsal has left out.
 
-    `what` is ``write``, ``cut``, ``rename`` or ``remove``; `size` is what a file is
-    cut off at, else 0.
+    `what` is ``write``, ``cut``, ``rename`` or ``remove``; `size` is the new size of a
+    file that is cut, else 0.
     """
 
     what: str
@@ -55,7 +55,7 @@ def rehearsed() -> Iterator[list[Deed]]:
 
 
 def _is_rehearsed(what: str, path: Path, size: int = 0) -> bool:
-    """Takes note of a change, and says whether it is not to be made."""
+    """Takes note of a change in a rehearsal; returns whether to leave it out."""
     if _Rehearsal.deeds is None:
         return False
     _Rehearsal.deeds.append(Deed(what, path, size))
@@ -90,7 +90,7 @@ class Files:
     __slots__ = ("_index_bytes", "_indexes", "_limit", "_open")
 
     def __init__(self, limit: int = 0) -> None:
-        """Limits the open files; by default to what the process has for them."""
+        """Limits the open files; by default to a share of the descriptors."""
         self._limit = limit or descriptors.log_files()
         self._open: dict[LogFile, None] = {}
         self._indexes: dict[Indexed, int] = {}

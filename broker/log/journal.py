@@ -1,14 +1,14 @@
 """The cluster's metadata on the disk: cluster.json, and cluster.log with changes.
 
 1. A change is one line of cluster.log: a checksum, and a `ClusterChange` with its
-   number as JSON. It is on the disk before anybody hears of the change.
+   number as JSON. It is on the disk before the request is answered.
 2. When the lines take more room than cluster.json, the whole state is written down
    anew: cluster.json first, which says up to which change it goes, then a
    cluster.log with the changes that came in meanwhile. Each replaces the file
    before in one step.
 3. At a start, changes that cluster.json has are skipped. So a kill or a power cut
    between the two files does no harm, nor does a topic that changed while
-   cluster.json was being written: what the log says of it is repeated.
+   cluster.json was being written: its changes in the log are applied again.
 
 Each line is flushed before the next one is written, so a crash can only tear the
 last one, which was not acknowledged: it is cut off. A line that is damaged, and has

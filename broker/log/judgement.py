@@ -1,6 +1,6 @@
 """Judges segments: which batches of a file are whole, and whether all are there.
 
-Recovery, ``kohort import`` and ``kohort verify`` have no other judge.
+Recovery, ``kohort import`` and ``kohort verify`` all use it.
 
 A CRC covers a batch, but neither its offset nor its place: offsets have to grow,
 without a gap where compaction cannot have been. That a file was cut off between
@@ -19,7 +19,7 @@ from kohort.protocol import records
 from kohort.protocol.records import BatchHeader
 
 Read = Callable[[int, int], bytes]
-"""Reads from a position so many bytes, or fewer where the file ends."""
+"""Reads bytes from a position: as many as given, or fewer where the file ends."""
 
 
 _MAGIC = bytes([records.MAGIC])

@@ -63,7 +63,7 @@ class Partition:
         store: where the batches are.
         is_closed: nothing may be done with it any more.
         appended_bytes: bytes of all batches since the partition was opened.
-        woken: how many `wake` calls, or has called last.
+        woken: the number of callbacks that `wake` calls, or has called last.
     """
 
     __slots__ = (
@@ -177,8 +177,8 @@ class Partition:
                 one is not copied: what it shows must not change later.
             now_ms: ms since the epoch.
             zstd: whether the version of Produce allows zstd (v7 and later).
-            read: what the last call with this batch returned, after its records
-                were read.
+            read: the result of the last call with this batch, after its records were
+                read.
 
         Returns:
             An `UnreadBatch` where nothing was appended as the records must be read

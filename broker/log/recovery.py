@@ -280,7 +280,7 @@ class Recovery:
         )
 
     def _keep_aside(self, segment: Segment, size: int) -> str | None:
-        """Copies what is cut off from the first whole batch on, if there is one.
+        """Copies the bytes to cut off, from the first whole batch on, if there is one.
 
         A kill leaves nothing whole there: these may be acknowledged records behind
         damage. Without the suffix the copy is a segment that Kafka's tools read.

@@ -1,4 +1,4 @@
-"""Reads the records of a client's batch where its header does not tell enough.
+"""Reads the records of a client's batch if its header is not enough to validate it.
 
 That takes a second for the largest batches, so it is done a piece at a time, before
 the batch is appended: see `UnreadBatch`.
@@ -24,7 +24,7 @@ make a response of 100 MB."""
 
 
 def must_read(config: LogConfig, header: BatchHeader, now_ms: int) -> bool:
-    """Whether the header cannot tell that all records are fine."""
+    """Whether the records have to be read to validate the batch."""
     if "compact" in config.cleanup_policy:
         return True
     if config.message_timestamp_type == LOG_APPEND_TIME:
@@ -40,7 +40,7 @@ class Refusal:
     """Why a batch is refused for its records.
 
     Attributes:
-        error: the code, and what is wrong.
+        error: the code, and the reason.
         record_errors: (position in the batch, message) of refused records.
     """
 
