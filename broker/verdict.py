@@ -88,9 +88,9 @@ def _lines(found: Verification) -> Iterator[str]:
         if report.findings or report.is_refused:
             yield from _partition_lines(report, found.path)
     if found.kind == "kohort":
-        stop = "in order" if found.is_clean else "by a crash, or is not over"
+        stop = "stopped cleanly" if found.is_clean else "did not stop cleanly"
         can = "is refused" if found.is_refused else "is possible"
-        yield f"the last run ended {stop}; a start {can}"
+        yield f"the last run {stop}; a start {can}"
         yield from (f"  refused: {why}" for why in found.refusals)
 
 

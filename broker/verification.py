@@ -127,7 +127,7 @@ def verify(path: Path, progress: Progress = lambda _, __: None) -> Verification:
     """
     path = path.absolute()
     if not path.is_dir():
-        raise VerifyError(f"{path} is no directory")
+        raise VerifyError(f"{path} is not a directory")
     try:
         if any(_SEGMENT.fullmatch(name) for name in files.names_in(path)):
             found = Verification(path, "partition")
@@ -204,7 +204,7 @@ class _Directory:
         """Reads everything."""
         folders = [name for name in self._names if self._is_partition(name)]
         if not folders and META not in self._names and not self._is_kohort:
-            raise VerifyError(f"{self._path} is no data directory")
+            raise VerifyError(f"{self._path} is not a data directory")
         self._read_checkpoints(has_partitions=bool(folders))
         if self._is_kohort:
             with files.rehearsed() as self._deeds:
@@ -265,11 +265,11 @@ class _Directory:
             if name not in folders:
                 self._find(name, "the folder of this partition is missing")
             elif self._is_kohort and name not in expected:
-                self._find(name, "no topic has it", is_damage=self._found.is_clean)
+                self._find(name, "it has no topic", is_damage=self._found.is_clean)
             self._verify_one(name, exists=name in folders, is_expected=name in expected)
         for name in self._names:
             if name.endswith(_FORGOTTEN):
-                self._find(name, "a topic that was deleted left it", is_damage=False)
+                self._find(name, "left over from a deleted topic", is_damage=False)
 
     def _verify_one(self, name: str, *, exists: bool, is_expected: bool) -> None:
         topic, _, number = name.rpartition("-")
@@ -278,7 +278,7 @@ class _Directory:
         try:
             config = log_config(self._config, saved.overrides if saved else {})
         except ValueError as error:
-            why = f"the configuration of topic {topic} is not possible: {error}"
+            why = f"topic {topic} has an invalid configuration: {error}"
             self._found.refusals.append(why)
             return
         cleaner = self._offsets[checkpoints.CLEANER_OFFSETS]
@@ -317,7 +317,7 @@ class _Directory:
             is_new = not (self._path / report.name).exists()
             if is_new and isinstance(error, StorageError):
                 # It would have been made, but for the rehearsal.
-                return _with_start(report, ["begins it anew, without a record"])
+                return _with_start(report, ["creates it anew, without records"])
             return _with_start(report, [str(error)], is_refused=True)
         assert isinstance(partition.store, SegmentStore)  # noqa: S101 - it is in files
         partition.store.release()

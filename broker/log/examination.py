@@ -166,7 +166,7 @@ class Examination:
         for name in names:
             stem, dot, kind = name.partition(".")
             if name.endswith(_LEFT_BY_A_CRASH):
-                self._find(name, "a crash has left it", is_damage=False)
+                self._find(name, "left over from a crash", is_damage=False)
             elif name.endswith(CUT):
                 what = "a start has cut these batches off a damaged log"
                 self._find(name, what, is_damage=False)

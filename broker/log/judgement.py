@@ -88,7 +88,7 @@ class Batches:
                 chunk, start, at = self._read(position, wanted), position, 0
             covered = memoryview(chunk)[at + records.CRC_START : at + header.size]
             if records.crc_of(covered) != header.crc:
-                self.why = "the CRC of a batch is another"
+                self.why = "a batch has a wrong CRC"
                 return
             self.position = position + header.size
             self.next_offset = header.last_offset + 1
@@ -102,7 +102,7 @@ class Batches:
             return "half the header of a batch"
         header = records.read_header(chunk, at)
         if header.magic != records.MAGIC or header.size < records.HEADER_SIZE:
-            return f"no batch (magic {header.magic}, length {header.length})"
+            return f"not a batch (magic {header.magic}, length {header.length})"
         if header.size > left:
             self.is_torn = True
             return f"{left} bytes of a batch of {header.size}"

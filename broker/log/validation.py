@@ -108,7 +108,7 @@ class UnreadBatch:
                 elif is_stamped:
                     # Kafka minds it only where the topic has this type.
                     code = ErrorCode.INVALID_TIMESTAMP
-                    found.append((position, "LogAppendTime is for the broker to set"))
+                    found.append((position, "only the broker sets LogAppendTime"))
             count += len(some)
             if len(found) >= MOST_RECORD_ERRORS:
                 del found[MOST_RECORD_ERRORS:]

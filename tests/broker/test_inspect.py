@@ -296,7 +296,7 @@ def test_space_set_aside(tmp_path: Path) -> None:
     (folder / FIRST).write_bytes(whole + bytes(5000) + whole)
     code, text = inspected(tmp_path)
     assert code == 1
-    assert f"byte {len(whole)}, offset 1: no batch (magic 0" in text
+    assert f"byte {len(whole)}, offset 1: not a batch (magic 0" in text
 
 
 def test_torn_in_the_middle(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_torn_in_the_middle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("at", "reason"),
-    [(80, "the CRC"), (16, "magic -3,"), (8, "length -"), (20, "the CRC")],
+    [(80, "wrong CRC"), (16, "magic -3,"), (8, "length -"), (20, "wrong CRC")],
 )
 def test_damaged_batch(tmp_path: Path, at: int, reason: str) -> None:
     """Damage is named with its place; what is before it, and elsewhere, is shown."""
@@ -350,7 +350,7 @@ def test_group_beside_damage(tmp_path: Path) -> None:
     partition(tmp_path, 0, good[:-1] + b"?")
     code, text = inspected(tmp_path, group="g")
     assert code == 1
-    assert "the CRC of a batch" in text
+    assert "wrong CRC" in text
 
 
 def test_read_only(tmp_path: Path) -> None:

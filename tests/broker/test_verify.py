@@ -70,7 +70,7 @@ def test_a_sound_directory(directory: Path) -> None:
     assert result.exit_code == 0
     first, last = result.stdout.splitlines()
     assert first.endswith("MB: sound")
-    assert last == "the last run ended in order; a start is possible"
+    assert last == "the last run stopped cleanly; a start is possible"
 
 
 def test_a_damaged_batch(directory: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_damaged_batch(directory: Path) -> None:
     changed(directory / "plain-0" / LOG, 100)
     result = run(directory)
     assert result.exit_code == 1
-    assert f"damaged: plain-0/{LOG}: from byte 79 on: the CRC" in result.stdout
+    assert f"damaged: plain-0/{LOG}: from byte 79 on: a batch" in result.stdout
     assert "offset 1 is lost" in result.stdout
     assert "plain-0: offsets 0 to 40, 39 whole records" in result.stdout
     assert "a start does not notice the damaged records" in result.stdout

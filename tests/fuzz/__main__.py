@@ -36,7 +36,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--target", help="only this one")
     parser.add_argument("--replay", type=Path, help="run this input, without atheris")
     parser.add_argument(
-        "--keep", action="store_true", help="merge what is new into the corpus"
+        "--keep", action="store_true", help="merge new inputs into the corpus"
     )
     return parser.parse_args()
 
@@ -71,7 +71,7 @@ def _show(runs: list[Run], seconds: float) -> None:
 
 
 def main() -> int:
-    """Fuzzes, and prints what happened."""
+    """Fuzzes, and prints the results."""
     asked = _asked()
     from tests.fuzz.targets import TARGETS  # noqa: PLC0415
 

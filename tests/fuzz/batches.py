@@ -1,4 +1,4 @@
-"""Fuzz target: record batches, from what Produce checks to what the cleaner rewrites.
+"""Fuzz target: record batches, from Produce's checks to the cleaner's rewriting.
 
 Lengths and CRCs are set right after the fuzzer's changes, and records may be
 compressed only then: so the fuzzer gets behind the checks that would stop it.
@@ -39,7 +39,7 @@ _MORE_FIELDS = ((43, "q"), (51, "h"), (53, "i"), (57, "i"))
 
 
 def batch_of(data: bytes) -> bytes:
-    """The batch that an input stands for: flags, then a header, then records."""
+    """The batch of an input: flags, then a header, then records."""
     flags, batch = data[0], data[1:]
     if len(batch) < records.HEADER_SIZE:
         return batch
@@ -93,7 +93,7 @@ def _append(batch: bytes, *, accepted: bool, zstd: bool) -> None:
 
 
 def _read(header: BatchHeader, batch: bytes) -> None:
-    """Every way to read the records says the same."""
+    """Every way to read the records gives the same."""
     assert records.crc_of(batch[_COVERED_AT:]) == header.crc
     packed = memoryview(batch)[records.HEADER_SIZE :]
     try:
@@ -118,7 +118,7 @@ def _rows(batch: bytes) -> Iterator[RecordRow]:
 
 
 def _taken(found: Iterable[T]) -> tuple[list[T], bool]:
-    """What comes before an error, and whether there is none."""
+    """The values before an error, and whether there is none."""
     taken: list[T] = []
     try:
         taken.extend(found)
@@ -174,7 +174,7 @@ def _rewrite(
     rows: list[RecordRow],
     spans: list[tuple[int, int]],
 ) -> None:
-    """The cleaner and a topic's type of timestamp change what they should only."""
+    """The cleaner and a topic's type of timestamp change nothing else in a batch."""
     for made in (
         finish(rebuilding.rebuild_in_pieces(header, data, spans)),
         finish(rebuilding.rebuild_in_pieces(header, data, spans, _NOW_MS)),

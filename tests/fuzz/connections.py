@@ -1,7 +1,7 @@
-"""Fuzz target: whole connections to a cluster in memory, and what they do to it.
+"""Fuzz target: whole connections to a cluster in memory, and their effects on it.
 
-An input is a byte of settings and a list of steps. A step is a byte that says what
-happens and on which connection, an int16 size, and that many bytes.
+An input is a byte of settings and a list of steps. A step is a byte for its kind and
+its connection, an int16 size, and that many bytes.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ reading or goes on; an operator does something."""
 
 _CONNECTIONS = 4
 _SPLIT = 0x20
-"""In a step's byte: what is sent arrives in pieces."""
+"""In a step's byte: its bytes arrive in pieces."""
 _LONG = 0x40
-"""In a request's byte: its client id makes it so long that it is read in pieces."""
+"""In a request's byte: a long client id, so that it is read in pieces."""
 _LONG_ID = 17_000
 _PIECE = 7
 _FULL_GROUPS, _DELAY, _HASTY, _ON_DISK = 1, 2, 4, 8
@@ -110,7 +110,7 @@ def scene_of(settings: int, steps: list[Step]) -> bytes:
 
 
 def connections(data: bytes) -> None:
-    """No sequence of bytes makes a handler fail, or others wait.
+    """No sequence of bytes makes a handler fail, or other clients wait.
 
     Every request is answered in its turn with a message of its version, or its
     connection is closed.
@@ -209,7 +209,7 @@ class _Scene:
         return head + (b"\0" if api.is_flexible(version) else b"") + data[2:]
 
     async def _ping(self) -> None:
-        """Somebody who behaves is answered at once, if its node runs."""
+        """Another client is answered at once, if its node runs."""
         bystander = self._bystander
         if bystander.is_lost:
             if not self._world.cluster.nodes[min(self._world.cluster.nodes)].is_open:
@@ -220,7 +220,7 @@ class _Scene:
         assert len(bystander.received) > before, "others are served"
 
     async def end(self) -> None:
-        """Whatever waits is answered or closed within a month."""
+        """Every waiting request is answered or closed within a month."""
         for client in self._all:
             client.read(goes_on=True)
         await self._world.finish()

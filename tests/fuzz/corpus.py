@@ -19,7 +19,7 @@ import kohort
 
 FOLDER = Path(__file__).parent / "corpus"
 MOST_BYTES = 20_000
-"""Bytes of inputs that are kept of one target: seven of them stay below 200 KB."""
+"""Bytes of inputs that are kept for one target: seven of them stay below 200 KB."""
 
 _KOHORT = str(Path(kohort.__file__).parent)
 _GENERATED = "<"
@@ -63,7 +63,7 @@ def needed(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
 
 
 def _steps(run: Callable[[bytes], None], data: bytes) -> set[Step]:
-    """What a run does in kohort's code; nothing if it fails."""
+    """The steps of a run in kohort's code; none if it fails."""
     steps: set[Step] = set()
 
     def called(frame: FrameType, _: str, __: Any) -> Any:

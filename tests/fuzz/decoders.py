@@ -28,7 +28,7 @@ _POOL = Pool()
 
 
 class _Form(NamedTuple):
-    """What the bytes of an input are said to be."""
+    """The API, version and direction of an input's bytes."""
 
     declared: type
     version: int

@@ -41,7 +41,7 @@ Row = tuple[int, int, bytes]
 _NOW_MS = 1_700_000_000_000
 _TOPIC = "t-0"
 _SEALED, _MARKED, _UNMARKED = 1, 2, 4
-"""Flags: changed batches get their CRC set; the broker was stopped in order; it was
+"""Flags: changed batches get their CRC set; the broker was stopped cleanly; it was
 not."""
 (OVERWRITE, INSERT, CUT, APPEND, DELETE, RENAME, ZERO, REPEAT) = range(8)
 _SUFFIXES = (".swap", ".cleaned", ".deleted", ".tmp", ".bak", "")
@@ -76,7 +76,7 @@ def edits_of(data: bytes) -> list[Edit]:
 
 
 class Opened(NamedTuple):
-    """What a partition serves once it is open.
+    """The batches that a partition serves once it is open.
 
     Attributes:
         start, end: its offsets.
@@ -93,7 +93,7 @@ class Opened(NamedTuple):
 
 
 def directories(data: bytes) -> None:
-    """A directory serves what was before the damage, or opening it says why not."""
+    """A directory serves the batches before the damage, or is refused with a reason."""
     if len(data) < 2:
         return
     made = _made(data[0] % len(_MAKERS))
@@ -120,12 +120,12 @@ def _play(root: Path, made: Image, edits: list[Edit], image: Image) -> None:
     try:
         again, _ = _open(root / "crashed")
     except (DataDirError, StorageError):
-        # After a stop in order nobody reads what was flushed; after a crash somebody
+        # After a clean stop a start does not read flushed batches; after a crash it
         # does.
         assert damaged_at < _EVERYTHING
     else:
         if edits:
-            # Epochs of a file that was changed are believed after a stop in order.
+            # Epochs of a changed file are trusted after a clean stop.
             again = again._replace(epochs=opened.epochs)
         assert again == opened, "a start after a crash finds the same"
 
@@ -159,7 +159,7 @@ def _open(path: Path) -> tuple[Opened, Image]:
     """Opens the partition, appends nothing, and closes it.
 
     Returns:
-        What it serves, and the files as a crash would leave them.
+        Its batches, and the files as a crash would leave them.
     """
     folder = DataDir.open(path, CLUSTER, NODE)
     try:
@@ -267,7 +267,7 @@ def _hit(made: Image, image: Image, name: str) -> int:
     if kind == "snapshot":
         return _EVERYTHING
     if kind != "log" or name not in made or name not in image:
-        # Entries of an index are believed where a log is not read: Kafka's are, too.
+        # Entries of an index are trusted where a log is not read, as in Kafka.
         return int(number)
     before, after = made[name], image[name]
     differing = (
@@ -302,7 +302,7 @@ def _batch(number: int, producer_id: int = -1) -> bytes:
 
 
 def _make(path: Path, kind: int) -> Image:
-    """A directory with one partition; what it has been through depends on `kind`."""
+    """A directory with one partition; its history depends on `kind`."""
     config = _COMPACTED if kind == 3 else _CONFIG
     folder = DataDir.open(path, CLUSTER, NODE)
     folder.save(

@@ -32,7 +32,7 @@ def files(data: bytes) -> None:
     """A file is refused, or is the same once it is written again.
 
     Args:
-        data: which file, one byte; then what is in it.
+        data: the number of a file, one byte; then its contents.
     """
     if data:
         with temporary_folder() as folder:
@@ -70,7 +70,7 @@ def _properties(_: Path, data: bytes) -> None:
 
 
 def _snapshot(_: Path, data: bytes) -> None:
-    # The CRC is set right, so that what is behind it is read.
+    # The CRC is set right, so that the bytes behind it are read.
     data = data[:2] + struct.pack(">I", crc_of(data[2:])) + data[2:]
     try:
         found = snapshots.decode(data)

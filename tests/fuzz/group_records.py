@@ -39,10 +39,10 @@ Pair = tuple[bytes, bytes | None]
 
 
 def group_records(data: bytes) -> None:
-    """What is decoded survives its encoding; what is in the log can be loaded.
+    """Decoded values survive their encoding; records in the log can be loaded.
 
     Args:
-        data: what to decode, one byte; then the bytes.
+        data: the kind of value to decode, one byte; then its bytes.
     """
     if data:
         _KINDS[data[0] % len(_KINDS)](data[1:])
@@ -94,7 +94,7 @@ def _group(data: bytes) -> None:
 
 
 def _log(data: bytes) -> None:
-    """Reads a batch by the quick way and by the long way, and loads what is in it."""
+    """Reads a batch by the quick way and by the long way, and loads its records."""
     pairs = _pairs(data)
     found = _decoded(pairs, 0)
     # Times that take two bytes are read one by one.
@@ -133,7 +133,7 @@ def _load(found: list[Record]) -> None:
 
 
 def _perform(effects: list[Effect]) -> tuple[float, list[Any]]:
-    """Renders and encodes what there is, and gives the timers that are armed."""
+    """Renders and encodes all groups, and returns the timers that are armed."""
     keys, latest = [], _NOW
     for effect in effects:
         if isinstance(effect, Append):
@@ -170,7 +170,7 @@ def _packed(pairs: list[Pair]) -> bytes:
 
 
 def _refusing(check: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Of what is decoded first, a `WireError` is an answer."""
+    """Decodes bytes from outside, for which a `WireError` is a valid result."""
 
     def checked(data: bytes) -> None:
         try:

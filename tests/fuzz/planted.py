@@ -1,4 +1,4 @@
-"""A target with a fault that nobody finds by chance, to see that fuzzing finds it."""
+"""A target with a fault that is hard to find by chance, to test the fuzzing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts atheris for one target, and reads what it prints."""
+"""Starts atheris for one target, and reads its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHY = re.compile(rb"^(?:\w+\.)*\w+(?:Error|Exception)\b.*|^==\d+== .*", re.MULT
 
 
 class Run(NamedTuple):
-    """What one process did.
+    """Result of one process.
 
     Attributes:
         name: of the target.
@@ -98,7 +98,7 @@ def _read(name: str, path: Path, code: int, seconds: int) -> Run:
     runs, coverage, features = map(int, status[-1]) if status else (0, 0, 0)
     finds = [Path(found.decode()) for found in _CRASH.findall(text)]
     if code and not finds:
-        # The process failed where no input ran: what it printed says how.
+        # The process failed while no input ran: its output has the reason.
         finds = [path]
     why = _WHY.findall(text)
     reason = why[0].decode(errors="replace") if why else f"exit code {code}"

@@ -1,4 +1,4 @@
-"""Keeps what kohort logs while an input runs."""
+"""Keeps kohort's log of an input."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Target(NamedTuple):
     Attributes:
         run: takes one input. It raises nothing for an input that kohort reads or
             refuses as documented, whatever the bytes are.
-        seeds: makes the inputs that fuzzing starts from, besides the corpus.
+        seeds: makes the inputs that fuzzing starts from, in addition to the corpus.
         mutate: changes an input in a way that keeps it well-formed. The fuzzer's own
             mutations are used in turn with it.
         longest: limit of an input in bytes.

@@ -1,4 +1,4 @@
-"""Runs one target under atheris, in a process of its own: libFuzzer ends it.
+"""Runs one target under atheris, in a separate process: libFuzzer ends it.
 
     python -m tests.fuzz.worker NAME [libFuzzer's arguments]
 
@@ -20,13 +20,13 @@ import atheris
 os.environ["KOHORT_FROZEN"] = "1"
 
 GENERATED = "<"
-"""First character of the file names that code has which is in no file."""
+"""First character of the file name of generated code."""
 MUTATED = 0.6
 """Share of the mutations that the target makes itself, if it makes any."""
 
 
 def _instrument_generated_code() -> None:
-    """Instruments what kohort compiles by itself, which no import brings."""
+    """Instruments the code that kohort generates, which no import loads."""
     make = builtins.compile
 
     def make_instrumented(source: Any, filename: str, *rest: Any, **more: Any) -> Any:

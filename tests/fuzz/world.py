@@ -96,7 +96,7 @@ class Transport(asyncio.Transport):
         self._protocol = protocol
         protocol.connection_made(self)
 
-    # -- what a client does
+    # -- calls of a client
 
     def send(self, data: bytes) -> None:
         """Sends bytes; they wait while the connection does not read."""
@@ -116,7 +116,7 @@ class Transport(asyncio.Transport):
         self._lost()
 
     def read(self, *, goes_on: bool) -> None:
-        """Reads what came and goes on reading, or stops reading."""
+        """Reads received bytes and goes on reading, or stops reading."""
         self._is_read = goes_on
         if goes_on:
             self._unread = 0
@@ -141,14 +141,14 @@ class Transport(asyncio.Transport):
             self.is_lost = True
             self._protocol.connection_lost(None)
 
-    # -- what the connection calls
+    # -- calls of the connection
 
     def set_write_buffer_limits(
         self,
         high: int | None = None,
         low: int | None = None,
     ) -> None:
-        """Says how much may wait for the client."""
+        """Sets the number of bytes that may wait for the client."""
         self._high = self._high if high is None else high
 
     def get_write_buffer_size(self) -> int:
@@ -171,11 +171,11 @@ class Transport(asyncio.Transport):
         self.write(b"".join(parts))
 
     def pause_reading(self) -> None:
-        """Holds back what the client sends."""
+        """Holds back the client's bytes."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
-        """Goes on with what the client sent."""
+        """Goes on with the client's bytes."""
         self._is_paused = False
         self._loop.call_soon(self._deliver)
 
@@ -199,11 +199,11 @@ class Transport(asyncio.Transport):
 
 
 class World:
-    """A cluster of two nodes, the connections to it, and what it logs.
+    """A cluster of two nodes, the connections to it, and its log.
 
     Args:
         config: configuration that differs from `BASE`.
-        log: what is written to stderr meanwhile.
+        log: its lines.
         data_dir: where topics and records are kept; None for memory.
         is_hasty: whether steps follow one another while long work goes on.
     """
@@ -255,7 +255,7 @@ class World:
         return transport
 
     async def settle(self) -> None:
-        """Lets the loop turn until long work is done; then checks what must hold."""
+        """Lets the loop turn until long work is done; then checks the invariants."""
         await self._turn(waits=not self._is_hasty)
         if not self.cluster.shards.loader.is_busy:
             # A log that is being loaded is not to change.
@@ -271,7 +271,7 @@ class World:
         idle = 0
         for _ in range(MOST_TURNS):
             await asyncio.sleep(0)
-            # What ends makes room for the next request of its connection.
+            # Ended work makes room for the next request of its connection.
             idle = 0 if waits and len(self.cluster.long_work) else idle + 1
             if idle >= IDLE_TURNS:
                 return
@@ -287,7 +287,7 @@ class World:
             await self._turn()
         await self.settle()
 
-    # -- what an operator does
+    # -- operations
 
     def operate(self, what: int) -> None:
         """Cleans logs, expires records, moves coordinators, stops or starts a node."""
@@ -317,7 +317,7 @@ class World:
             yield from topic.partitions
 
     def _clean(self) -> None:
-        """Begins to compact what is not being compacted."""
+        """Begins to compact the partitions that are not being compacted."""
         for partition in self._partitions():
             if "compact" in partition.config.cleanup_policy:
                 self._cleanings.setdefault(
@@ -328,7 +328,7 @@ class World:
                 )
 
     def _clean_on(self) -> None:
-        """Compacts a slice of each; what is read and written meanwhile is others'."""
+        """Compacts a slice of each; other requests run in between."""
         for partition, slices in [*self._cleanings.items()]:
             try:
                 next(slices)
@@ -336,7 +336,7 @@ class World:
                 del self._cleanings[partition]
 
     def facts(self) -> dict[str, object]:
-        """What a restart has to find."""
+        """The state that a restart has to find."""
         return {
             topic.name: (
                 topic.id,
@@ -347,16 +347,16 @@ class World:
         }
 
     async def stop(self) -> None:
-        """Ends what is under way, and closes all files."""
+        """Ends work under way, and closes all files."""
         await self.finish()
         while self._cleanings:
             self._clean_on()
         self.cluster.close()
 
-    # -- what must hold
+    # -- invariants
 
     def check(self) -> None:
-        """What holds after every step."""
+        """Checks the invariants after every step."""
         text = self.log.getvalue()
         assert not any(fault in text for fault in FAULTS), text
         # A request may have changed it: groups of before may be larger.

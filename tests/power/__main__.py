@@ -1,4 +1,4 @@
-"""Cuts a broker's power, again and again, and says what it lost.
+"""Cuts a broker's power, again and again, and prints the losses.
 
     python -m tests.power --seed 7 --cuts 2000
 
@@ -52,7 +52,7 @@ def _progress(report: Report) -> None:
 
 
 def _show(report: Report) -> None:
-    """What was done, and one failure of each shape: its text without numbers."""
+    """The counts of a run, and one failure of each shape: its text without numbers."""
     print(
         f"{report.cuts} cuts in {report.lives} lives of {report.steps} steps and "
         f"{report.calls} calls; {report.records} records acknowledged; "
@@ -74,7 +74,7 @@ def _show(report: Report) -> None:
 
 
 def main() -> int:
-    """Runs it, and prints what happened."""
+    """Runs the test, and prints the results."""
     asked = _asked()
     telemetry.configure(level="critical")
     seed = random.randrange(1 << 32) if asked.seed is None else asked.seed

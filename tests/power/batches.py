@@ -63,7 +63,7 @@ def written(
 
 
 def read(data: bytes) -> Iterator[Batch]:
-    """All batches in what a Fetch has brought, which may end amid one.
+    """All batches in the data of a Fetch, which may end amid one.
 
     Raises:
         BatchError: something is no batch.

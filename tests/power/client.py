@@ -67,10 +67,10 @@ class Client(ABC):
     def call(self, api_name: str, version: int, message: object) -> Any:
         """The answer to a request."""
 
-    # -- all that clients can see
+    # -- state that clients can see
 
     def found(self, groups: Iterable[str], is_mine: Callable[[str], bool]) -> Found:
-        """Some topics, their records, and what these groups have committed."""
+        """Some topics, their records, and the committed offsets of these groups."""
         answer = self.call("Metadata", 12, MetadataRequest(None, False))
         topics = {}
         for each in answer.topics:
@@ -125,7 +125,7 @@ class Client(ABC):
         ).results
         return {each.name: each.value for each in accepted(about).configs}
 
-    # -- what both need who send and who look
+    # -- for requests that change and that look
 
     def send(self, place: Place, data: bytes) -> Any:
         """Produces one batch; the answer about it."""

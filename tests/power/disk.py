@@ -1,7 +1,7 @@
-"""A disk that loses power: what a POSIX file system may leave of a row of calls.
+"""A disk that loses power: the state that a POSIX file system may leave of some calls.
 
 A call is one of the operations below. Files and folders go by number, as inodes do;
-names are entries of folders. What was synced is there afterwards. Each of the others
+names are entries of folders. Synced data is there afterwards. Each of the others
 may have reached the disk or not, whole or in part, in an order that depends on the
 kind of file system:
 
@@ -57,7 +57,7 @@ class Unlink:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A name becomes another one, in place of what had that before."""
+    """A name becomes another one, and replaces the file of that name."""
 
     folder: int
     name: str
@@ -145,17 +145,17 @@ class Disk:
         for change in kept:
             _rename(self._folders, change)
 
-    # -- what is left
+    # -- after the cut
 
     def whole(self) -> dict[str, bytes | None]:
         """All that the calls have made, as if the power had stayed."""
         return self._image(self._waiting, lambda file: _all_of(file, file.waiting))
 
     def cut(self, draw: random.Random) -> dict[str, bytes | None]:
-        """What may be left after a power cut now: contents by path, None for a folder.
+        """An image that a power cut may leave now: contents by path, None for a folder.
 
         Args:
-            draw: decides what is kept of what may be lost.
+            draw: random choices of the data that is kept.
         """
         fate = draw.random()
         if fate < 0.15:
@@ -274,7 +274,7 @@ def _prefix(
 
 
 def _without_sectors(file: _File, data: bytes, draw: random.Random) -> bytes:
-    """Has some sectors of what was not synced as they were before."""
+    """Restores some sectors that were not synced to their state before."""
     before = bytes(file.kept[: len(data)]).ljust(len(data), b"\0")
     share = draw.choice((0.2, 0.8))
     return b"".join(

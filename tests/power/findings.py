@@ -1,4 +1,4 @@
-"""What is wrong with what a broker has after a power cut."""
+"""Finds violations in the state of a broker after a power cut."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ class FoundTopic:
 
 @dataclass(slots=True)
 class Found:
-    """What clients see of a broker."""
+    """The state of a broker as clients see it."""
 
     topics: dict[str, FoundTopic]
     committed: dict[tuple[str, Place], Commit]
 
 
 def check(world: World, step: Step | None, found: Found) -> list[str]:
-    """What is wrong, a sentence each; has the world be as found where it may be so.
+    """The violations, a sentence each; updates the world where both states are allowed.
 
     Args:
-        world: what was acknowledged before the cut.
-        step: what was under way.
-        found: what there is after it.
+        world: the acknowledged state before the cut.
+        step: the step under way.
+        found: the state after the cut.
     """
     _take_over(world, step, found)
     wrong = []
@@ -88,7 +88,7 @@ def _take_over(world: World, step: Step | None, found: Found) -> None:
         case Delete() if step.topic not in found.topics:
             del world.topics[step.topic]
         case Create() if step.topic in found.topics:
-            # Without an answer nobody knows it before.
+            # Its id is unknown without an answer.
             step.id = step.id or found.topics[step.topic].id
             step.apply(world)
         case Grow() if len(found.topics[step.topic].parts) == step.count:
@@ -171,7 +171,7 @@ def _check_part(
 
 
 def _settle(part: Part, found: FoundPart) -> None:
-    """From here on the log is what was found."""
+    """From here on the log is as found."""
     while part.batches and part.batches[-1].first >= found.end:
         part.batches.pop()
     if part.end < found.end:

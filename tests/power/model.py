@@ -1,4 +1,4 @@
-"""What a broker has acknowledged, and so what a power cut must, or may, leave.
+"""The acknowledged state of a broker: the state that a power cut must, or may, leave.
 
 A run is a row of steps. Each is applied when its answer is there; the one that was
 under way at the cut may have happened or not.
@@ -45,7 +45,7 @@ class Part:
         batches: those acknowledged, in order, without gaps.
         begin: the offset of the first of them.
         start: where the log starts.
-        flushed: what is before this offset has been synced.
+        flushed: all before this offset has been synced.
         flushing: the same, by the step that is under way: a sync of the file alone
             need not keep its name.
     """
@@ -83,10 +83,10 @@ class Topic:
 
 @dataclass(slots=True)
 class Shard:
-    """A partition of `__consumer_offsets`: changes of what groups have committed.
+    """A partition of `__consumer_offsets`: changes of committed offsets.
 
     Attributes:
-        base: what was committed before the first change.
+        base: the committed offsets before the first change.
         changes: each is one batch of the log; None for a commit that goes.
         flushed: how many of them have been synced.
         flushing: the same, by the step that is under way.
@@ -105,7 +105,7 @@ class Shard:
         return len(self.changes)
 
     def after(self, count: int) -> dict[tuple[str, Place], Commit]:
-        """What is committed after the first changes."""
+        """The committed offsets after the first changes."""
         found: dict[tuple[str, Place], Commit | None] = dict(self.base)
         for change in self.changes[:count]:
             found.update(change)
@@ -126,8 +126,8 @@ class World:
     """All that was acknowledged.
 
     Attributes:
-        flushes_all: whether what is acknowledged must be there: the broker syncs each
-            append before it answers, or only its process is killed.
+        flushes_all: whether everything acknowledged must be there: the broker syncs
+            each append before it answers, or only its process is killed.
         topics: by name.
         shards: the partitions of `__consumer_offsets`.
         producer_ids: those that were given.
@@ -218,7 +218,7 @@ class Create(Step):
 
 @dataclass(slots=True)
 class Delete(Step):
-    """DeleteTopics: what groups have committed for it goes, too."""
+    """DeleteTopics: the committed offsets of the topic go, too."""
 
     topic: str = ""
 
@@ -327,5 +327,5 @@ class NewProducer(Step):
     id: int = -1
 
     def apply(self, world: World) -> None:
-        """An id that nobody else may get."""
+        """An id that no other producer may get."""
         world.producer_ids.add(self.id)

@@ -1,4 +1,4 @@
-"""Opens what a power cut has left, and uses it."""
+"""Opens the directory that a power cut has left, and uses it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kohort.broker.log.directory import META
 from kohort.broker.verification import verify
 
 CLOSELY = 0.3
-"""The share of images that are also opened a second time, after a stop in order, and
-that `kohort verify` looks at."""
+"""The share of images that are also opened a second time, after a clean stop, and that
+`kohort verify` looks at."""
 
 
 def _is_drawn(topic: str) -> bool:
-    """Whether a topic is none of the broker's own."""
+    """Whether a topic is not internal."""
     return topic != OFFSETS
 
 
@@ -33,12 +33,12 @@ def looked_at(
     now: float,
     draw: random.Random,
 ) -> list[str]:
-    """What is wrong with a directory, a sentence each.
+    """The violations in a directory, a sentence each.
 
     Args:
         path: the directory; its contents change.
-        world: what was acknowledged; it is as found afterwards.
-        step: what was under way at the cut.
+        world: the acknowledged state; it is as found afterwards.
+        step: the step under way at the cut.
         config: the broker's.
         now: the time.
         draw: decides how far to look.
@@ -66,7 +66,7 @@ def _refused(path: Path) -> list[str]:
 
 
 def _damaged(path: Path) -> list[str]:
-    """Records that are damaged or missing after a stop in order, by `kohort verify`.
+    """Records that are damaged or missing after a clean stop, by `kohort verify`.
 
     An index of an older segment may still be torn: it is made anew when it is read.
     """
@@ -98,7 +98,7 @@ def _opened(
 def _opened_again(
     path: Path, found: Found, world: World, config: Mapping[str, object], now: float
 ) -> list[str]:
-    """A stop in order and another start change nothing."""
+    """A clean stop and another start change nothing."""
     serving = Serving(path, config, now)
     try:
         again = serving.found(GROUPS, _is_drawn)

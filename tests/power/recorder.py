@@ -36,7 +36,7 @@ UNCHANGING = {
     "getpid", "listdir", "lstat", "path", "pread", "read", "scandir", "stat",
     "stat_result", "strerror", "sysconf", "urandom",
 }  # fmt: skip
-"""What changes nothing on the disk."""
+"""Calls that change nothing on the disk."""
 
 
 class Recorder:
@@ -62,7 +62,7 @@ class Recorder:
         raise AttributeError(f"os.{name} is not recorded")
 
     def _found(self, path: Path) -> None:
-        """What is there already is on the disk."""
+        """Existing files are on the disk already."""
         is_folder = path.is_dir()
         number = self._linked(path, is_folder=is_folder)
         if not is_folder:
@@ -101,7 +101,7 @@ class Recorder:
         return written
 
     def pwritev(self, fd: int, parts: Sequence[bytes], position: int) -> int:
-        """Writes what is in pieces."""
+        """Writes several pieces."""
         return self.pwrite(fd, b"".join(parts), position)
 
     def ftruncate(self, fd: int, size: int) -> None:
@@ -168,7 +168,7 @@ def _moved(path: Path, old: Path, new: Path) -> Path:
 
 @contextmanager
 def recording(root: Path, calls: list[Any]) -> Iterator[None]:
-    """Within, calls are written down; first those that make what is there."""
+    """Within, calls are written down; first those that make the existing files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "os", Recorder(root, calls))
         # So that cluster.json is written anew more often than at stops.
@@ -177,7 +177,7 @@ def recording(root: Path, calls: list[Any]) -> Iterator[None]:
 
 
 def on_disk(root: Path) -> Mapping[str, bytes | None]:
-    """What a folder holds; the lock aside, which nobody reads."""
+    """The contents of a folder, without the lock."""
     return {
         str(path.relative_to(root)): None if path.is_dir() else path.read_bytes()
         for path in root.rglob("*")

@@ -1,4 +1,4 @@
-"""What producers meet that carry on after a restart."""
+"""Checks producers that carry on after a restart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.power.model import World
 
 
 def carries_on(client: Client, world: World) -> list[str]:
-    """A producer that sends its last batch again is told where it is already."""
+    """A producer that sends its last batch again gets its old offset."""
     wrong = []
     given = client.new_producer_id()
     if given in world.producer_ids:

@@ -26,14 +26,14 @@ CUTS = 30
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is to be run.
+    """Settings of a run.
 
     Attributes:
         seed: of all that is drawn.
         cuts: how many images to look at.
         kind: of the file system.
         flushes_all: `log.flush.interval.messages=1`, or the default.
-        folder: for directories; what is wrong stays there.
+        folder: for directories; those with violations stay there.
         ignores_syncs: a disk that lies: a test of the test has it.
     """
 
@@ -58,7 +58,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Report:
-    """What was done."""
+    """Counts of a run."""
 
     lives: int = 0
     steps: int = 0
@@ -149,7 +149,7 @@ class Run:
                 if not (is_lying and isinstance(entry, Sync) and number > began):
                     disk.do(entry)
             follow(entry, world)
-        assert disk.whole() == on_disk(path), "the disk got what was not recorded"
+        assert disk.whole() == on_disk(path), "the disk has unrecorded changes"
         if following is None:
             return None
         path = self._folder("live")
@@ -170,7 +170,7 @@ class Run:
         image: Mapping[str, bytes | None],
         draw: random.Random,
     ) -> bool:
-        """Opens an image; what is wrong with it is reported, and the image kept."""
+        """Opens an image; reports its violations, and then keeps the image."""
         report = self.report
         report.cuts += 1
         path = self._folder("opened")

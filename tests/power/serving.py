@@ -1,7 +1,7 @@
 """kohort's broker on a data directory, without sockets and without time passing.
 
 Requests go through the handlers as those of a connection do. The clock is moved by
-hand, so housekeeping does what it does when it is due.
+hand, so housekeeping runs when it is due.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Serving(Client):
 
     Args:
         path: the data directory.
-        config: besides CONFIG.
+        config: in addition to CONFIG.
         now: the time, in seconds since the epoch.
     """
 
@@ -90,13 +90,13 @@ class Serving(Client):
         self.advance(0.001)
 
     def close(self) -> None:
-        """Stops it in order."""
+        """Stops it cleanly."""
         self._run(self._housekeeper.stop)
         self._run(self.cluster.close)
         self._loop.close()
 
     def _run(self, what: Callable[[], object]) -> None:
-        """Does something, and what it has left for later turns of the loop."""
+        """Makes a call, and runs the work that it leaves for later turns."""
 
         async def run() -> None:
             what()

@@ -1,4 +1,4 @@
-"""What clients do with topics, records and groups, as drawn from a seed."""
+"""The steps of clients with topics, records and groups, as drawn from a seed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KEYS = 4
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What somebody has for itself.
+    """Topics and groups that only one row of steps uses.
 
     Attributes:
         names: of topics.
@@ -76,9 +76,9 @@ class Steps:
     """One step after the other.
 
     Args:
-        scope: what the steps are about.
-        world: what has been acknowledged.
-        draw: decides what is done.
+        scope: the topics and groups of the steps.
+        world: the acknowledged state.
+        draw: random choices of steps.
         now_ms: the time, for records.
         taking: made with each step, entered before its request, left after its answer.
 

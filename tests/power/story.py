@@ -49,17 +49,17 @@ Entry = Call | Began | Ended
 
 
 class Life:
-    """What a broker does on a data directory, from start to stop.
+    """The life of a broker on a data directory, from start to stop.
 
     Args:
         path: the data directory.
-        world: what is in it; it follows the steps.
+        world: its contents; they follow the steps.
         config: the broker's.
         now: the time at its start.
-        seed: of what is drawn.
+        seed: of all random choices.
 
     Attributes:
-        entries: what happened, in order.
+        entries: steps and calls, in order.
         now: the time at its end.
         step: the last one that was begun.
     """
@@ -83,7 +83,7 @@ class Life:
         self._serving: Serving
 
     def live(self, steps: int) -> None:
-        """Starts, takes so many steps, and stops in order."""
+        """Starts, takes the steps, and stops cleanly."""
         with recording(self._path, self.entries):
             self._starts()
             for _ in range(steps):
@@ -151,7 +151,7 @@ class _Taking:
 
 
 def follow(entry: Entry, world: World) -> None:
-    """Has a world know what the disk was told."""
+    """Updates a world by the calls to the disk."""
     if isinstance(entry, Sync) and entry.path:
         world.synced(entry.path)
     elif isinstance(entry, Link) and entry.path:

@@ -1,4 +1,4 @@
-"""The disk that loses power: what must survive, and what may not."""
+"""The disk that loses power: data that must survive, and data that may not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CUTS = 300
 
 
 def images(kind: Kind, *calls: Call) -> list[dict[str, bytes | None]]:
-    """What many power cuts leave of some calls."""
+    """The images that many power cuts leave of some calls."""
     disk = Disk(kind)
     for call in calls:
         disk.do(call)
@@ -47,7 +47,7 @@ def test_what_is_synced_survives(kind: Kind) -> None:
 
 
 def test_a_write_is_torn_and_dropped() -> None:
-    """What was not synced is whole, a part, zeroes, or nothing."""
+    """Data that was not synced is whole, a part, zeroes, or nothing."""
     calls: list[Call] = [
         Link(ROOT, "a", 1, False),
         Sync(ROOT),

@@ -43,7 +43,7 @@ def test_a_disk_that_forgets_is_found(folder: Path) -> None:
 
 
 def test_batches_are_kafkas() -> None:
-    """What the test writes, kohort reads, and the other way round."""
+    """Kohort reads the test's batches, and the test reads kohort's."""
     data = batches.written([(b"k", b"v"), (b"gone", None)], 5, 9, 70)
     found = [(r.offset, r.key, r.value) for r in read_records(data)]
     assert found == [(0, b"k", b"v"), (1, b"gone", None)]
