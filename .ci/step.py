@@ -182,7 +182,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def reap(besides: int) -> None:
-    """Takes note of children that have ended, and whose parents had before.
+    """Takes note of ended children that had lost their parents before.
 
     Other processes may wait for such a process to be gone.
 
@@ -205,7 +205,7 @@ def kill_all() -> None:
 
 
 def abort(pid: int) -> None:
-    """Has a Python process print its stacks and end."""
+    """Makes a Python process print its stacks and end."""
     send(pid, signal.SIGABRT)
     by_s = time.monotonic() + STACKS_S
     while is_alive(pid) and time.monotonic() < by_s:
@@ -413,7 +413,7 @@ def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
 
 
 def results_file() -> Path:
-    """Where results are kept, a line each."""
+    """The file of the results, a line each."""
     return Path(os.environ["KOHORT_CI"]) / "results.jsonl"
 
 

@@ -83,7 +83,7 @@ def _descriptor(transport: asyncio.BaseTransport) -> int:
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Has the system find out, as in Kafka, when a silent client's machine is gone."""
+    """Turns on TCP keep-alive, as Kafka does: it finds machines that are gone."""
     sock = transport.get_extra_info("socket")
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -63,7 +63,7 @@ class RouteInPieces:
 
     @staticmethod
     def decode(buffer: Source, position: int, end: int) -> tuple[Any, int]:
-        """Where the body is: for now that is the message."""
+        """The place of the body, which stands for the message until it is decoded."""
         return (buffer, position, end), end
 
     def handle(self, request: Request) -> Work:

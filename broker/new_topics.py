@@ -67,7 +67,7 @@ class NewTopics:
         return partitions >= MOST_PARTITIONS
 
     def enter(self) -> None:
-        """Has the topics that were made be there from now on.
+        """Enters the topics that were made: from now on they are visible.
 
         Raises:
             StorageError: they cannot be written down; none of them is there.

@@ -38,7 +38,7 @@ STEP: Final = 256 * 1024
 
 
 class Holder(Protocol):
-    """A connection that long requests come by."""
+    """A connection with long requests."""
 
     def hold_back(self) -> None:
         """Reads no more for now."""

@@ -92,7 +92,7 @@ class Reader(Generic[Made]):
         return [made for some in self.read_in_pieces(batch) for made in some]
 
     def read_in_pieces(self, batch: Buffer) -> Iterator[list[Made]]:
-        """Like `read`, some at a time; none where others should have a turn."""
+        """Like `read`, some at a time; nothing where others should have a turn."""
         header = records.read_header(batch)
         if header.is_control or header.is_transactional:
             yield self._read_transactional(header, batch)

@@ -56,7 +56,7 @@ class Broker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address on which it listens."""
         return "127.0.0.1", self.served.ports[0]
 
     def cpu_us(self) -> float:

@@ -1,4 +1,4 @@
-"""For requests that change topics: hands their work to the controller."""
+"""Hands the work of requests that change topics to the controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = telemetry.get_logger("controller")
 
 
 def submit(request: Request, work: Work) -> None:
-    """Has the controller do the work of a request, which answers it in the end."""
+    """Hands over the work of a request, which answers the request in the end."""
 
     def failed(error: Exception) -> None:
         # A defect of ours; the client must not take it for an answer.

@@ -41,7 +41,7 @@ def _leaving(members: Sequence[MemberIdentity]) -> list[LeavingMember]:
 
 
 def _in_parts(request: Request) -> Work:
-    """Has very many members leave, some at a time."""
+    """Removes very many members, some at a time."""
     message: LeaveGroupRequest = request.message
     pace, taken = Pace(), Taken()
     answers = []

@@ -26,7 +26,7 @@ _DEFAULT = -1
 _COUNTED_COST = 1
 """Cost of counting or refusing one topic of a request, as `Pace` counts."""
 _CREATED_COST = 100
-"""The same of its configuration, checked and shown; its partitions are extra."""
+"""Cost of its configuration, checked and shown; its partitions are extra."""
 _RESERVED = "__cluster_metadata"
 """The log of Kafka's controllers: no topic, and never one."""
 
@@ -99,7 +99,7 @@ def _created(
 def _enter(
     new: NewTopics, places: list[int], results: list[CreatableTopicResult]
 ) -> None:
-    """Has topics be there that were made; if that fails, their results say so."""
+    """Enters the topics that were made; if that fails, their results have the error."""
     try:
         new.enter()
     except StorageError as error:

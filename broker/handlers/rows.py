@@ -1,4 +1,4 @@
-"""For requests of many rows: looks at them in pieces."""
+"""Goes through the rows of large requests in pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For handlers that go on with the result of a coordinator themselves."""
+"""Results of a coordinator, for handlers that go on with them."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ class DataDir:
             offsets.pop(key, None)
 
     def _write_forgotten(self, key: TopicPartition) -> None:
-        """Has the disk forget a partition's offsets, if it has any.
+        """Removes a partition's rows from the checkpoints on the disk, if it has any.
 
         Those of other deleted partitions go with them: one round of writing is
         enough for a whole topic.
@@ -449,11 +449,11 @@ class DataDir:
             offsets[key] = start
 
     def allow_gaps(self, topic: str, index: int) -> None:
-        """Has the partition be opened as one that may have been compacted."""
+        """Notes that the partition may have been compacted, for opening it."""
         self._offsets[checkpoints.CLEANER_OFFSETS].setdefault((topic, index), 0)
 
     def keep_compacted(self, key: TopicPartition) -> None:
-        """Has the disk keep that a log may have been compacted: that it has a row.
+        """Writes down that a log may have been compacted: it gets a row.
 
         Raises:
             StorageError: that did not work.
@@ -462,7 +462,7 @@ class DataDir:
             self.keep_offset(checkpoints.CLEANER_OFFSETS, key, 0)
 
     def keep_offset(self, name: str, key: TopicPartition, offset: int) -> None:
-        """Has the disk keep a partition's row of a checkpoint.
+        """Writes a partition's row of a checkpoint, and flushes it.
 
         Raises:
             StorageError: that did not work; the row is as it was.

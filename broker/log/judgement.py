@@ -142,7 +142,7 @@ def why_not_all(
 def next_whole(
     read: Read, size: int, position: int, least_offset: int
 ) -> tuple[int, int] | None:
-    """Where the next whole batch behind damage is, and its first offset, if any is.
+    """The position and the first offset of the next whole batch behind damage, if any.
 
     Args:
         read: reads from the segment's file.

@@ -227,9 +227,9 @@ class Recovery:
                     self._learn_producer(header)
 
     def _check(self, segment: Segment, *, is_last: bool) -> None:
-        """Has the segment know its whole batches, and cuts off the bytes behind them.
+        """Reads the segment's whole batches, and cuts off the bytes behind them.
 
-        Builds the indexes, and has producers and epochs learn of each batch.
+        Builds the indexes, and updates producers and epochs with each batch.
         """
         size = segment.size
         segment.forget_batches()

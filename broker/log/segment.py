@@ -226,7 +226,7 @@ class Segment:
         self._index = None
 
     def mark_end(self) -> None:
-        """Has the index name the last batch, so that a shorter file is noticed."""
+        """Adds the last batch to the index, so that a shorter file is noticed."""
         if self.size:
             self.index.mark_end(self.next_offset - 1, self._tail[1])
 
@@ -467,7 +467,7 @@ class Segment:
     def locate(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> tuple[int, int]:
-        """Where whole batches from an offset on begin and end, which may be the same.
+        """Begin and end of the whole batches from an offset on, which may be the same.
 
         Only headers are read.
 

@@ -33,7 +33,7 @@ class Attack:
         program: see `Program`.
         config: of the broker.
         data: whether the broker has a data directory.
-        keeps_mb: memory of topics and groups that outlive the attack.
+        keeps_mb: memory that may stay: groups that were made, the allocator's.
     """
 
     name: str

@@ -35,7 +35,7 @@ CENTURY_MS = 100 * 365 * 24 * 3600 * 1000
 MINIMAL = bytes([0x0C, 0, 0, 0, 1, 1, 0])
 """A record of seven bytes: no key, no value, no headers, all deltas 0."""
 KEYED = bytes([0x0E, 0, 0, 0, 2, ord("k"), 1, 0])
-"""The same with a key: a tombstone, which a compacted topic takes."""
+"""A minimal record with a key: a tombstone, which a compacted topic takes."""
 RECORDS = 14_900_000
 """Minimal records in 100 MiB, to which the records of a batch may decompress."""
 

@@ -43,10 +43,10 @@ MEMBERS = 20
 SESSION_MS = 6_000
 """The shortest that brokers allow by default (group.min.session.timeout.ms)."""
 BEAT_S = 0.1
-"""Between two heartbeats of a member, with a commit behind each: some 400 requests a
-second, a few percent of a core here and at the broker."""
+"""Seconds between two heartbeats of a member, with a commit behind each: some 400
+requests a second, a few percent of a core here and at the broker."""
 PING_S = 0.005
-"""Between two pings of the bystander: finer than the pauses to be found."""
+"""Seconds between two pings of the bystander: less than the pauses to be found."""
 RETRY_S = 0.1
 REPORT_S = 180.0
 """The longest wait for a report: more than any freeze that was seen."""
@@ -272,7 +272,7 @@ class Innocent:
         """The time since the last report.
 
         Raises:
-            TimeoutError: somebody still waits for an answer after REPORT_S.
+            TimeoutError: a request still waits for an answer after REPORT_S.
         """
         assert self._process.stdin is not None
         self._process.stdin.write("report\n")

@@ -153,7 +153,7 @@ def _never_read(target: Target) -> Program:
     for _ in range(50):
         target.line().send(asked)
     time.sleep(READ_S)
-    return "nobody reads"
+    return "not read"
 
 
 READ_S = 3.0

@@ -85,7 +85,7 @@ class Steps:
         (self._folder / name).write_text(source)
 
     def finish(self, *results: dict[str, object]) -> None:
-        """Has steps finish with results."""
+        """Adds the results of finished steps."""
         lines = [json.dumps(list(each.values())) for each in results]
         path = self._folder / "results" / "results.jsonl"
         path.write_text("\n".join(lines))

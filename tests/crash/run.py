@@ -32,7 +32,7 @@ TOPIC = "load"
 OWNERS = ("ann", "bob")
 PARTITIONS = 6
 SESSION_MS = 120_000
-"""Nobody is to lose its membership while the broker is away."""
+"""No member may lose its membership while the broker is away."""
 BRIEF_MS = 20_000
 """The same, of members that leave. Killed before the next generation is written, the
 broker does not know any more that they left, and waits for them as long as this."""

@@ -43,7 +43,7 @@ _MIX = [
     Moment.TOPICS,
     Moment.STABLE,
 ]
-"""A quarter of the kills hits Stable groups, as many a change of topics."""
+"""A quarter of the kills hits Stable groups, 30 % a change of topics."""
 
 
 def moments(kills: int, draw: random.Random) -> list[Moment]:

@@ -24,7 +24,7 @@ MOST_BYTES = 20_000
 _KOHORT = str(Path(kohort.__file__).parent)
 _GENERATED = "<"
 Step = tuple[CodeType, int, int]
-"""From one line of a function to another one."""
+"""A step from one line of a function to another one."""
 
 
 def stored(name: str) -> list[bytes]:

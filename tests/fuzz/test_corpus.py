@@ -12,7 +12,7 @@ from tests.fuzz.targets import TARGETS
 MOST_BYTES = 200_000
 """Size of the corpus in the repository, all targets together."""
 MUTATIONS = 1
-"""Of each seed: a fault in a target's own mutator would stop the fuzzer."""
+"""Mutations of each seed: a fault in a target's mutator would stop the fuzzer."""
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -83,7 +83,7 @@ def check(world: World, step: Step | None, found: Found) -> list[str]:
 
 
 def _take_over(world: World, step: Step | None, found: Found) -> None:
-    """Has the world know of the topics that the step under way has changed."""
+    """Updates the world by the topics that the step under way has changed."""
     match step:
         case Delete() if step.topic not in found.topics:
             del world.topics[step.topic]

@@ -113,7 +113,7 @@ class Shard:
 
 
 def shard_of(group: str) -> int:
-    """Where a group is kept: Java's hash of its name, as Kafka has it."""
+    """The partition of a group: Java's hash of its name, as in Kafka."""
     code = 0
     for byte in group.encode("ascii"):
         code = (31 * code + byte) & 0xFFFFFFFF
@@ -198,7 +198,7 @@ class Step:
     name: str = "restart"
 
     def apply(self, world: World) -> None:
-        """Has the world be as after its acknowledgement."""
+        """Changes the world as its acknowledgement does."""
 
 
 @dataclass(slots=True)
@@ -211,7 +211,7 @@ class Create(Step):
     id: bytes = b""
 
     def apply(self, world: World) -> None:
-        """A new incarnation."""
+        """Adds an incarnation."""
         parts = [Part() for _ in range(self.count)]
         world.topics[self.topic] = Topic(self.id, dict(self.config), parts)
 
@@ -223,7 +223,7 @@ class Delete(Step):
     topic: str = ""
 
     def apply(self, world: World) -> None:
-        """No topic of that name any more."""
+        """Removes the topic."""
         del world.topics[self.topic]
         for shard in world.shards:
             change = self.forgets(shard)
@@ -244,7 +244,7 @@ class Grow(Step):
     count: int = 0
 
     def apply(self, world: World) -> None:
-        """More partitions."""
+        """Adds partitions."""
         parts = world.topics[self.topic].parts
         parts += [Part() for _ in range(self.count - len(parts))]
 
@@ -258,7 +258,7 @@ class Configure(Step):
     value: str = ""
 
     def apply(self, world: World) -> None:
-        """Another value."""
+        """Sets the value."""
         world.topics[self.topic].config[self.key] = self.value
 
 
@@ -270,7 +270,7 @@ class Produce(Step):
     sent: Sent = field(default_factory=lambda: Sent(0, (), -1, -1, b""))
 
     def apply(self, world: World) -> None:
-        """One batch more."""
+        """Adds the batch."""
         part = world.part(self.place)
         assert part is not None
         assert self.sent.first == part.end, f"{self} behind {part.end}"
@@ -284,7 +284,7 @@ class Start(Step):
     starts: dict[Place, int] = field(default_factory=dict)
 
     def apply(self, world: World) -> None:
-        """Later starts."""
+        """Moves the starts."""
         for place, start in self.starts.items():
             part = world.part(place)
             if part is not None:
@@ -299,7 +299,7 @@ class CommitOffsets(Step):
     commits: dict[tuple[str, Place], Commit | None] = field(default_factory=dict)
 
     def apply(self, world: World) -> None:
-        """Other offsets."""
+        """Sets the offsets."""
         world.shards[shard_of(self.group)].changes.append(self.commits)
 
 
@@ -310,7 +310,7 @@ class DeleteGroup(Step):
     group: str = ""
 
     def apply(self, world: World) -> None:
-        """No offsets of it any more."""
+        """Removes its offsets."""
         shard = world.shards[shard_of(self.group)]
         shard.changes.append(self.forgets(shard))
 

@@ -19,9 +19,9 @@ from tests.power.story import Began, Ended, Life, follow
 
 FLUSH = {"log.flush.interval.messages": 1}
 STEPS = 60
-"""Of one life."""
+"""Steps of one life."""
 CUTS = 30
-"""Of one life: all that is looked at, of which one is lived on."""
+"""Images of one life: all are checked, and one is the disk of the next life."""
 
 
 @dataclass(frozen=True, slots=True)

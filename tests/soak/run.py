@@ -28,9 +28,9 @@ PARTITIONS = 20
 RECORDS_S = 50
 """Records a second, each of which every group gets."""
 FAULT_S = 12.0
-"""Between two faults: a rebalance of all groups takes the session of the lost."""
+"""Seconds between two faults: a rebalance of all groups takes a session timeout."""
 REST_S = 20.0
-"""After the last fault before a look: sessions have ended, groups have settled."""
+"""Seconds between the last fault and a look: sessions end, groups settle."""
 NODES = 3
 BATCH = 50
 GROWTH = 1.25
