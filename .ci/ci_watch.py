@@ -1,6 +1,6 @@
 """Pytest plugin of `.ci/step.py`: records the tests under way and how a session ended.
 
-It writes into the folder that KOHORT_CI_WATCH names:
+It writes into the folder that STEP_WATCH names:
 
 - `running-PID.json` while the process PID runs a test: a `step.Running`;
 - `session.json` after a failure, and at the end of the session: a `step.Session`.
@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(os.environ["KOHORT_CI_WATCH"])
+FOLDER = Path(os.environ["STEP_WATCH"])
 STDERR = os.dup(2)
 """Standard error, which pytest captures while a test runs."""
 

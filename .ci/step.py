@@ -3,7 +3,7 @@
     python3 .ci/step.py run LIMIT_S NAME COMMAND...
     python3 .ci/step.py summary
 
-KOHORT_CI names the folder where results are kept, KOHORT_CI_ENDS the second, since
+STEPS_FOLDER names the folder where results are kept, STEPS_END the second, since
 1970, when all steps must have ended.
 
 A step runs in a separate session, with `ci_watch` as a plugin of each pytest:
@@ -274,10 +274,10 @@ class Command:
         self._cwd = cwd
         self._limit_s = limit_s
         self._test_limit_s = test_limit_s
-        self._watch = Path(tempfile.mkdtemp(dir=os.environ["KOHORT_CI"]))
+        self._watch = Path(tempfile.mkdtemp(dir=os.environ["STEPS_FOLDER"]))
         self._environment = {
             **environment,
-            "KOHORT_CI_WATCH": str(self._watch),
+            "STEP_WATCH": str(self._watch),
             "PYTEST_ADDOPTS": PYTEST_OPTIONS,
             "PYTHONFAULTHANDLER": "1",
             "PYTHONPATH": os.pathsep.join(
@@ -365,7 +365,7 @@ class Command:
 
 def left_s() -> float:
     """The time that is left for all steps."""
-    return float(os.environ["KOHORT_CI_ENDS"]) - time.time()
+    return float(os.environ["STEPS_END"]) - time.time()
 
 
 def run_again(session: Session, test: str, limit_s: float) -> bool:
@@ -414,7 +414,7 @@ def run(limit_s: float, name: str, argv: Sequence[str]) -> Result:
 
 def results_file() -> Path:
     """The file of the results, a line each."""
-    return Path(os.environ["KOHORT_CI"]) / "results.jsonl"
+    return Path(os.environ["STEPS_FOLDER"]) / "results.jsonl"
 
 
 def summarise(results: Sequence[Result], print_line: Callable[[str], None]) -> bool:

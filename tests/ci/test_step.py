@@ -76,8 +76,8 @@ class Steps:
             **inherited,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # it takes longer than the tests
             "PYTEST_PLUGINS": "xdist.plugin",
-            "KOHORT_CI": str(results),
-            "KOHORT_CI_ENDS": str(time.time() + 1000),
+            "STEPS_FOLDER": str(results),
+            "STEPS_END": str(time.time() + 1000),
         }
 
     def write(self, name: str, source: str) -> None:
