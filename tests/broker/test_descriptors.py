@@ -22,7 +22,7 @@ from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsR
 
 @contextlib.contextmanager
 def descriptors_for(connections: int) -> Iterator[None]:
-    """Within, so many descriptors more than now may be connections."""
+    """Within, this number of descriptors more than now may be connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Path(os.devnull).open() as lowest:
         used = lowest.fileno()
@@ -36,7 +36,7 @@ def descriptors_for(connections: int) -> Iterator[None]:
 
 
 async def is_admitted(broker: Broker) -> bool:
-    """Whether a connection of its own is answered."""
+    """Whether a new connection is answered."""
     async with connected_to(broker.host, broker.port) as client:
         request = ApiVersionsRequest("tests", "1")
         try:

@@ -62,7 +62,7 @@ UNKNOWN_VERSION = struct.pack(">hhih", BY_NAME["ApiVersions"].key, 99, 1, -1)
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps what is written to it."""
+    """A transport that keeps the bytes written to it."""
 
     def __init__(self, accepted: socket.socket | None) -> None:
         super().__init__({"socket": accepted} if accepted else {})
@@ -150,7 +150,7 @@ class ByHand:
 
 @pytest.fixture
 async def by_hand() -> AsyncIterator[ByHand]:
-    """Nobody is connected yet."""
+    """A node that listens, without clients yet."""
     scene = ByHand()
     listener = scene.listener
     await listener.bind()
@@ -255,7 +255,7 @@ async def test_long_requests_are_held_back_while_memory_is_short() -> None:
 @pytest.mark.parametrize("request_", [BEAT, UNKNOWN_VERSION])
 @pytest.mark.parametrize("size", [LONG_FRAME, 20_000, 5_000_000])
 async def test_long_requests_give_their_memory_back(size: int, request_: bytes) -> None:
-    """Once they are handled: what follows is not counted."""
+    """They do so once they are handled: later requests are not counted."""
     beat = frame("Heartbeat", 4, Heartbeat)
     async with Broker() as broker:
         memory = broker.cluster.request_memory

@@ -1,4 +1,4 @@
-"""Requests of many rows are worked on in pieces, and what amplifies is answered once.
+"""Requests of many rows run in pieces, and repeated names are answered once.
 
 Pieces are counted, so nothing here depends on how fast the machine is.
 """
@@ -75,7 +75,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Asked:
-    """A connection that counts: what it is sent, and in how many pieces."""
+    """A connection that counts its answers and their pieces."""
 
     client_host = "/127.0.0.1"
     software_name = "test"
@@ -298,7 +298,7 @@ async def test_the_largest_commit_is_kafkas(broker: Broker) -> None:
             if shard.driver is not None
             for group in shard.driver.coordinator.groups
         ]
-        # Who may not commit at all learns that first.
+        # A member that may not commit at all gets that error first.
         stale = commit(16_775, member=(5, "m"))
         assert await codes(client, stale) == {ErrorCode.UNKNOWN_MEMBER_ID}
 
@@ -322,7 +322,7 @@ async def codes(client: WireClient, request: object) -> set[int]:
 def test_the_size_of_a_batch_is_known_before_it_is_made(
     group: str, topic: str, count: int, metadata: str, expire_ms: int
 ) -> None:
-    """To the byte, since it is what decides whether a commit is taken."""
+    """To the byte, since a commit is accepted or refused by it."""
     size = BatchSize(group, has_expiry=expire_ms != -1)
     records = []
     for row in range(count):

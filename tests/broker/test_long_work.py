@@ -1,4 +1,4 @@
-"""Long work: a piece a turn, side by side, and none for who has gone."""
+"""Long work: a piece a turn, side by side, and none for lost connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Turns:
         self._callbacks.append(callback)
 
     def pieces(self, name: str, count: int) -> Work:
-        """Work of so many pieces, each of which is noted by its name."""
+        """Work of some pieces, each of which is noted by its name."""
         for _ in range(count - 1):
             self.done.append(name)
             yield
@@ -50,7 +50,7 @@ def turns() -> Turns:
     return Turns()
 
 
-def test_what_is_short_is_done_at_once(turns: Turns) -> None:
+def test_short_work_is_done_at_once(turns: Turns) -> None:
     """Work of one piece never waits for a turn."""
     assert turns.work.start(turns.pieces("a", 1), turns.failures.append) is None
     assert turns.done == ["a"]
@@ -95,7 +95,7 @@ def test_nothing_more_is_done_of_stopped_work(turns: Turns) -> None:
 
 
 def test_a_failure_ends_its_own_work(turns: Turns) -> None:
-    """Whoever started it learns of it, and others go on."""
+    """Its callback gets the exception, and other work goes on."""
 
     def failing() -> Work:
         yield
@@ -160,15 +160,15 @@ def test_a_piece_may_start_other_work(turns: Turns) -> None:
 
 
 class Asked:
-    """Somebody who asked for work."""
+    """A requester of work."""
 
     def failed(self, error: Exception) -> None:
         """Nothing here fails."""
         raise error
 
 
-def test_work_that_has_ended_keeps_nobody(turns: Turns) -> None:
-    """A connection keeps the last work that it started, but not what that was for."""
+def test_ended_work_keeps_no_request(turns: Turns) -> None:
+    """A connection keeps its last work, but not the request that it was for."""
     asked = Asked()
     gone = weakref.ref(asked)
     work = turns.work.start(turns.pieces("a", 2), asked.failed)

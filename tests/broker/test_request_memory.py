@@ -98,10 +98,10 @@ def test_all_become_whole_one_after_the_other(memory: RequestMemory) -> None:
     assert len(memory) == 0
 
 
-def test_who_brings_nothing_does_not_keep_others_waiting(
+def test_a_stalled_client_does_not_keep_others_waiting(
     memory: RequestMemory, clock: ManualClock
 ) -> None:
-    """It is closed; before anybody waits it may take its time."""
+    """It is closed; while no other connection waits it may take its time."""
     idle, busy = Sender(memory, 90 * MB), Sender(memory, 90 * MB)
     idle.bring(60 * MB)
     clock.advance(600)
@@ -114,7 +114,7 @@ def test_who_brings_nothing_does_not_keep_others_waiting(
     assert busy.brought == busy.size
 
 
-def test_who_brings_enough_is_not_closed(
+def test_a_client_with_progress_is_not_closed(
     memory: RequestMemory, clock: ManualClock
 ) -> None:
     """A slow network is no reason."""
@@ -130,7 +130,7 @@ def test_who_brings_enough_is_not_closed(
 
 
 def test_small_requests_pass_long_ones(memory: RequestMemory) -> None:
-    """They have a share of their own."""
+    """They have another share."""
     senders = [Sender(memory, 90 * MB) for _ in range(3)]
     while not all(each.is_held_back or each.brought == each.size for each in senders):
         for each in senders:
@@ -165,7 +165,7 @@ def test_without_a_limit_there_is_one(clock: ManualClock) -> None:
     assert memory.total <= DEFAULT_LIMIT + 30 * STEP
 
 
-def test_requests_that_are_never_handled_stop_nobody_for_ever(
+def test_requests_that_are_never_handled_stop_no_client_forever(
     memory: RequestMemory, clock: ManualClock
 ) -> None:
     """They stand behind a JoinGroup, say, that waits for minutes."""

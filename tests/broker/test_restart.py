@@ -241,7 +241,7 @@ async def test_a_topic_that_is_made_anew_at_once_has_its_own_files(
 
 
 async def test_a_topic_that_is_made_anew_keeps_its_records(tmp_path: Path) -> None:
-    """What is known of the topic that was deleted does not apply to it."""
+    """The offsets of the deleted topic do not apply to it."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         old = broker.cluster.create_topic("t", 1)

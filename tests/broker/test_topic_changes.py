@@ -224,7 +224,7 @@ async def test_a_client_asks_for_a_topic_that_is_being_created(tmp_path: Path) -
     ):
         await ask_create(client, *SOME, partitions=2)
         await ping(other)
-        # As it would be told of any topic at first.
+        # The first answer about any new topic.
         asked = SOME[-1], "other"
         assert (await asked_for(other, *asked)) == {SOME[-1]: 0, "other": UNKNOWN}
         assert await created(client) == dict.fromkeys(SOME, 0)
@@ -278,7 +278,7 @@ async def test_a_node_stops_while_a_topic_grows() -> None:
 
 
 async def test_a_client_that_goes_leaves_no_half_of_it() -> None:
-    """As in Kafka, what a request has begun is finished."""
+    """As in Kafka, a request that has begun is finished."""
     async with Broker() as broker, connected(broker) as other:
         async with connected(broker) as client:
             await ask_create(client, *MANY)
@@ -314,7 +314,7 @@ async def test_a_stop_while_topics_are_being_created(
 async def test_a_stop_while_topics_are_being_deleted(
     tmp_path: Path, is_killed: bool
 ) -> None:
-    """All of them are gone with the first piece, and with them what was committed."""
+    """All topics and their committed offsets are gone with the first piece."""
     path = tmp_path / "data"
     async with (
         broker_on(path) as broker,

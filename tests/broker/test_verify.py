@@ -1,4 +1,4 @@
-"""``kohort verify``: what it finds, what it says, and that it changes nothing."""
+"""``kohort verify``: its findings and its output, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def run(*args: object) -> Result:
-    """The command, as in a terminal; what it reads it leaves as it is."""
+    """The command, as in a terminal; it leaves the directory as it is."""
     path = Path(str(args[0]))
     before = contents(path)
     result = CliRunner().invoke(verify, [str(arg) for arg in args])
@@ -55,7 +55,7 @@ def changed(path: Path, position: int) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crash"])
-def test_what_it_says_of_a_start_is_true(is_clean: bool) -> None:
+def test_its_prediction_of_a_start_is_true(is_clean: bool) -> None:
     """Whatever is damaged, a start is refused if and only if verify says so."""
     with temporary_folder() as folder:
         counts = compare(Path(folder), 25, 3, is_clean=is_clean)
@@ -127,7 +127,7 @@ async def test_a_directory_that_is_in_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty", "file"])
-def test_what_cannot_be_verified(tmp_path: Path, name: str) -> None:
+def test_directories_that_cannot_be_verified(tmp_path: Path, name: str) -> None:
     """That is no verdict: another exit code, and one line."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
@@ -137,7 +137,7 @@ def test_what_cannot_be_verified(tmp_path: Path, name: str) -> None:
 
 
 def test_a_directory_of_kafka(tmp_path: Path) -> None:
-    """What Kafka has written is sound, until something is changed in it."""
+    """A directory of Kafka's is sound, until something is changed in it."""
     assert run(KAFKA).exit_code == 0
     path = Path(shutil.copytree(KAFKA, tmp_path / "kafka"))
     changed(next(path.glob(f"*-20/{LOG}")), 80)
@@ -147,7 +147,7 @@ def test_a_directory_of_kafka(tmp_path: Path) -> None:
 
 
 def test_one_partition(directory: Path) -> None:
-    """The folder of a partition will do: nothing is known but what is in it."""
+    """The folder of a partition will do: only its own files are known."""
     assert run(directory / "compacted-0").exit_code == 0
     last = max((directory / "compacted-0").glob("*.log"))
     changed(last, 70)

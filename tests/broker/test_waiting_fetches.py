@@ -1,4 +1,4 @@
-"""Fetches that wait: what they hold, what an append costs them, who comes first."""
+"""Fetches that wait: their memory, their cost at an append, their order."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_repeated_partition_is_fetched_once(scene: Scene) -> None:
 
 
 async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
-    """It knows the sizes of what is there, and an append reads none of it again."""
+    """It knows the sizes of the records, and an append reads none of them again."""
     for _ in range(8):
         scene.append(size=MEGABYTE // 2)
     async with clients(scene, 20) as many:
@@ -121,7 +121,7 @@ async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
 
 
 async def test_min_bytes_are_those_of_all_partitions(scene: Scene) -> None:
-    """What was there counts, and what comes to any of them."""
+    """Existing records count, and new ones in any partition."""
     scene.append(0, 3_000)
     async with clients(scene, 1) as (client,):
         await scene.waits(client, fetch(0, 0, min_bytes=9_000))
@@ -135,7 +135,7 @@ async def test_min_bytes_are_those_of_all_partitions(scene: Scene) -> None:
 
 
 async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
-    """What the response would not hold is not waited for either."""
+    """Bytes beyond the limit of the response do not count either."""
     rows = [
         FetchPartition(index, fetch_offset=0, partition_max_bytes=500)
         for index in range(2)
@@ -216,7 +216,7 @@ async def test_few_fetches_are_answered_by_the_append(scene: Scene) -> None:
 
 
 async def test_a_deleted_topic_answers_many_one_a_turn(scene: Scene) -> None:
-    """They are told, and the deletion waits for none of them."""
+    """They are answered, and the deletion waits for none of them."""
     async with clients(scene, 40) as many:
         for client in many:
             await scene.waits(client, fetch(0, 0))
@@ -243,7 +243,7 @@ async def test_a_long_answer_is_read_in_turns(scene: Scene) -> None:
 
 
 async def test_clients_that_do_not_read_get_less(scene: Scene) -> None:
-    """What they leave unread is counted; beyond a limit fetches get a piece."""
+    """Unread answers are counted; beyond a limit fetches get one piece."""
     for _ in range(40):
         scene.append(size=MEGABYTE - 10_000)
     unread = scene.broker.cluster.unread

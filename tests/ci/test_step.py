@@ -187,7 +187,7 @@ def test_many_failures_fail_at_once(steps: Steps) -> None:
     assert lines[-1].split() == ["failed:", "2", "more"]
 
 
-def test_a_hung_test_is_named_with_what_it_awaits(steps: Steps) -> None:
+def test_a_hung_test_is_named_with_its_tasks(steps: Steps) -> None:
     """Stopping a step also ends the processes that its tests have started."""
     steps.write("test_hung.py", HUNG)
     argv = ["-m", "pytest", "-s", "test_hung.py"]
@@ -216,7 +216,7 @@ def test_a_step_that_passes_its_limit_is_stopped(steps: Steps) -> None:
     assert steps.summary() == (1, ["STOPPED a step: took more than 0.1 s"])
 
 
-def test_what_a_step_leaves_behind_is_killed(steps: Steps) -> None:
+def test_processes_left_by_a_step_are_killed(steps: Steps) -> None:
     """A process in another session is found as well."""
     status, output = steps.run("bash", "-c", "setsid sleep 1000 & echo $!")
     assert status == 0

@@ -159,7 +159,7 @@ def test_group_that_became_empty(context: Context) -> None:
 
 @pytest.mark.parametrize("leader", ["", "somebody"])
 def test_a_record_without_members_has_no_leader(leader: str) -> None:
-    """Kohort writes none: such a record is another program's, and names nobody."""
+    """Kohort writes no such record: another program did, and it names no member."""
     context = Context()
     record = GroupRecord("g", "consumer", 3, "range", leader, -1, [])
     context.coordinator.load([record], context.now)

@@ -117,7 +117,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def damage(path: Path, chance: random.Random) -> tuple[str, Path]:
-    """Does something to one or two files; says what, and to which."""
+    """Damages one or two files; returns the kind of damage and their names."""
     kind = chance.choice(sorted(KINDS))
     every = [f for f in sorted(path.rglob("*")) if f.is_file() and f.name != ".lock"]
     logs = [file for file in every if file.suffix == ".log"]
@@ -177,7 +177,7 @@ KINDS: Final[dict[str, Callable[[Path, list[Path], random.Random], None]]] = {
 
 
 def compare(root: Path, count: int, seed: int, *, is_clean: bool) -> Counter[str]:
-    """Damages as many copies, and compares; says how often what came out.
+    """Damages copies, and compares the results; returns how often each came out.
 
     ``unseen`` is damage that verify does not find.
     """

@@ -24,7 +24,7 @@ REST = b'"topics": {}, "configs": {}, "change": 1'
         b'{"next_producer_id": 1, "topics": {"t": 1}, "configs": {}, "change": 1}',
     ],
 )
-def test_what_cannot_be_read_is_a_metadata_error(
+def test_unreadable_metadata_is_a_metadata_error(
     declared: type[ClusterMetadata | ClusterChange], data: bytes
 ) -> None:
     """A start that fails names the file, and no other exception leaves it."""

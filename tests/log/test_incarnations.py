@@ -139,7 +139,7 @@ class Incarnations:
             shutil.rmtree(self._copy)
 
     def check(self, path: Path) -> None:
-        """A start after a crash finds what was acknowledged, and stops cleanly."""
+        """A start after a crash finds all acknowledged records, and stops cleanly."""
         data = self._open(path)
         saved = ClusterMetadata({}, {}, 0) if data.metadata is None else data.metadata
         for name, topic in saved.topics.items():
@@ -224,7 +224,7 @@ def test_a_partition_that_only_the_first_topic_had(topic: Incarnations) -> None:
         topic.produce(1, 1)
 
 
-def test_what_a_crash_amid_a_deletion_leaves(root: Path) -> None:
+def test_leftovers_of_a_crash_amid_a_deletion(root: Path) -> None:
     """Folders that no topic has are put aside, and do not count for the next topic."""
     told = Incarnations(root, LONGEST_NAME, flush_messages=1)
     told.create(FIRST_ID, 3)
@@ -255,7 +255,7 @@ def test_what_a_crash_amid_a_deletion_leaves(root: Path) -> None:
 
 
 def test_a_stray_that_is_there_already(root: Path) -> None:
-    """A folder that somebody has brought back is put aside beside the first one."""
+    """A folder that was copied back by hand is put aside beside the first one."""
     told = Incarnations(root, "t")
     told.create(FIRST_ID, 1)
     told.produce(0, 1)

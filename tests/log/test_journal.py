@@ -126,7 +126,7 @@ def test_a_torn_last_line_is_cut_off(story: Story, is_rewritten: bool) -> None:
     story.creates("c")
     line = log.read_bytes()[len(before) :]
     for size in range(len(line)):
-        # What of it is not on the disk may be missing, or zeros.
+        # Bytes that are not on the disk may be missing, or zeros.
         for rest in (b"", bytes(len(line) - size)):
             log.write_bytes(before + line[:size] + rest)
             again = Story(story.path)
@@ -189,7 +189,7 @@ def test_changes_that_come_in_meanwhile_are_kept(story: Story) -> None:
     )
     story.rewrites(meanwhile=meanwhile)
     assert story.found == story.states[-1]
-    # The log has what the other file has not, and no more.
+    # The log has the changes that the other file lacks, and no more.
     assert (story.path / "cluster.log").read_bytes().count(b"\n") == 1
 
 

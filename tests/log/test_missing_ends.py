@@ -130,7 +130,7 @@ def test_all_segments_are_missing(stopped: Callable[..., Stopped], root: Path) -
 def test_a_cut_segment_whose_index_is_lost(
     stopped: Callable[..., Stopped], root: Path
 ) -> None:
-    """The records tell by themselves where compaction has not been."""
+    """Gaps between records are found where compaction has not been."""
     found = stopped(is_compacted=False)
     for index in root.glob("data/t-0/*index"):
         index.unlink()
@@ -150,7 +150,7 @@ def test_a_cut_segment_that_had_been_deleted(root: Path) -> None:
 
 
 def test_whole_batches_behind_damage(root: Path, capsys: Any) -> None:
-    """They are cut off with it after a crash, and kept in a file for whoever wants."""
+    """They are cut off with it after a crash, and kept in a file."""
     data, partition = opened(root)
     for number in range(5):
         batch = build_batch([Record(0, NOW, b"k", b"%d" % number)])

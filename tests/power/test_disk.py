@@ -32,7 +32,7 @@ def images(kind: Kind, *calls: Call) -> list[dict[str, bytes | None]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_synced_survives(kind: Kind) -> None:
+def test_synced_data_survives(kind: Kind) -> None:
     """A file whose contents and whose folder were synced is there, as it was then."""
     calls: list[Call] = [
         Link(ROOT, "a", 1, False),

@@ -9,7 +9,7 @@ from kohort.protocol.messages import Buffer, Codec
 
 
 def finished(work: Generator[None, None, Any]) -> tuple[Any, int]:
-    """(what the work returns, how often it yields)."""
+    """(result of the work, number of its yields)."""
     yields = 0
     while True:
         try:

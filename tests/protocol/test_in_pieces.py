@@ -30,7 +30,7 @@ METADATA = BY_NAME["Metadata"].request(9)
 
 
 def commit(topics: int, partitions: int) -> OffsetCommitRequest:
-    """A commit of so many rows."""
+    """A commit of some rows."""
     rows = [
         OffsetCommitRequestTopic(
             f"topic-{t}",

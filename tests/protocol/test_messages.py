@@ -36,7 +36,7 @@ every_flexible_side = pytest.mark.parametrize("side", FLEXIBLE, ids=str)
 @every_side
 @given(data=st.data())
 def test_a_message_survives_its_codec(side: Side, data: st.DataObject) -> None:
-    """What is encoded is decoded to the same, wherever it stands, and in pieces too."""
+    """An encoded message is decoded to the same, wherever it stands, and in pieces."""
     message = data.draw(messages(side.declared, side.version))
     encoded = side.codec.encode(message)
 

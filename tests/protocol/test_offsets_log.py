@@ -283,7 +283,7 @@ def test_legacy_key() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
-    """A thousand records at most, so that loading holds nobody up."""
+    """A thousand records at most, so that loading holds up no request."""
     value = offsets_log.encode_value(OffsetCommitValue(7, -1, "m", 1), 0)
     key = offsets_log.offset_key("g", "t", 3)
     batch = build_batch([Record(0, 1, key, value)] * 9_500, codec=codec)

@@ -68,7 +68,7 @@ def test_heads_whatever_the_pieces(some: list[Record], size: int) -> None:
 def test_damage_is_one_error(
     some: list[Record], position: int, byte: int, size: int
 ) -> None:
-    """Whatever the bytes are, heads or `WireError` is what comes of them."""
+    """Any bytes give heads or a `WireError`."""
     data = bytearray(build_batch(some)[HEADER_SIZE:])
     data[position % len(data)] ^= byte
     pieces = (bytes(data[at : at + size]) for at in range(0, len(data), size))
@@ -80,7 +80,7 @@ def test_damage_is_one_error(
 
 
 def test_log_append_time_is_that_of_all_records() -> None:
-    """The header has it; what the records say does not count."""
+    """The header has it; the times of the records do not count."""
     batch = build_batch([Record(0, 5, b"k"), Record(0, 7)], attributes=8)
     assert read_all(batch) == [(0, 7, True), (1, 7, False)]
 
@@ -142,7 +142,7 @@ def test_records_that_are_none(count: int, data: bytes) -> None:
 
 
 def test_a_batch_that_is_not_whole() -> None:
-    """What is not there is not read."""
+    """Missing bytes are not read."""
     batch = bytearray(build_batch([Record()]))
     with pytest.raises(WireError, match="no whole batch"):
         list(read_heads(batch[:-1]))
