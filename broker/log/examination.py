@@ -197,7 +197,7 @@ class Examination:
             return
         for (producer_id, offset), name in self._of_snapshots.items():
             if offset >= self.log_start:
-                what = f"offset {offset} is not of producer {producer_id}, as it says"
+                what = f"offset {offset} does not belong to producer {producer_id}"
                 self._find(name, what)
 
     def _examine_ends(self, bases: list[int]) -> None:
@@ -299,7 +299,7 @@ class Examination:
                 # A copy of Kafka's files may lack them.
                 self._find(name, "it is missing", is_damage=self._known.is_kohort)
             elif size % entry_size:
-                self._find(name, f"{size} bytes are no whole entries")
+                self._find(name, f"{size} bytes are not a whole number of entries")
         if not is_whole:
             # Entries for damaged batches are no further damage.
             return
@@ -308,7 +308,7 @@ class Examination:
         if not is_trusted:
             return
         if indexes.is_disordered or indexes.wrong_offsets:
-            self._find(file_name(base, OFFSET_INDEX), "it has entries of no batch")
+            self._find(file_name(base, OFFSET_INDEX), "it has entries without a batch")
         if indexes.wrong_times and self._known.is_kohort:
             self._find(file_name(base, TIME_INDEX), "it has times of no batch")
         elif not is_last and not walk.is_latest_known and self._known.is_kohort:
