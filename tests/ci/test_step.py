@@ -43,13 +43,13 @@ def test_fine():
 HUNG = """
 import asyncio, subprocess
 
-async def wait_for_nothing():
+async def wait_for_nothing(child):
+    loop = asyncio.get_running_loop()
+    loop.call_soon(lambda: print("\\nhangs", child.pid, flush=True))
     await asyncio.Event().wait()
 
 def test_hung():
-    child = subprocess.Popen(["sleep", "1000"])
-    print("\\nhangs", child.pid, flush=True)
-    asyncio.run(wait_for_nothing())
+    asyncio.run(wait_for_nothing(subprocess.Popen(["sleep", "1000"])))
 """
 
 
@@ -203,7 +203,7 @@ def test_a_hung_test_is_named_with_its_tasks(steps: Steps) -> None:
     output, _ = step.communicate()
     assert step.returncode == 130
     assert re.search("under way on pytest for .* s: test_hung.py::test_hung\n", output)
-    assert re.search("test_hung.py:5 wait_for_nothing", output)
+    assert re.search("test_hung.py:7 wait_for_nothing", output)
     assert has_ended(child)
 
 
