@@ -6,6 +6,7 @@ to say starts without it.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
@@ -112,11 +113,16 @@ def get_logger(name: str) -> Logger:
 
 
 class _Stderr:
-    """What `sys.stderr` is at the time of each line: tests put another in place."""
+    """`sys.stderr` as it is at the time of each line: tests put another in place.
+
+    A line that cannot be written is lost, as on a full disk. An error here would end
+    a change of the broker halfway, where the line says why it is taken back.
+    """
 
     def _write(self, line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
 
     debug = info = warning = error = critical = exception = msg = _write
 

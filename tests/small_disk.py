@@ -7,6 +7,7 @@ import contextlib
 import resource
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from tests.commands import KOHORT, environment
 
@@ -52,14 +53,25 @@ class SmallDisk:
 
 
 @contextlib.asynccontextmanager
-async def on_a_small_disk(limit: int, *options: str) -> AsyncIterator[SmallDisk]:
-    """Serves, with so many bytes for each file; afterwards it is gone."""
+async def on_a_small_disk(
+    limit: int, *options: str, log: Path | None = None
+) -> AsyncIterator[SmallDisk]:
+    """Serves with a limit in bytes for each file, until the scene ends.
+
+    Args:
+        limit: see above.
+        options: of `kohort serve`.
+        log: a file on the disk that takes the log, too.
+    """
 
     def make_the_disk_small() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
+    command = [*KOHORT, "serve", "--port=0", "--log-format=json", *options]
+    if log is not None:
+        command = ["sh", "-c", f'exec "$@" 2>>{log}', "sh", *command]
     process = await asyncio.create_subprocess_exec(
-        *(*KOHORT, "serve", "--port=0", "--log-format=json", *options),
+        *command,
         "--set=group.initial.rebalance.delay.ms=0",
         env=environment(),
         stdout=PIPE,

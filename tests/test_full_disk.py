@@ -59,3 +59,28 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         assert await append(c, b"x" * 10_000) == ErrorCode.NONE
         answer = await c.call("OffsetCommit", 8, offsets(offset, group="g2"))
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_a_log_on_the_full_disk(tmp_path: Path) -> None:
+    """A line that cannot be written stops no change from being taken back."""
+    path, log = tmp_path / "data", tmp_path / "log"
+    log.write_bytes(b"\n" * LIMIT)
+    async with broker_on(path) as broker:
+        broker.cluster.create_topic("t", 1)
+    last, offset = -1, 0
+    async with (
+        on_a_small_disk(LIMIT, f"--data-dir={path}", log=log) as small,
+        connected_to("127.0.0.1", small.port) as client,
+    ):
+        while True:
+            answer = await client.call("OffsetCommit", 8, offsets(offset, group="g2"))
+            error = answer.topics[0].partitions[0].error_code
+            if error:
+                break
+            last, offset = offset, offset + 1
+        assert error == ErrorCode.NOT_COORDINATOR
+        assert await committed(client, "g2") == {"t": last}
+        await small.kill()
+    assert log.stat().st_size == LIMIT
+    async with broker_on(path) as broker, connected_to("127.0.0.1", broker.port) as c:
+        assert await committed(c, "g2") == {"t": last}
