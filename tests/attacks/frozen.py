@@ -92,12 +92,14 @@ def _zstd_bomb_compacted(target: Target) -> Program:
     produced = []
     for _ in range(3):  # the cleaner leaves the last segment alone
         produced.append(target.ask(data))
-        time.sleep(0.2)
+        time.sleep(ROLL_S)
     found = target.ask(find_time("compacted"))
     time.sleep(CLEANED_S)
     return f"Produce: {', '.join(produced)}; ListOffsets: {found}"
 
 
+ROLL_S = 0.2
+"""Two times segment.ms: the next batch begins another segment."""
 CLEANED_S = 5.0
 """The cleaner looks once a second in this attack (log.cleaner.backoff.ms)."""
 TAGS = 50_000_000
@@ -258,7 +260,7 @@ def _gone(target: Target) -> Program:
         waiting = number % 2
         line.send(joining("gone") if waiting else fetching("quiet", FOREVER_MS, 1))
         lines.append(line)
-    time.sleep(0.5)  # they have come in
+    time.sleep(ARRIVAL_S)
     for number, line in enumerate(lines):
         if number % 3 == 0:
             line.vanish()
@@ -266,10 +268,17 @@ def _gone(target: Target) -> Program:
             line.socket.close()
         else:
             line.socket.shutdown(socket.SHUT_WR)
-    time.sleep(1.0)
+    time.sleep(NOTICED_S)
     half_closed = lines[2::3]
     left = sum(not line.is_closed() for line in half_closed)
-    return f"{left} of {len(half_closed)} half-closed connections are open after 1 s"
+    found = f"{left} of {len(half_closed)} half-closed connections are open"
+    return f"{found} after {NOTICED_S:.0f} s"
+
+
+ARRIVAL_S = 0.5
+"""All requests wait in the broker by then: no answer can tell."""
+NOTICED_S = 1.0
+"""Time for a broker to notice; kfake closes all of them within it."""
 
 
 def _unfinished(target: Target) -> Program:

@@ -137,9 +137,13 @@ def _slow_loris(target: Target) -> Program:
     for byte in ping:
         for line in lines:
             line.send(bytes([byte]))
-        time.sleep(0.1)
+        time.sleep(BYTE_S)
     answered = sum(line.answer().endswith(" s") for line in lines)
     return f"{answered} of {len(lines)} were answered in the end"
+
+
+BYTE_S = 0.1
+"""Time between two bytes: the slowness is the attack."""
 
 
 def _never_read(target: Target) -> Program:

@@ -1,7 +1,7 @@
 """Topics that are deleted and made anew: nothing of one applies to the next.
 
-Each scene is told once, and the directory is opened as it would be found after a
-crash at any of its steps.
+Each scene plays once. The directory is then opened as a crash at each of its steps
+leaves it.
 """
 
 from __future__ import annotations

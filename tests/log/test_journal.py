@@ -181,7 +181,7 @@ def test_a_file_without_a_number_is_from_before_the_journal(story: Story) -> Non
 
 
 def test_changes_that_come_in_meanwhile_are_kept(story: Story) -> None:
-    """Of a topic that was written already, of one that was not, and of a new one."""
+    """Changes of a topic already written, of one not yet written, and of a new one."""
     names = [f"t{number:03}" for number in range(3 * PIECE_ROWS)]
     story.creates(*names)
     meanwhile = ClusterChange(

@@ -288,25 +288,25 @@ class Soak:
         self._progress(f"{when}: {look}")
 
     def _check_looks(self) -> None:
-        nobody, warm, *_, rest, gone = self.report.looks
+        empty, warm, *_, rest, gone = self.report.looks
         say = self.report.violations.append
         if rest.memory_mb > warm.memory_mb * GROWTH:
             say(f"memory grew from {warm.memory_mb:.0f} to {rest.memory_mb:.0f} MB")
         if gone.connections:
             say(f"{gone.connections} connections stay")
-        if gone.tasks != nobody.tasks:
-            say(f"tasks: {nobody.tasks} before, {gone.tasks} after")
+        if gone.tasks != empty.tasks:
+            say(f"tasks: {empty.tasks} before, {gone.tasks} after")
         for name, count in gone.timers.items():
-            if count > nobody.timers.get(name, TIMERS.get(name, 0)):
+            if count > empty.timers.get(name, TIMERS.get(name, 0)):
                 say(f"{count} timers stay: {name}")
-        if gone.descriptors.get("socket", 0) > nobody.descriptors.get("socket", 0):
-            say(f"descriptors: {nobody.descriptors} before, {gone.descriptors} after")
-        self._check_objects(nobody, warm, rest, gone)
+        if gone.descriptors.get("socket", 0) > empty.descriptors.get("socket", 0):
+            say(f"descriptors: {empty.descriptors} before, {gone.descriptors} after")
+        self._check_objects(empty, warm, rest, gone)
 
-    def _check_objects(self, nobody: Look, warm: Look, rest: Look, gone: Look) -> None:
+    def _check_objects(self, empty: Look, warm: Look, rest: Look, gone: Look) -> None:
         """Finds kinds of objects that grow and stay when all clients have gone."""
         for name, count in rest.objects.items():
-            if gone.objects.get(name, 0) <= nobody.objects.get(name, 0) + FEW:
+            if gone.objects.get(name, 0) <= empty.objects.get(name, 0) + FEW:
                 # They belong to clients: on a busy machine fewer of those wait.
                 continue
             before = warm.objects.get(name, 0)
