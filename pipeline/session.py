@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 """Reads Kafka's topics: the one connector that resolves whole with this PySpark."""
+PACKAGES: Final = "~/.ivy2.5.2"
+"""Where Spark keeps the packages that it fetches."""
 LOCAL: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
 CONNECT_S: Final = 5.0
@@ -108,7 +110,8 @@ def session(
     with tempfile.TemporaryFile() as said, _logging(settings):
         spark_conf.setAll([*settings.items()])
         try:
-            gateway = _launch(spark_conf, said)
+            with _fetching(settings):
+                gateway = _launch(spark_conf, said)
             context = context_class(conf=spark_conf, gateway=gateway)
         except Exception as error:
             _forget(context_class)
@@ -254,6 +257,23 @@ def _logging(settings: dict[str, str]) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _fetching(settings: Mapping[str, str]) -> Iterator[None]:
+    """Lets one process at a time fetch packages: two break each other's downloads."""
+    if "spark.jars.packages" not in settings or os.name == "nt":
+        yield
+        return
+    import fcntl  # noqa: PLC0415 - is not on Windows
+
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # Spark has better words for it
+            folder = Path(settings.get("spark.jars.ivy", PACKAGES)).expanduser()
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / "kohort.lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _launch(conf: Any, said: IO[bytes]) -> Any:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - takes long
 
@@ -285,7 +305,7 @@ def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
         asked = settings.get("spark.jars.packages")
         return (
             f"Spark could not fetch its packages ({asked}): it takes them from Maven"
-            " Central, once, into ~/.ivy2.5.2. Without a network give the jars"
+            f" Central, once, into {PACKAGES}. Without a network give the jars"
             " themselves (--jars), and no packages"
         )
     found = re.search(r"(Could not parse Master URL|Master must)[^\n]*", everything)

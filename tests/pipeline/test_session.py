@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,22 @@ def test_a_java_that_is_too_old(tmp_path: Path) -> None:
     java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
     java.chmod(0o755)
     assert "too old" in refused("session()", JAVA_HOME=str(tmp_path))
+
+
+def test_sessions_that_start_together(tmp_path: Path) -> None:
+    """One at a time fetches packages: they would break each other's downloads."""
+    java, log = tmp_path / "bin" / "java", tmp_path / "log"
+    java.parent.mkdir()
+    slow = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+    says = f"echo begin >>{log}; {slow}; echo end >>{log}"
+    java.write_text(f"#!/bin/sh\n{says}; exit 1\n")
+    java.chmod(0o755)
+    conf = {"spark.jars.ivy": str(tmp_path / "ivy")}
+    call = f"session(conf={conf}, connector=True)"
+    with ThreadPoolExecutor() as pool:
+        told = [pool.submit(refused, call, JAVA_HOME=str(tmp_path)) for _ in range(3)]
+    assert all("Spark does not start" in each.result() for each in told)
+    assert log.read_text().split() == ["begin", "end"] * 3
 
 
 def test_a_session_that_is_there(spark: SparkSession) -> None:
