@@ -499,6 +499,7 @@ class DataDir:
                 "data_dir_close_failed", path=str(self.path), reason=str(error)
             )
         finally:
+            self._files.close()
             self._unlock()
 
     def _unlock(self) -> None:

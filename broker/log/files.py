@@ -117,6 +117,12 @@ class Files:
         """Takes note that a file was closed by whoever uses it."""
         self._open.pop(file, None)
 
+    def close(self) -> None:
+        """Closes all files: a partition that is not opened leaves some open."""
+        for file in [*self._open]:
+            file.release()
+        self._open.clear()
+
     def index_loaded(self, segment: Indexed, size: int) -> None:
         """Takes note of indexes in memory, and drops others if it is too much."""
         self.index_forgotten(segment)

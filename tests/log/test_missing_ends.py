@@ -118,6 +118,17 @@ def test_a_missing_segment(stopped: Callable[..., Stopped], root: Path) -> None:
         assert found.refused_without(path, None, root), path.name
 
 
+def test_a_refused_start_closes_its_files(
+    stopped: Callable[..., Stopped], root: Path
+) -> None:
+    """A process that tries again and again does not run out of descriptors."""
+    found = stopped(is_compacted=False)
+    path, ends = next(iter(found.ends.items()))
+    before = len([*Path("/dev/fd").iterdir()])
+    assert found.refused_without(path, ends[-2], root)
+    assert len([*Path("/dev/fd").iterdir()]) == before
+
+
 def test_all_segments_are_missing(stopped: Callable[..., Stopped], root: Path) -> None:
     """A log whose records had been flushed does not begin anew."""
     found = stopped(is_compacted=False)
