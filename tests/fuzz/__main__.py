@@ -33,6 +33,9 @@ def _asked() -> argparse.Namespace:
         prog="python -m tests.fuzz", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--seconds", type=int, default=300, help="of all targets")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the mutations; by default a new one"
+    )
     parser.add_argument("--target", help="only this one")
     parser.add_argument("--replay", type=Path, help="run this input, without atheris")
     parser.add_argument(
@@ -88,7 +91,7 @@ def main() -> int:
     def one(name: str) -> Run:
         target = TARGETS[name]
         share = max(1, seconds * target.weight // total)
-        done = run(name, folder / name, share, target)
+        done = run(name, folder / name, share, target, asked.seed)
         print(f"{time.monotonic() - began:6.0f} s  {done}", flush=True)
         return done
 

@@ -64,14 +64,18 @@ def _command(name: str, target: Target, *arguments: str) -> list[str]:
     return [*worker, *limits, f"-timeout={TIMEOUT_SECONDS}", *arguments]
 
 
-def run(name: str, folder: Path, seconds: int, target: Target) -> Run:
-    """Fuzzes a target for some time, from its seeds and its corpus."""
+def run(name: str, folder: Path, seconds: int, target: Target, seed: int) -> Run:
+    """Fuzzes a target for some time, from its seeds and its corpus.
+
+    The random numbers begin at `seed`; 0 takes another one each time.
+    """
     inputs = folder / "corpus"
     _write(inputs, [*target.seeds(), *corpus.stored(name)])
     command = _command(
         name,
         target,
         f"-max_total_time={seconds}",
+        f"-seed={seed}",
         f"-artifact_prefix={folder}/",
         "-len_control=0",  # seeds are short, and longer inputs are not slower
         "-print_final_stats=1",
