@@ -157,7 +157,7 @@ def test_group_that_became_empty(context: Context) -> None:
     assert joining.result.generation_id == 3
 
 
-@pytest.mark.parametrize("leader", ["", "somebody"])
+@pytest.mark.parametrize("leader", ["", "unknown-member"])
 def test_a_record_without_members_has_no_leader(leader: str) -> None:
     """Kohort writes no such record: another program did, and it names no member."""
     context = Context()

@@ -204,7 +204,7 @@ async def test_requests_errors_and_latency_by_api() -> None:
         member_id = await stable(s.wire)
         for _ in range(3):
             assert await heartbeat(s.wire, member_id) == 0
-        await heartbeat(s.wire, "nobody")
+        await heartbeat(s.wire, "unknown-member")
         await s.wire.call("OffsetCommit", 8, offsets(1, topic="unknown"))
         requests = "kohort_api_requests_total"
         assert await s.value(requests, api="Heartbeat") == 4
@@ -224,7 +224,7 @@ async def test_requests_that_hold_up_the_others(
     """Each of them counts: here a second passes whenever the time is looked at."""
     async with scraping() as s:
         monkeypatch.setattr(connection, "monotonic", itertools.count(1).__next__)
-        assert await heartbeat(s.wire, "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await heartbeat(s.wire, "unknown-member") == ErrorCode.UNKNOWN_MEMBER_ID
         assert await s.value("kohort_api_slow_total", api="Heartbeat") == 1
 
 
@@ -308,7 +308,7 @@ async def test_the_documented_metrics_are_those_that_there_are() -> None:
     async with scraping() as s:
         s.broker.cluster.create_topic("t", 1)
         await stable(s.wire)
-        await heartbeat(s.wire, "nobody")
+        await heartbeat(s.wire, "unknown-member")
         _, text = await s.text()
         exposed = {}
         for family in parsed(text):

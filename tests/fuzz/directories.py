@@ -100,11 +100,13 @@ def directories(data: bytes) -> None:
     edits = edits_of(data)
     with silenced() as log, temporary_folder() as folder:
         image = _edited(made, edits, data[1])
-        _play(Path(folder), made, edits, image)
+        _play(Path(folder), made, edits, image, is_forged=bool(data[1] & _SEALED))
         assert "Traceback" not in log.getvalue()
 
 
-def _play(root: Path, made: Image, edits: list[Edit], image: Image) -> None:
+def _play(
+    root: Path, made: Image, edits: list[Edit], image: Image, *, is_forged: bool
+) -> None:
     path = root / "data"
     _write(path, image)
     try:
@@ -113,20 +115,23 @@ def _play(root: Path, made: Image, edits: list[Edit], image: Image) -> None:
         _check_refusal(path, image, edits, str(error))
         return
     damaged_at = _damaged_at(made, image)
-    _check_kept(made, damaged_at, opened)
-    _check_again(path, made, damaged_at, opened)
+    _check_kept(made, damaged_at, opened, is_forged=is_forged)
+    _check_again(path, made, damaged_at, opened, is_forged=is_forged)
     _write(root / "crashed", as_crashed)
     if edits:
         # Epochs of a changed file are trusted after a clean stop.
         opened = opened._replace(epochs=())
-    _check_again(root / "crashed", made, damaged_at, opened)
+    crashed = root / "crashed"
+    _check_again(crashed, made, damaged_at, opened, is_forged=is_forged)
 
 
-def _check_again(path: Path, made: Image, damaged_at: int, opened: Opened) -> None:
+def _check_again(
+    path: Path, made: Image, damaged_at: int, opened: Opened, *, is_forged: bool
+) -> None:
     """The next start finds the same, or flushed batches that are damaged.
 
-    A start reads flushed batches only after a crash, or if an index does not fit. What
-    could not be read to its end may then end elsewhere.
+    A start reads flushed batches only after a crash, or if an index does not fit. A
+    forged batch may end a log elsewhere, if the log could not be read to its end.
     """
     try:
         again, _ = _open(path)
@@ -135,8 +140,8 @@ def _check_again(path: Path, made: Image, damaged_at: int, opened: Opened) -> No
         return
     if not opened.epochs:
         again = again._replace(epochs=())
-    _check_kept(made, damaged_at, again)
-    assert again == opened or not opened.is_whole
+    _check_kept(made, damaged_at, again, is_forged=is_forged)
+    assert again == opened or (is_forged and not opened.is_whole)
 
 
 def _check_refusal(path: Path, image: Image, edits: list[Edit], why: str) -> None:
@@ -151,14 +156,17 @@ def _check_refusal(path: Path, image: Image, edits: list[Edit], why: str) -> Non
     raise AssertionError(f"refused ({why}), then opened")
 
 
-def _check_kept(made: Image, damaged_at: int, opened: Opened) -> None:
+def _check_kept(
+    made: Image, damaged_at: int, opened: Opened, *, is_forged: bool
+) -> None:
     """Batches before the first change of a log are served as they were."""
     served = {row[0]: row for row in opened.rows}
     for row in _rows(made):
         if row[1] < damaged_at and row[0] >= opened.start:
             assert served.get(row[0]) == row, f"offset {row[0]} is lost"
-    # Behind it reading trusts offsets as they are.
-    offsets = [row[:2] for row in opened.rows if row[1] < damaged_at]
+    # The offsets of a forged batch are trusted after a clean stop.
+    most = damaged_at if is_forged else _EVERYTHING
+    offsets = [row[:2] for row in opened.rows if row[1] < most]
     assert all(a[1] < b[0] for a, b in pairwise(offsets))
     if damaged_at == _EVERYTHING:
         assert opened.is_whole
