@@ -13,12 +13,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kohort.protocol.messages import Buffer, WireError
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -86,7 +84,7 @@ def compress(codec: int, data: bytes) -> bytes:
     if codec == NONE:
         return data
     if codec == ZSTD:
-        import cramjam  # noqa: PLC0415 - see the module's docstring
+        import cramjam
 
         return bytes(cramjam.zstd.compress(data))
     return b"".join(compress_in_pieces(codec, data))
@@ -119,7 +117,7 @@ def _gzip_parts(data: Buffer) -> Iterator[bytes]:
 
 
 def _snappy_parts(data: Buffer) -> Iterator[bytes]:
-    import cramjam  # noqa: PLC0415 - see the module's docstring
+    import cramjam
 
     yield _XERIAL_HEADER
     for piece in _slices(data, _XERIAL_BLOCK):
@@ -128,7 +126,7 @@ def _snappy_parts(data: Buffer) -> Iterator[bytes]:
 
 
 def _lz4_parts(data: Buffer) -> Iterator[bytes]:
-    import cramjam  # noqa: PLC0415 - see the module's docstring
+    import cramjam
 
     yield _LZ4_HEADER
     for block in _slices(data, _LZ4_BLOCK):
@@ -141,7 +139,7 @@ def _lz4_parts(data: Buffer) -> Iterator[bytes]:
 
 
 def _zstd_parts(data: Buffer) -> Iterator[bytes]:
-    import zstandard  # noqa: PLC0415 - see the module's docstring
+    import zstandard
 
     packer = zstandard.ZstdCompressor().compressobj(size=len(data))
     for piece in _slices(data, _INPUT):
@@ -167,22 +165,12 @@ def decompress(codec: int, data: Buffer, *, limit: int = LIMIT) -> bytes:
         limit: the most bytes that may come out.
 
     Raises:
-        WireError: no such codec, damaged data, or more than `limit` bytes.
+        TooLargeError: more than `limit` bytes come out.
+        WireError: unknown codec, or damaged data.
     """
-    if codec == NONE:
-        if len(data) > limit:
-            raise _too_large(limit)
-        return bytes(data)
-    if codec == GZIP:
-        return _decompress_gzip(data, limit)
-    if codec == SNAPPY:
-        return _decompress_snappy(bytes(data), limit)
-    if codec in (LZ4, ZSTD):
-        import cramjam  # noqa: PLC0415 - see the module's docstring
-
-        module = cramjam.lz4 if codec == LZ4 else cramjam.zstd
-        return _decompress_growing(module, data, limit)
-    raise WireError(f"codec {codec} does not exist")
+    if codec == ZSTD:
+        return _decompress_zstd(data, limit)
+    return b"".join(_parts(codec, data, limit))
 
 
 def decompress_in_pieces(
@@ -202,18 +190,11 @@ def decompress_in_pieces(
         limit: the most bytes that may come out.
 
     Raises:
-        TooLargeError: more than `limit` bytes come out.
-        WireError: unknown codec, or damaged data; a zstd frame that is cut off
-            just ends.
+        As `decompress`; but a zstd frame that is cut off just ends.
     """
-    if codec not in _IN_PIECES:
-        raise WireError(f"codec {codec} does not exist")
-    size = small_size = 0
+    small_size = 0
     small: list[bytes] = []
-    for part in _IN_PIECES[codec](data, limit):
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
+    for part in _parts(codec, data, limit):
         if len(part) >= _SMALL and not small:
             yield part
             continue
@@ -225,6 +206,18 @@ def decompress_in_pieces(
             small.clear()
     if small:
         yield b"".join(small)
+
+
+def _parts(codec: int, data: Buffer, limit: int) -> Iterator[bytes]:
+    """The parts of the data, of any size, as they come."""
+    if codec not in _IN_PIECES:
+        raise WireError(f"codec {codec} does not exist")
+    size = 0
+    for part in _IN_PIECES[codec](data, limit):
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        yield part
 
 
 def _too_large(limit: int) -> TooLargeError:
@@ -277,7 +270,7 @@ def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
 
 
 def _lz4_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
-    import lz4.frame  # noqa: PLC0415 - see the module's docstring
+    import lz4.frame
 
     unpacker = lz4.frame.LZ4FrameDecompressor()
     position = 0
@@ -296,7 +289,7 @@ def _lz4_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
 
 
 def _zstd_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
-    import zstandard  # noqa: PLC0415 - see the module's docstring
+    import zstandard
 
     unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     with unpacker.stream_reader(data, read_across_frames=True) as reader:
@@ -319,39 +312,6 @@ _IN_PIECES: Final = {
 }
 
 
-def _decompress_gzip(data: Buffer, limit: int) -> bytes:
-    out: list[bytes] = []
-    size = 0
-    rest = bytes(data)
-    while True:
-        unpacker = zlib.decompressobj(_GZIP_FORMAT)
-        try:
-            out.append(unpacker.decompress(rest, limit + 1 - size))
-        except zlib.error as error:
-            raise WireError(f"gzip: {error}") from None
-        size += len(out[-1])
-        if size > limit:
-            raise _too_large(limit)
-        if not unpacker.eof:
-            raise WireError("gzip: ends too early")
-        rest = unpacker.unused_data
-        # A gzip file may have several members; other bytes are padding.
-        if not rest.startswith(_GZIP_MAGIC):
-            return b"".join(out)
-
-
-def _decompress_snappy(data: bytes, limit: int) -> bytes:
-    """Both forms: Java's stream of blocks, and librdkafka's single raw block."""
-    if not data.startswith(_XERIAL_MAGIC):
-        return _decompress_snappy_block(data, limit, limit)
-    out: list[bytes] = []
-    left = limit
-    for block in _xerial_blocks(data):
-        out.append(_decompress_snappy_block(bytes(block), left, limit))
-        left -= len(out[-1])
-    return b"".join(out)
-
-
 def _xerial_blocks(data: Buffer) -> Iterator[Buffer]:
     position = len(_XERIAL_HEADER)
     while position < len(data):
@@ -366,7 +326,7 @@ def _xerial_blocks(data: Buffer) -> Iterator[Buffer]:
 
 
 def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
-    import cramjam  # noqa: PLC0415 - see the module's docstring
+    import cramjam
 
     try:
         # The size stands in front, and is believed only if it is allowed.
@@ -380,24 +340,23 @@ def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
         raise WireError(f"snappy: {error}") from None
 
 
-def _decompress_growing(module: ModuleType, data: Buffer, limit: int) -> bytes:
+def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     """Decompresses into buffers of fixed size, larger ones until it fits.
 
     A frame need not say how much it holds, and cramjam takes no limit but the
     size of the buffer that it writes to.
     """
-    import cramjam  # noqa: PLC0415 - see the module's docstring
+    import cramjam
 
     size = min(max(4 * len(data), _FIRST_GUESS), limit)
     while True:
         out = bytearray(size)
         try:
-            count = module.decompress_into(data, out)
+            count = cramjam.zstd.decompress_into(data, out)
         except cramjam.DecompressionError as error:
             # The one message that speaks of our buffer, not of the data.
             if "whole buffer" not in str(error):
-                name = module.__name__.rpartition(".")[2]
-                raise WireError(f"{name}: {error}") from None
+                raise WireError(f"zstd: {error}") from None
             if size == limit:
                 raise _too_large(limit) from None
             size = min(4 * size, limit)

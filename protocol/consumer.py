@@ -11,15 +11,9 @@ import struct
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import (
-    Bytes,
-    Int32,
-    String,
-    V,
-    WireError,
-    codec,
-    slotted,
-)
+from kohort.protocol.fields import Bytes, Int32, String, V
+from kohort.protocol.messages import WireError, codec
+from kohort.protocol.slotted import slotted
 
 PROTOCOL_TYPE = "consumer"
 NEWEST = 3
@@ -86,7 +80,7 @@ def decode_subscription(data: bytes) -> Subscription:
         WireError: the bytes are none.
     """
     message = _decode(Subscription, data)
-    assert isinstance(message, Subscription)  # noqa: S101
+    assert isinstance(message, Subscription)
     return message
 
 
@@ -97,7 +91,7 @@ def decode_assignment(data: bytes) -> Assignment:
         WireError: the bytes are none.
     """
     message = _decode(Assignment, data)
-    assert isinstance(message, Assignment)  # noqa: S101
+    assert isinstance(message, Assignment)
     return message
 
 
@@ -118,7 +112,7 @@ def decode_sticky_user_data(data: bytes) -> StickyUserData:
         message = codec(StickyUserData, 1, flexible=False).decode(data, 0, len(data))[0]
     except WireError:
         message = codec(StickyUserData, 0, flexible=False).decode(data, 0, len(data))[0]
-    assert isinstance(message, StickyUserData)  # noqa: S101
+    assert isinstance(message, StickyUserData)
     return message
 
 
@@ -130,7 +124,7 @@ def decode_cooperative_sticky_user_data(data: bytes) -> CooperativeStickyUserDat
     """
     cls = CooperativeStickyUserData
     message, _ = codec(cls, 0, flexible=False).decode(data, 0, len(data))
-    assert isinstance(message, CooperativeStickyUserData)  # noqa: S101
+    assert isinstance(message, CooperativeStickyUserData)
     return message
 
 

@@ -12,14 +12,9 @@ import mmap
 import struct
 from typing import Annotated
 
-from kohort.protocol.messages import (
-    Int16,
-    Int32,
-    String,
-    V,
-    WireError,
-    slotted,
-)
+from kohort.protocol.fields import Int16, Int32, String, V
+from kohort.protocol.messages import WireError
+from kohort.protocol.slotted import slotted
 
 LONG_FRAME = 16 * 1024
 """Bytes from which on the pieces of a frame are gathered and joined once."""

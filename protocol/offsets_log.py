@@ -16,26 +16,16 @@ there is a path by hand. `offsets_reader` reads whole batches.
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Sequence
 from typing import Annotated, Final, TypeVar
 
 from kohort.protocol import compression, records
+from kohort.protocol.fields import ZERO_UUID, Bytes, Int32, Int64, String, Uuid, V
 from kohort.protocol.generated_calls import uvarint
-from kohort.protocol.messages import (
-    ZERO_UUID,
-    Bytes,
-    Codec,
-    Int32,
-    Int64,
-    String,
-    Uuid,
-    V,
-    WireError,
-    codec,
-    slotted,
-)
+from kohort.protocol.messages import Codec, WireError, codec
+from kohort.protocol.slotted import slotted
+from kohort.protocol.varints import varint
 
 LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1
@@ -276,7 +266,7 @@ def _decoded(cls: type[T], known: Codec, data: bytes) -> T:
     if position != len(data):
         behind = len(data) - position
         raise WireError(f"{behind} bytes behind an {cls.__name__}")
-    assert isinstance(message, cls)  # noqa: S101
+    assert isinstance(message, cls)
     return message
 
 
@@ -297,12 +287,6 @@ def _encoded(known: Codec, message: object) -> bytes:
 
 
 # -- writing whole records
-
-
-@functools.lru_cache(1 << 14)
-def varint(value: int) -> bytes:
-    """A zigzag varint, as record batches have them; few are ever seen."""
-    return uvarint((value << 1) ^ (value >> 63))
 
 
 def frame(position: int, key: bytes, value: bytes | None) -> bytes:

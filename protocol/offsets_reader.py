@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from kohort.protocol import compression, records
-from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import (
     GROUP_TYPES,
     GroupMetadataKey,
@@ -22,7 +23,7 @@ from kohort.protocol.offsets_log import (
     decode_key,
     decode_offset_commit,
 )
-from kohort.protocol.record_rows import bytes_at, varint_at
+from kohort.protocol.varints import bytes_at, varint_at
 
 Made = TypeVar("Made")
 Entry = tuple[int, int, str, int]

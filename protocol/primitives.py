@@ -1,26 +1,22 @@
 """The Kafka protocol's types as construct layouts: the readable form of the wire.
 
-Imported by `messages.layout`, tests and tools only: importing construct takes
-longer than everything else that the broker does to start. What is doubtful is
-read as the generated codecs read it (`protocol.codegen` says how that is).
+For tests and tools: importing construct takes longer than everything else that the
+broker does to start. Doubtful bytes are read as the generated codecs read them
+(see `protocol.codegen`).
 """
-
-# ruff: noqa: SLF001, ARG002 - construct's way to write a construct is to
-# override its underscored methods and to call them on others.
 
 from __future__ import annotations
 
+import functools
 import io
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import construct
 from construct import Construct, Container, StreamError, ValidationError
 
+from kohort.protocol.fields import Field, Primitive, fields_of
 from kohort.protocol.generated_calls import MOST_TAGS
-
-if TYPE_CHECKING:
-    from kohort.protocol.messages import Field, Primitive
 
 Layout: TypeAlias = Construct
 
@@ -188,13 +184,13 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
 
 
-def struct(
-    cls: type,
-    version: int,
-    flexible: bool,
-    fields_of: Callable[[type], Sequence[Field]],
-) -> Layout:
-    """The layout of a declared class in one version."""
+@functools.cache
+def layout(cls: type, version: int, *, flexible: bool) -> Layout:
+    """The layout of a declared class for one version.
+
+    It parses to and builds from containers with the fields' names. Parsing raises
+    `construct.ConstructError` for bytes that are no such message.
+    """
 
     def of(f: Field) -> Layout:
         compact = f.compact_in(flexible)
@@ -209,7 +205,7 @@ def struct(
 
     def of_kind(kind: Primitive | type, *, nullable: bool, compact: bool) -> Layout:
         if isinstance(kind, type):
-            inner = struct(kind, version, flexible, fields_of)
+            inner = layout(kind, version, flexible=flexible)
             return Optional(inner) if nullable else inner
         if kind.name in FIXED:
             return FIXED[kind.name]

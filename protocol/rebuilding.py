@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 from kohort.protocol import compression
-from kohort.protocol.messages import Buffer, WireError
-from kohort.protocol.record_rows import bytes_at, delta_at, varint_at, wrapped
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 from kohort.protocol.records import (
     CONTROL,
     DELETE_HORIZON,
@@ -20,9 +20,9 @@ from kohort.protocol.records import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
-    put_varint,
     sealed,
 )
+from kohort.protocol.varints import bytes_at, delta_at, put_varint, varint_at, wrapped
 
 _BYTES: Final = 1024 * 1024
 """Bytes that are written at a time: a millisecond."""
@@ -51,33 +51,13 @@ def scan_records(
     end = len(data)
     try:
         for _ in range(count):
-            # Most sizes have one byte: no call for those.
-            size = data[position]
-            if size & 0x81:
-                size, position = varint_at(data, position)
-            else:
-                size >>= 1
-                position += 1
-            start, stop = position, position + size
+            size, start = varint_at(data, position)
+            stop = start + size
             if size < 0 or stop > end:
                 raise WireError(f"a record of {size} bytes")
-            position += 1
-            while data[position] & 0x80:  # its timestamp
-                position += 1
-            position += 1
-            delta = data[position]
-            if delta & 0x81:
-                delta, position = delta_at(data, position)
-            else:
-                delta >>= 1
-                position += 1
-            size = data[position]
-            if size & 0x81:
-                key, position = bytes_at(data, position, stop)
-            else:
-                position += 1
-                key = bytes(data[position : position + (size >> 1)])
-                position += size >> 1
+            _, position = varint_at(data, start + 1)  # its timestamp
+            delta, position = delta_at(data, position)
+            key, position = bytes_at(data, position, stop)
             if position >= stop:
                 raise WireError(f"a record ends at {position}, not {stop}")
             # The lowest bit of a zigzag varint is its sign: -1 is null.

@@ -17,7 +17,8 @@ from typing import Final
 
 from kohort.protocol.compression import PIECE
 from kohort.protocol.messages import WireError
-from kohort.protocol.record_rows import FAR, delta_at, varint_at, wrapped
+from kohort.protocol.record_rows import FAR
+from kohort.protocol.varints import delta_at, varint_at, wrapped
 
 RecordHead = tuple[int, int, bool]
 """Offset and timestamp of a record, and whether it has a key."""

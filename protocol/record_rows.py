@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.messages import WireError
+from kohort.protocol.varints import bytes_at, delta_at, varint_at, wrapped
 
 RecordRow = tuple[
     int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]
@@ -19,65 +20,6 @@ ROWS = 256
 
 FAR = 2**62
 """A base timestamp and a distance from it below this have a sum that is an int64."""
-
-
-def varint_at(data: Buffer, position: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it.
-
-    Raises:
-        WireError: it is longer than 64 bits need.
-        IndexError: the data end in it.
-    """
-    value = data[position]
-    position += 1
-    if value >= 0x80:
-        value &= 0x7F
-        shift = 7
-        while True:
-            byte = data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 63:
-                raise WireError("a varint of more than 10 bytes")
-        if shift == 63:
-            value &= 2**64 - 1
-    return (value >> 1) ^ -(value & 1), position
-
-
-def delta_at(data: Buffer, position: int) -> tuple[int, int]:
-    """The distance of a record from its batch's first offset, and the position behind.
-
-    Raises:
-        WireError: it is no int32; Kafka refuses it, too.
-        IndexError: the data end in it.
-    """
-    delta, position = varint_at(data, position)
-    if not -(2**31) <= delta < 2**31:
-        raise WireError(f"an offset delta of {delta}")
-    return delta, position
-
-
-def wrapped(timestamp: int) -> int:
-    """A timestamp as an int64; beyond its ends it goes on at the other, as in Java."""
-    return (timestamp + 2**63) % 2**64 - 2**63
-
-
-def bytes_at(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
-    """Bytes with their length before them, and the position behind; -1 is null.
-
-    Raises:
-        WireError: they would end behind `end`.
-        IndexError: the data end before them.
-    """
-    size, position = varint_at(data, position)
-    if size < 0:
-        return None, position
-    if position + size > end:
-        raise WireError(f"{size} bytes, where {end - position} are left")
-    return bytes(data[position : position + size]), position + size
 
 
 def rows_of(

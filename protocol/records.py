@@ -18,13 +18,12 @@ from typing import Final
 
 from kohort.protocol import compression
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import Buffer, WireError, slotted
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 from kohort.protocol.record_heads import Heads, RecordHead
-from kohort.protocol.record_rows import (
-    RecordRow,
-    rows_of,
-    wrapped,
-)
+from kohort.protocol.record_rows import RecordRow, rows_of
+from kohort.protocol.slotted import slotted
+from kohort.protocol.varints import put_varint, wrapped
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
@@ -168,7 +167,7 @@ def advance_sequence(sequence: int, by: int) -> int:
 
 @functools.cache
 def _crc32c() -> Callable[..., int]:
-    from crc32c import crc32c  # noqa: PLC0415 - 15 ms, and not every run produces
+    from crc32c import crc32c
 
     found: Callable[..., int] = crc32c
     return found
@@ -342,15 +341,6 @@ def with_timestamp_type(
     crc = crc_of(memoryview(batch)[HEADER_SIZE:], crc_of(made[CRC_START:]))
     struct.pack_into(">I", made, _CRC_AT, crc)
     return bytes(made)
-
-
-def put_varint(out: bytearray, value: int) -> None:
-    """Appends a zigzag varint."""
-    value = (value << 1) ^ (value >> 63)
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
 
 
 def read_records(

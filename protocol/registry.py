@@ -23,19 +23,6 @@ class Api:
         advertised: lowest version that ApiVersions names.
     """
 
-    __slots__ = (
-        "_module",
-        "_requests",
-        "_responses",
-        "advertised",
-        "flexible",
-        "key",
-        "module_name",
-        "name",
-        "newest",
-        "oldest",
-    )
-
     def __init__(
         self,
         key: int,
@@ -54,8 +41,6 @@ class Api:
         self.flexible = flexible
         self.advertised = oldest if advertised is None else advertised
         self._module: ModuleType | None = None
-        self._requests: dict[int, Codec] = {}
-        self._responses: dict[int, Codec] = {}
 
     def __repr__(self) -> str:
         return f"Api({self.key}, {self.name}, {self.oldest}..{self.newest})"
@@ -97,21 +82,11 @@ class Api:
 
     def request(self, version: int) -> Codec:
         """The codec of the request's body."""
-        found = self._requests.get(version)
-        if found is None:
-            found = self._requests[version] = codec(
-                self.request_class, version, flexible=self.is_flexible(version)
-            )
-        return found
+        return codec(self.request_class, version, flexible=self.is_flexible(version))
 
     def response(self, version: int) -> Codec:
         """The codec of the response's body."""
-        found = self._responses.get(version)
-        if found is None:
-            found = self._responses[version] = codec(
-                self.response_class, version, flexible=self.is_flexible(version)
-            )
-        return found
+        return codec(self.response_class, version, flexible=self.is_flexible(version))
 
 
 API_VERSIONS = 18

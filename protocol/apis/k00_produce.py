@@ -12,7 +12,8 @@ per record (KIP-467), v9 flexible versions, v10 hints of the new leader
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import (
+from kohort.protocol.apis.leader_hints import LeaderIdAndEpoch, NodeEndpoint
+from kohort.protocol.fields import (
     ZERO_UUID,
     Int16,
     Int32,
@@ -21,8 +22,8 @@ from kohort.protocol.messages import (
     String,
     Uuid,
     V,
-    slotted,
 )
+from kohort.protocol.slotted import slotted
 
 
 @slotted
@@ -53,12 +54,6 @@ class BatchIndexAndErrorMessage:
 
 
 @slotted
-class LeaderIdAndEpoch:
-    leader_id: Annotated[Int32, V(10)] = -1
-    leader_epoch: Annotated[Int32, V(10)] = -1
-
-
-@slotted
 class PartitionProduceResponse:
     index: Int32 = 0
     error_code: Int16 = 0
@@ -75,14 +70,6 @@ class TopicProduceResponse:
     name: Annotated[String, V(3, 12)] = ""
     topic_id: Annotated[Uuid, V(13)] = ZERO_UUID
     partition_responses: Sequence[PartitionProduceResponse] = ()
-
-
-@slotted
-class NodeEndpoint:
-    node_id: Annotated[Int32, V(10)] = 0
-    host: Annotated[String, V(10)] = ""
-    port: Annotated[Int32, V(10)] = 0
-    rack: Annotated[String | None, V(10)] = None
 
 
 @slotted

@@ -12,7 +12,8 @@ ids (KIP-853), v18 the high watermark as the follower knows it (KIP-1166).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import (
+from kohort.protocol.apis.leader_hints import LeaderIdAndEpoch, NodeEndpoint
+from kohort.protocol.fields import (
     ZERO_UUID,
     Int8,
     Int16,
@@ -22,8 +23,8 @@ from kohort.protocol.messages import (
     String,
     Uuid,
     V,
-    slotted,
 )
+from kohort.protocol.slotted import slotted
 
 
 @slotted
@@ -81,12 +82,6 @@ class EpochEndOffset:
 
 
 @slotted
-class LeaderIdAndEpoch:
-    leader_id: Annotated[Int32, V(12)] = -1
-    leader_epoch: Annotated[Int32, V(12)] = -1
-
-
-@slotted
 class SnapshotId:
     end_offset: Int64 = -1
     epoch: Int32 = -1
@@ -118,14 +113,6 @@ class FetchableTopicResponse:
     topic: Annotated[String, V(4, 12)] = ""
     topic_id: Annotated[Uuid, V(13)] = ZERO_UUID
     partitions: Sequence[PartitionData] = ()
-
-
-@slotted
-class NodeEndpoint:
-    node_id: Annotated[Int32, V(16)] = 0
-    host: Annotated[String, V(16)] = ""
-    port: Annotated[Int32, V(16)] = 0
-    rack: Annotated[String | None, V(16)] = None
 
 
 @slotted

@@ -12,7 +12,8 @@ KIP-1005), v10 a time limit (KIP-1075), v11 the earliest offset pending upload,
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int8, Int16, Int32, Int64, String, V, slotted
+from kohort.protocol.fields import Int8, Int16, Int32, Int64, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -12,16 +12,8 @@ DescribeCluster (KIP-700), v13 an error for the whole answer (KIP-1102).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import (
-    ZERO_UUID,
-    Bool,
-    Int16,
-    Int32,
-    String,
-    Uuid,
-    V,
-    slotted,
-)
+from kohort.protocol.fields import ZERO_UUID, Bool, Int16, Int32, String, Uuid, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -10,16 +10,8 @@ errors of KIP-848, v10 topic ids instead of names.
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import (
-    ZERO_UUID,
-    Int16,
-    Int32,
-    Int64,
-    String,
-    Uuid,
-    V,
-    slotted,
-)
+from kohort.protocol.fields import ZERO_UUID, Int16, Int32, Int64, String, Uuid, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -11,17 +11,8 @@ offsets only (KIP-447), v8 batches of groups (KIP-709), v9 member id and epoch
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import (
-    ZERO_UUID,
-    Bool,
-    Int16,
-    Int32,
-    Int64,
-    String,
-    Uuid,
-    V,
-    slotted,
-)
+from kohort.protocol.fields import ZERO_UUID, Bool, Int16, Int32, Int64, String, Uuid, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

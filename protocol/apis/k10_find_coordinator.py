@@ -10,7 +10,8 @@ transactions (KIP-890), v6 share groups (KIP-932).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int8, Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Int8, Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

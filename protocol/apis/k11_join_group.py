@@ -11,7 +11,8 @@ versions, v7 the protocol type in the answer (KIP-559), v8 the reason
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Bool, Bytes, Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Bool, Bytes, Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

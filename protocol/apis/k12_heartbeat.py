@@ -8,7 +8,8 @@ flexible versions.
 
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

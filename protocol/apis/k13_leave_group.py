@@ -9,7 +9,8 @@ group.instance.id (KIP-345), v4 is flexible, v5 carries the reason (KIP-800).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -9,7 +9,8 @@ flexible versions, v5 protocol type and name, to be checked (KIP-559).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Bytes, Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Bytes, Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

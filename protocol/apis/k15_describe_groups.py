@@ -10,7 +10,8 @@ groups (KIP-1043).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Bool, Bytes, Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Bool, Bytes, Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -9,7 +9,8 @@ Versions 0 to 5, flexible from v3. v3 is flexible, v4 filters by state
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -8,7 +8,8 @@ Versions 0 to 1, never flexible. With v1 the tokens follow in SaslAuthenticate
 
 from collections.abc import Sequence
 
-from kohort.protocol.messages import Int16, String, slotted
+from kohort.protocol.fields import Int16, String
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -12,7 +12,8 @@ UNSUPPORTED_VERSION.
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Bool, Int16, Int32, Int64, String, V, slotted
+from kohort.protocol.fields import Bool, Int16, Int32, Int64, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -9,7 +9,8 @@ topic ids (KIP-516).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import ZERO_UUID, Int16, Int32, String, Uuid, V, slotted
+from kohort.protocol.fields import ZERO_UUID, Int16, Int32, String, Uuid, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

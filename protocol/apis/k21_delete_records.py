@@ -7,7 +7,8 @@ Versions 0 to 2, flexible from v2.
 
 from collections.abc import Sequence
 
-from kohort.protocol.messages import Int16, Int32, Int64, String, slotted
+from kohort.protocol.fields import Int16, Int32, Int64, String
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -10,7 +10,8 @@ TRANSACTION_ABORTABLE (KIP-890). Kafka 4.3 knows a v6 that it does not enable
 
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, Int64, String, V, slotted
+from kohort.protocol.fields import Int16, Int32, Int64, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

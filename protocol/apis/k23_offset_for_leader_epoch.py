@@ -8,7 +8,8 @@ Versions 2 to 4, flexible from v4.
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Int16, Int32, Int64, String, V, slotted
+from kohort.protocol.fields import Int16, Int32, Int64, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

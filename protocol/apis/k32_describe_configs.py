@@ -9,7 +9,8 @@ documentation (KIP-569), v4 is flexible.
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Bool, Int8, Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Bool, Int8, Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

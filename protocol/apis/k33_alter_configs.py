@@ -8,7 +8,8 @@ Versions 0 to 2, flexible from v2.
 
 from collections.abc import Sequence
 
-from kohort.protocol.messages import Bool, Int8, Int16, Int32, String, slotted
+from kohort.protocol.fields import Bool, Int8, Int16, Int32, String
+from kohort.protocol.slotted import slotted
 
 
 @slotted

@@ -8,7 +8,8 @@ v2 is flexible.
 
 from typing import Annotated
 
-from kohort.protocol.messages import Bytes, Int16, Int64, String, V, slotted
+from kohort.protocol.fields import Bytes, Int16, Int64, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

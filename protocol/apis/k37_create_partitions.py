@@ -8,7 +8,8 @@ THROTTLING_QUOTA_EXCEEDED (KIP-599).
 
 from collections.abc import Sequence
 
-from kohort.protocol.messages import Bool, Int16, Int32, String, slotted
+from kohort.protocol.fields import Bool, Int16, Int32, String
+from kohort.protocol.slotted import slotted
 
 
 @slotted

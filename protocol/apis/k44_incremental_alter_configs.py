@@ -7,7 +7,9 @@ Versions 0 to 1, flexible from v1.
 
 from collections.abc import Sequence
 
-from kohort.protocol.messages import Bool, Int8, Int16, Int32, String, slotted
+from kohort.protocol.apis.k33_alter_configs import AlterConfigsResourceResponse
+from kohort.protocol.fields import Bool, Int8, Int32, String
+from kohort.protocol.slotted import slotted
 
 
 @slotted
@@ -28,14 +30,6 @@ class AlterConfigsResource:
 class IncrementalAlterConfigsRequest:
     resources: Sequence[AlterConfigsResource] = ()
     validate_only: Bool = False
-
-
-@slotted
-class AlterConfigsResourceResponse:
-    error_code: Int16 = 0
-    error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
 
 
 @slotted

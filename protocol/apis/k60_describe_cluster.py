@@ -9,7 +9,8 @@ v2 shows fenced brokers (KIP-1073).
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.messages import Bool, Int8, Int16, Int32, String, V, slotted
+from kohort.protocol.fields import Bool, Int8, Int16, Int32, String, V
+from kohort.protocol.slotted import slotted
 
 
 @slotted

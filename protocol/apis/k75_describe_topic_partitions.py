@@ -7,15 +7,8 @@ Versions 0 to 0, flexible from v0.
 
 from collections.abc import Sequence
 
-from kohort.protocol.messages import (
-    ZERO_UUID,
-    Bool,
-    Int16,
-    Int32,
-    String,
-    Uuid,
-    slotted,
-)
+from kohort.protocol.fields import ZERO_UUID, Bool, Int16, Int32, String, Uuid
+from kohort.protocol.slotted import slotted
 
 
 @slotted
