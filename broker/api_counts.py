@@ -1,4 +1,4 @@
-"""What is counted of requests: how many there were, how long they took, what failed.
+"""Counters of requests: their number, their time, their errors.
 
 Counted only where somebody may ask for it (an HTTP port is open): it costs about a
 microsecond a request. Counters are plain numbers; who shows them makes of them what
@@ -108,8 +108,6 @@ class ApiCounters:
     Attributes:
         by_api: by API.
     """
-
-    __slots__ = ("_bodies", "by_api")
 
     def __init__(self) -> None:
         self.by_api: dict[Api, ApiCounts] = {}

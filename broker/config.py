@@ -1,4 +1,4 @@
-"""The broker's configuration: Kafka's keys, and where each value comes from.
+"""The broker's configuration: Kafka's keys, and the source of each value.
 
 What is set by ``--set`` goes before the environment, the environment before the
 file, the file before Kafka's defaults. Values are checked as Kafka checks them.
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 from kohort.broker.config_keys import BROKER_KEYS, PREFIXES, TOPIC_KEYS, Key
 from kohort.protocol.slotted import slotted
@@ -46,57 +46,6 @@ _SERVICE_LINKS = re.compile(
 
 _BITS = {"short": 16, "int": 32, "long": 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-
-IntKey = Literal[
-    "connections.max.idle.ms",
-    "coordinator.load.delay.ms",
-    "default.replication.factor",
-    "fetch.max.bytes",
-    "group.initial.rebalance.delay.ms",
-    "group.max.session.timeout.ms",
-    "group.max.size",
-    "group.min.session.timeout.ms",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.delete.retention.ms",
-    "log.cleaner.max.compaction.lag.ms",
-    "log.cleaner.min.compaction.lag.ms",
-    "log.flush.interval.messages",
-    "log.flush.offset.checkpoint.interval.ms",
-    "log.flush.scheduler.interval.ms",
-    "log.index.interval.bytes",
-    "log.index.size.max.bytes",
-    "log.retention.bytes",
-    "log.retention.check.interval.ms",
-    "log.retention.hours",
-    "log.roll.hours",
-    "log.segment.bytes",
-    "max.connections",
-    "max.incremental.fetch.session.cache.slots",
-    "max.request.partition.size.limit",
-    "message.max.bytes",
-    "min.insync.replicas",
-    "node.id",
-    "num.partitions",
-    "offset.metadata.max.bytes",
-    "offsets.retention.check.interval.ms",
-    "offsets.retention.minutes",
-    "offsets.topic.compression.codec",
-    "offsets.topic.num.partitions",
-    "offsets.topic.replication.factor",
-    "offsets.topic.segment.bytes",
-    "producer.id.expiration.ms",
-    "queued.max.request.bytes",
-    "socket.request.max.bytes",
-]
-BoolKey = Literal[
-    "auto.create.topics.enable",
-    "delete.topic.enable",
-    "events.topic.enable",
-    "log.cleaner.enable",
-]
-FloatKey = Literal["log.cleaner.min.cleanable.ratio"]
-StrKey = Literal["log.message.timestamp.type", "wire.error.numbering"]
-ListKey = Literal["log.cleanup.policy"]
 
 
 class ConfigError(ValueError):
@@ -182,18 +131,6 @@ class Config:
         settings |= _from_environment(environment or {})
         return cls(settings | _from_sets(sets))
 
-    @overload
-    def __getitem__(self, name: IntKey) -> int: ...
-    @overload
-    def __getitem__(self, name: BoolKey) -> bool: ...
-    @overload
-    def __getitem__(self, name: FloatKey) -> float: ...
-    @overload
-    def __getitem__(self, name: StrKey) -> str: ...
-    @overload
-    def __getitem__(self, name: ListKey) -> tuple[str, ...]: ...
-    @overload
-    def __getitem__(self, name: str) -> Any: ...
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
@@ -474,7 +411,7 @@ def _quoted(value: object) -> str:
 
 
 def _did_you_mean(name: str, names: Iterable[str]) -> str:
-    import difflib  # noqa: PLC0415 - wanted only where something is wrong
+    import difflib
 
     near = difflib.get_close_matches(name, list(names), 1)
     return f"; did you mean {near[0]}?" if near else ""
@@ -551,7 +488,7 @@ def variable_of(name: str) -> str:
 
 
 def _from_file(path: Path) -> dict[str, Setting]:
-    import tomllib  # noqa: PLC0415 - 3 ms, and most starts have no file
+    import tomllib
 
     try:
         with path.open("rb") as file:

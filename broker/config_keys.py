@@ -1,4 +1,4 @@
-"""The configuration keys that Apache Kafka 4.3 knows, as Kafka has them; and kohort's.
+"""The configuration keys of Apache Kafka 4.3, with its defaults; and kohort's own.
 
 A row is `name type default allowed mode [used]`:
 
@@ -16,7 +16,6 @@ Rows of topics have, in place of the mode, the broker's keys that the default
 comes from, the first that is set; `-` for none.
 """
 
-# ruff: noqa: E501 - a row is a line
 from __future__ import annotations
 
 from kohort.protocol.slotted import slotted

@@ -2,9 +2,8 @@
 
 Requests of a connection are handled one at a time, as in Kafka: what comes in
 behind a request that waits (a JoinGroup, a Fetch) waits, too, in the receive
-buffer, and beyond `READ_AHEAD` bytes in the client's. That also keeps a client
-that does not read its answers from filling memory: while the transport's
-buffer is full nothing further is handled.
+buffer, and beyond `READ_AHEAD` bytes in the client's: see `flow_control` for
+back-pressure.
 """
 
 from __future__ import annotations
@@ -19,15 +18,18 @@ from time import monotonic
 from typing import Any, cast
 
 from kohort.broker import telemetry
-from kohort.broker.cluster import Node
+from kohort.broker.cluster.cluster import Node
+from kohort.broker.coordinator.events import Client
 from kohort.broker.descriptors import admission
 from kohort.broker.dispatch import BodyError, UnknownApiError, route_of
+from kohort.broker.flow_control import WRITE_BUFFER, FlowControl
 from kohort.broker.long_work import DONE, Piecework, Work
 from kohort.broker.request import JOIN_BELOW, AnswerSizeError, Request, join_small
-from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import LONG_FRAME, Frame, Framer, FrameSizeError, Received
-from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.generated_calls import skip_tags
+from kohort.protocol.messages import WireError
 from kohort.protocol.registry import API_VERSIONS, BY_KEY, Api
 
 TURN = 32 * 1024
@@ -49,11 +51,6 @@ _CLOSE_WAIT = b"\x08"
 MOST_PARTS = 1000
 """Parts of answers in one write: the system's writev takes 1024 of them (IOV_MAX),
 and uvloop's writelines fails beyond a million."""
-READ_AHEAD = 64 * 1024
-"""Bytes of further requests that are taken in while one waits: room for a
-client's pipelined heartbeats and commits; a Produce stays in the client."""
-WRITE_BUFFER = 1024 * 1024
-"""Bytes of answers that may wait for the client to read them."""
 IN_PIECES_FROM = LONG_FRAME
 """Bytes of a frame from which on it is decoded in pieces, and its memory is counted.
 One of this size takes up to 3 ms (empty strings, one a byte)."""
@@ -62,7 +59,7 @@ _HEAD = struct.Struct(">iih").unpack_from
 _HEAD_SIZE = 10
 _DECODE_ERRORS = (WireError, struct.error, IndexError, ValueError)
 
-log = telemetry.get_logger("connection")
+log = telemetry.Logger("connection")
 
 
 def _writelines_pauses(transport: asyncio.Transport) -> bool:
@@ -121,30 +118,26 @@ class Connection(asyncio.Protocol):
         "_activity",
         "_activity_half_closed",
         "_activity_seen",
-        "_client_id",
+        "_client",
         "_closed",
         "_connections",
         "_current",
         "_failure",
+        "_flow",
         "_framer",
         "_frames",
         "_held",
         "_idle_from",
         "_is_at_eof",
         "_is_handling",
-        "_is_held_back",
-        "_is_read_paused",
-        "_is_write_blocked",
         "_join_below",
         "_out",
         "_out_size",
         "_transport",
-        "_unread",
         "_unread_seen",
         "_work",
         "_worked_on",
         "client_address",
-        "client_host",
         "node",
         "software_name",
         "software_version",
@@ -152,7 +145,6 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, node: Node, connections: set[Connection]) -> None:
         self.node = node
-        self.client_host = ""
         self.client_address = ""
         self.software_name = ""
         self.software_version = ""
@@ -167,41 +159,41 @@ class Connection(asyncio.Protocol):
         self._out_size = 0
         self._join_below = JOIN_BELOW
         self._is_handling = False
-        self._is_write_blocked = False
-        self._unread = 0
-        self._is_read_paused = False
-        self._is_held_back = False
+        self._flow = FlowControl(node.cluster.unread)
         self._is_at_eof = False
         # Bytes of the long request whose work is under way, and of all long ones.
         self._worked_on = 0
         self._held = 0
-        # How often something came or went, then and now; and when it last changed.
+        # Counts reads and writes: now, at the last check; and when it last changed.
         self._activity = 0
         self._activity_seen = -1
         self._unread_seen = 0
         self._idle_from = 0.0
         self._activity_half_closed = -1
         self._failure: str | None = None
-        self._client_id = (b"", "")
+        # The latest request's client id, as bytes, and its sender.
+        self._client = b"", Client("", "")
 
     @property
     def is_reading(self) -> bool:
         """Whether more requests are taken in; not while the client lags behind."""
-        return not self._is_read_paused
+        return self._flow.is_reading
 
-    # -- what the event loop calls
+    # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the transport, and the limit on connections into account."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        self._flow.connect(self._transport)
         if not _writelines_pauses(self._transport):
             self._join_below = sys.maxsize
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
-        self.client_host = f"/{host}"
+        cluster = self.node.cluster
+        cluster.connections += 1
+        self._client = b"", Client("", f"/{host}", cluster.connections)
         self.client_address = f"{host}:{port}"
         _keep_alive(transport)
-        limit = self.node.cluster.config["max.connections"]
+        limit = cluster.config["max.connections"]
         if len(self._connections) >= limit:
             self._close(f"max.connections is {limit}")
             return
@@ -221,14 +213,14 @@ class Connection(asyncio.Protocol):
             # The peer's own end is no news: a reset, or silence.
             log.warning("connection_lost", client=self.client_address, reason=repr(exc))
         self._connections.discard(self)
-        self._count_unread(0)
+        self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():
             self._closed.set_result(None)
         if self._work is not None:
             self._work.stop()
         if self._held:
-            self.node.cluster.request_memory.take(self, 0, 0)
+            self.node.cluster.request_memory.update(self, 0, 0)
             self._framer = Framer(0)
         current, self._current = self._current, None
         if current is not None and current.abandon is not None:
@@ -249,8 +241,7 @@ class Connection(asyncio.Protocol):
         self._handle_frames()
         if self._frames or self._current is not None:
             waiting = sum(end - start for _, start, end in self._frames)
-            if waiting + self._framer.unfinished > READ_AHEAD:
-                self._pause_reading()
+            self._flow.read_ahead(waiting + self._framer.unfinished)
 
     def eof_received(self) -> bool:
         """The client sends no more; an answer that is due soon still goes out."""
@@ -258,33 +249,25 @@ class Connection(asyncio.Protocol):
         if self._current is None and not self._frames:
             return False
         clock = self.node.cluster.clock
-        clock.call_at(clock.now() + HALF_CLOSED_SECONDS, self._give_up)
+        clock.call_at(clock.now() + HALF_CLOSED_SECONDS, self._end_wait)
         return True
 
-    def _give_up(self) -> None:
+    def _end_wait(self) -> None:
         """The client has gone, or does not wait for its answer as it should."""
         if not self._closed.done():
             self.abort()
 
     def pause_writing(self) -> None:
         """The client reads too slowly: nothing is handled until it catches up."""
-        self._is_write_blocked = True
-        self._count_unread(self._transport.get_write_buffer_size())
-        self._pause_reading()
+        self._flow.block_writing()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        self._is_write_blocked = False
-        self._count_unread(0)
+        self._flow.unblock_writing()
         self._activity += 1
-        self._go_on()
+        self._continue()
 
-    def _count_unread(self, size: int) -> None:
-        """Bytes of answers that the client has yet to read; not exact below 1 MB."""
-        self.node.cluster.unread.size += size - self._unread
-        self._unread = size
-
-    # -- what requests and the server call
+    # -- called by requests and the server
 
     def send(self, request: Request, parts: list[Buffer]) -> None:
         """Sends the answer to the request that is being handled."""
@@ -300,15 +283,15 @@ class Connection(asyncio.Protocol):
             self._activity += 1
             self._flush()
             if self._frames:
-                self._closed.get_loop().call_soon(self._go_on)
+                self._closed.get_loop().call_soon(self._continue)
             else:
-                self._go_on()
+                self._continue()
         elif self._out_size >= WRITE_BUFFER:
             # Pipelined fetches: let the transport say when it is too much.
             self._flush()
 
     def fail(self, why: str) -> None:
-        """Closes the connection once what has been answered is sent."""
+        """Closes the connection after the responses so far are sent."""
         self._failure = why
         self._frames.clear()
 
@@ -344,7 +327,7 @@ class Connection(asyncio.Protocol):
         Finds the clients that `eof_received` does not: nothing is read, so also no
         end, while more than `READ_AHEAD` bytes stand behind a request that waits.
         """
-        is_waiting = self._is_read_paused and self._current is not None
+        is_waiting = not self._flow.is_reading and self._current is not None
         if not is_waiting or not _is_half_closed(self._transport):
             return False
         before, self._activity_half_closed = self._activity_half_closed, self._activity
@@ -357,13 +340,13 @@ class Connection(asyncio.Protocol):
 
         A request for which the others have waited too long gets a line in the log.
         """
-        frames = self._frames
+        frames, flow = self._frames, self._flow
         self._is_handling = True
         start, left, before = 0, TURN, monotonic()
         try:
-            while frames and self._current is None and not self._is_write_blocked:
+            while frames and self._current is None and not flow.is_write_blocked:
                 if left <= 0:
-                    self._closed.get_loop().call_soon(self._go_on)
+                    self._closed.get_loop().call_soon(self._continue)
                     break
                 frame = buffer, start, end = frames.popleft()
                 left -= end - start + FRAME_COST
@@ -380,7 +363,7 @@ class Connection(asyncio.Protocol):
             self._is_handling = False
         self._flush()
         if frames or self._held or self._worked_on or self._framer.gathered:
-            self._take_memory()
+            self._report_memory()
         if self._current is None and not frames:
             if self._failure is not None:
                 self._close(self._failure)
@@ -398,13 +381,13 @@ class Connection(asyncio.Protocol):
             return
         route = found.in_pieces if end - start >= IN_PIECES_FROM else found
         position = start + _HEAD_SIZE
-        client_id = ""
+        raw = b""
         if id_size > 0:
             raw = buffer[position : position + id_size]
             position += id_size
-            if raw != self._client_id[0]:
-                self._client_id = raw, raw.decode("utf-8", "replace")
-            client_id = self._client_id[1]
+        if raw != self._client[0]:
+            client_id = raw.decode("utf-8", "replace")
+            self._client = raw, self._client[1]._replace(id=client_id)
         if route.flexible:
             position = skip_tags(buffer, position)
         message, _ = route.decode(buffer, position, end)
@@ -412,7 +395,7 @@ class Connection(asyncio.Protocol):
             route.format,
             route.respond,
             correlation_id,
-            client_id,
+            self._client[1],
             message,
             self.node,
             self,
@@ -443,7 +426,7 @@ class Connection(asyncio.Protocol):
             work.close()
             if self._worked_on:
                 self._worked_on = 0
-                self._take_memory()
+                self._report_memory()
 
     def _check_piece(self, request: Request, before: float) -> None:
         """Logs and counts a piece that has taken too long."""
@@ -500,16 +483,13 @@ class Connection(asyncio.Protocol):
 
     # -- reading and writing
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._frames or self._failure or self._is_at_eof:
             self._handle_frames()
-        is_busy = self._frames or self._is_write_blocked or self._is_held_back
-        if self._is_read_paused and not is_busy:
-            self._is_read_paused = False
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
+        if not self._frames:
+            self._flow.resume()
 
-    def _take_memory(self) -> None:
+    def _report_memory(self) -> None:
         """Reports the memory that long requests of this client take now."""
         held = self._framer.gathered + self._worked_on
         for _, start, end in self._frames:
@@ -518,27 +498,21 @@ class Connection(asyncio.Protocol):
         if held or self._held:
             self._held = held
             long_size = self._framer.long_size
-            self.node.cluster.request_memory.take(self, held, long_size)
+            self.node.cluster.request_memory.update(self, held, long_size)
 
     def hold_back(self) -> None:
         """Reads no more for now: see `request_memory`."""
-        self._is_held_back = True
-        self._pause_reading()
+        self._flow.hold_back()
 
-    def let_on(self) -> None:
+    def release(self) -> None:
         """Reads again from the next turn on: another request is amid its work now."""
-        self._is_held_back = False
-        self._closed.get_loop().call_soon(self._go_on)
+        self._flow.release()
+        self._closed.get_loop().call_soon(self._continue)
 
     def give_up(self, why: str) -> None:
         """Closes the connection: its request is not going to be whole."""
         log.warning("connection_closed", client=self.client_address, reason=why)
         self.abort()
-
-    def _pause_reading(self) -> None:
-        if not self._is_read_paused and not self._transport.is_closing():
-            self._is_read_paused = True
-            self._transport.pause_reading()
 
     def _flush(self) -> None:
         """One write for everything that has been answered by now."""

@@ -67,8 +67,6 @@ class Admission:
     A shortage is one line in the log, however many connections it refuses.
     """
 
-    __slots__ = ("_is_short",)
-
     def __init__(self) -> None:
         self._is_short = False
 

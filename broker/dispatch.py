@@ -1,20 +1,59 @@
-"""From (API key, version) to the handler.
+"""Dispatch: from (API key, version) to the handler.
 
 A route is made when the first request of its key and version comes in; the
-handler's module is loaded then, too.
+handler's module is loaded then, too, so that a broker starts sooner.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.protocol import registry
-from kohort.protocol.messages import Codec, Source, WireError
+from kohort.protocol.generated_calls import Source
+from kohort.protocol.messages import Codec, WireError
 from kohort.protocol.registry import Api
+
+HANDLERS: Final = {
+    0: "kohort.broker.handlers.k00_produce",
+    1: "kohort.broker.handlers.k01_fetch",
+    2: "kohort.broker.handlers.k02_list_offsets",
+    3: "kohort.broker.handlers.k03_metadata",
+    8: "kohort.broker.handlers.k08_offset_commit",
+    9: "kohort.broker.handlers.k09_offset_fetch",
+    10: "kohort.broker.handlers.k10_find_coordinator",
+    11: "kohort.broker.handlers.k11_join_group",
+    12: "kohort.broker.handlers.k12_heartbeat",
+    13: "kohort.broker.handlers.k13_leave_group",
+    14: "kohort.broker.handlers.k14_sync_group",
+    15: "kohort.broker.handlers.k15_describe_groups",
+    16: "kohort.broker.handlers.k16_list_groups",
+    17: "kohort.broker.handlers.k17_sasl_handshake",
+    18: "kohort.broker.handlers.k18_api_versions",
+    19: "kohort.broker.handlers.k19_create_topics",
+    20: "kohort.broker.handlers.k20_delete_topics",
+    21: "kohort.broker.handlers.k21_delete_records",
+    22: "kohort.broker.handlers.k22_init_producer_id",
+    23: "kohort.broker.handlers.k23_offset_for_leader_epoch",
+    32: "kohort.broker.handlers.k32_describe_configs",
+    33: "kohort.broker.handlers.k33_alter_configs",
+    36: "kohort.broker.handlers.k36_sasl_authenticate",
+    37: "kohort.broker.handlers.k37_create_partitions",
+    42: "kohort.broker.handlers.k42_delete_groups",
+    44: "kohort.broker.handlers.k44_incremental_alter_configs",
+    46: "kohort.broker.handlers.k46_list_partition_reassignments",
+    47: "kohort.broker.handlers.k47_offset_delete",
+    60: "kohort.broker.handlers.k60_describe_cluster",
+    75: "kohort.broker.handlers.k75_describe_topic_partitions",
+}
+"""The module of each API's handler, by API key. Its function `handle` takes the
+`Request`."""
+WITH_RESPOND: Final = frozenset({11, 12, 13, 14})
+"""APIs whose requests are tokens of a coordinator: their modules also have `respond`,
+which makes the response of the coordinator's result."""
 
 
 class Route:
@@ -33,14 +72,12 @@ class Route:
     __slots__ = ("decode", "flexible", "format", "handle", "in_pieces", "respond")
 
     def __init__(self, api: Api, version: int) -> None:
-        module = importlib.import_module(
-            f"kohort.broker.handlers.{api.module_name.rpartition('.')[2]}"
-        )
+        module = importlib.import_module(HANDLERS[api.key])
         self.flexible = api.is_flexible(version)
         self.decode: Decoder = api.request(version).decode
         self.handle: Callable[[Request], Work | None] = module.handle
-        self.respond: Callable[[Request, Any], None] = getattr(
-            module, "respond", Request.reply
+        self.respond: Callable[[Request, Any], None] = (
+            module.respond if api.key in WITH_RESPOND else Request.reply
         )
         self.format = ResponseFormat(api, version)
         self.in_pieces = RouteInPieces(self, api.request(version))
@@ -62,9 +99,9 @@ class RouteInPieces:
         self.respond = route.respond
 
     @staticmethod
-    def decode(buffer: Source, position: int, end: int) -> tuple[Any, int]:
+    def decode(buffer: Source, position: int, end: int) -> tuple[UndecodedBody, int]:
         """The place of the body, which stands for the message until it is decoded."""
-        return (buffer, position, end), end
+        return UndecodedBody(buffer, position, end), end
 
     def handle(self, request: Request) -> Work:
         """Decodes the request, and hands it to its handler.
@@ -72,18 +109,24 @@ class RouteInPieces:
         Raises:
             BodyError: the bytes are no request, or too much of one.
         """
-        buffer, position, end = request.message
+        body: UndecodedBody = request.message
         try:
-            request.message, _ = yield from self._codec.decode_in_pieces(
-                buffer, position, end
-            )
+            request.message, _ = yield from self._codec.decode_in_pieces(*body)
         except WireError as error:
             raise BodyError(str(error)) from None
-        # A view of records may keep it; nothing else does.
-        del buffer
+        # A view of records may keep the bytes; nothing else does.
+        del body
         work = self._route.handle(request)
         if work is not None:
             yield from work
+
+
+class UndecodedBody(NamedTuple):
+    """The place of a long request's body in the bytes that came in."""
+
+    buffer: Source
+    position: int
+    end: int
 
 
 Decoder = Callable[[Source, int, int], tuple[Any, int]]

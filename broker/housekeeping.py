@@ -1,4 +1,4 @@
-"""What a broker does every now and then: retention, compaction, idle connections."""
+"""Housekeeping: retention, compaction, flushing, idle connections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
-from kohort.broker.cluster import Cluster
+from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.connection import HALF_CLOSED_SECONDS, Connection
 from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
@@ -17,7 +17,7 @@ SHORTEST_PAUSE = 0.05
 shall have their turns, too."""
 
 FLUSH_CHECK_MS = 1000
-"""How often it is looked for what ``flush.ms`` says has to be flushed."""
+"""How often ``flush.ms`` is checked."""
 
 PARTITIONS_AT_ONCE = 100
 """Partitions that are looked at before requests have their turn: some 0.1 ms, or a few
@@ -25,7 +25,7 @@ ms if a segment is deleted in each. 100,000 at once took 40 ms."""
 
 _ALL_DONE = object()
 
-log = telemetry.get_logger("housekeeping")
+log = telemetry.Logger("housekeeping")
 
 
 class Housekeeper:

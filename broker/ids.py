@@ -1,4 +1,4 @@
-"""Where ids come from: the one place of the broker that draws random numbers."""
+"""Sources of ids: the one place of the broker that draws random numbers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ class Ids:
             that nobody can guess.
     """
 
-    __slots__ = ("_bits", "_seed")
-
     def __init__(self, seed: int | None = None) -> None:
-        source = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
+        source = random.SystemRandom() if seed is None else random.Random(seed)
         self._seed = seed
         self._bits = source.getrandbits
 
@@ -34,7 +32,7 @@ class Ids:
             start: a number that no start before had.
         """
         if self._seed is not None:
-            self._bits = random.Random(f"{self._seed}-{start}").getrandbits  # noqa: S311
+            self._bits = random.Random(f"{self._seed}-{start}").getrandbits
 
     def _uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self._bits(128), version=4)

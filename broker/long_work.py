@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections import deque
-from collections.abc import Callable, Generator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Hashable, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 Work = Generator[None, None, Any]
 """Work that yields wherever other requests may come in between."""
@@ -70,6 +71,16 @@ class Pace:
         return True
 
 
+def count_values(values: Iterable[H], pace: Pace) -> Generator[None, None, Counter[H]]:
+    """Counts how often each value occurs, in the order of their first occurrence."""
+    times: Counter[H] = Counter()
+    for value in values:
+        times[value] += 1
+        if pace.spend(1):
+            yield
+    return times
+
+
 def finish(work: Generator[None, None, T]) -> T:
     """Does work that could be done in pieces at once; returns its result."""
     while True:
@@ -93,8 +104,6 @@ class FullCollections:
     They are no garbage, and freed as soon as the request is answered. The younger
     generations are collected as ever, 0.5 ms at a time.
     """
-
-    __slots__ = ("_depth", "_thresholds")
 
     def __init__(self) -> None:
         self._depth = 0
@@ -124,8 +133,6 @@ class LongWork:
     Args:
         call_soon: calls a function in the next turn of the event loop.
     """
-
-    __slots__ = ("_call_soon", "_is_under_way", "_queue")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], None] = soon) -> None:
         self._call_soon = call_soon

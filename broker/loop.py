@@ -1,9 +1,11 @@
-"""The event loop: uvloop where it is there, asyncio's own elsewhere."""
+"""The event loop, uvloop where it is there, and the signals that end a program."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -12,10 +14,19 @@ T = TypeVar("T")
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine to its end on the fastest loop there is."""
     try:
-        import uvloop  # noqa: PLC0415 - there is none for Windows and PyPy
+        import uvloop
     except ImportError:
         factory = asyncio.new_event_loop
     else:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
+
+
+def on_signals(callback: Callable[[], object]) -> None:
+    """Calls `callback` on SIGTERM and SIGINT, from the running loop."""
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Windows: Ctrl-C ends the process as it is.
+        with contextlib.suppress(NotImplementedError):
+            running.add_signal_handler(number, callback)

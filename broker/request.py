@@ -8,18 +8,19 @@ from typing import Any, Protocol
 
 from kohort.broker import telemetry
 from kohort.broker.api_counts import errors_in_pieces
-from kohort.broker.cluster import Node
+from kohort.broker.cluster.cluster import Node
 from kohort.broker.coordinator.effects import Result
+from kohort.broker.coordinator.events import Client
 from kohort.broker.long_work import Pace
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
-from kohort.protocol.messages import Buffer
+from kohort.protocol.fields import Buffer
 from kohort.protocol.registry import Api
 from kohort.protocol.slotted import replace
 
 KOHORT = "kohort"
 """The client software that knows GROUP_MAX_SIZE_REACHED by KIP-389's number."""
 
-log = telemetry.get_logger("request")
+log = telemetry.Logger("request")
 
 LONGEST_ANSWER = 256 * 1024 * 1024
 """Bytes of one answer that is encoded in pieces. Kafka's limit is an int32, 2 GB.
@@ -35,7 +36,7 @@ _JOIN_GROUP = 11
 
 
 class ResponseFormat:
-    """How the responses of one API version are written.
+    """The format of the responses of one API version.
 
     Attributes:
         api: the API.
@@ -123,7 +124,6 @@ class AnswerSizeError(Exception):
 class Peer(Protocol):
     """The connection that a request came by."""
 
-    client_host: str
     software_name: str
     software_version: str
 
@@ -134,7 +134,7 @@ class Peer(Protocol):
         """Closes the connection at once."""
 
     def fail(self, why: str) -> None:
-        """Closes the connection once what has been answered is sent."""
+        """Closes the connection after the responses so far are sent."""
 
 
 class Request:
@@ -144,12 +144,12 @@ class Request:
         response_format: how its answer is written.
         respond: makes the response of a coordinator's result.
         correlation_id: from the header.
-        client_id: see below, as for the rest.
+        client: see below, as for the rest.
 
     Attributes:
-        message: the decoded body.
+        message: the decoded body; of a long request, its `UndecodedBody` before.
         version: its version.
-        client_id: from the header; empty where it was null.
+        client: the sender; its id, from the header, is empty where it was null.
         node: the node that was asked.
         peer: the connection.
         abandon: called if the connection is lost before the answer.
@@ -161,7 +161,7 @@ class Request:
         "_format",
         "_respond",
         "abandon",
-        "client_id",
+        "client",
         "message",
         "node",
         "peer",
@@ -174,7 +174,7 @@ class Request:
         response_format: ResponseFormat,
         respond: Callable[[Request, Any], None],
         correlation_id: int,
-        client_id: str,
+        client: Client,
         message: Any,
         node: Node,
         peer: Peer,
@@ -182,7 +182,7 @@ class Request:
         self._format = response_format
         self._respond = respond
         self._correlation_id = correlation_id
-        self.client_id = client_id
+        self.client = client
         self.message = message
         self.version = response_format.version
         self.node = node
@@ -203,6 +203,13 @@ class Request:
             # A defect of ours. Others are answered in the same turn: they go on.
             log.exception("reply_failed", api=self.api.name, version=self.version)
             self.peer.abort()
+
+    def failed(self, error: Exception) -> None:
+        """Closes the connection: the client must not take a defect for an answer."""
+        log.error(
+            "request_failed", api=self.api.name, version=self.version, exc_info=error
+        )
+        self.peer.abort()
 
     def reply(self, response: Any) -> None:
         """Sends the response: a message, or bytes of a body that is encoded."""

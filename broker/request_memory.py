@@ -43,7 +43,7 @@ class Holder(Protocol):
     def hold_back(self) -> None:
         """Reads no more for now."""
 
-    def let_on(self) -> None:
+    def release(self) -> None:
         """Reads again, in a later turn of the event loop."""
 
     def give_up(self, why: str) -> None:
@@ -62,18 +62,6 @@ class RequestMemory:
         total: bytes that are taken.
     """
 
-    __slots__ = (
-        "_checked",
-        "_clock",
-        "_held",
-        "_limit",
-        "_reading",
-        "_rounds",
-        "_timer",
-        "_waiting",
-        "total",
-    )
-
     def __init__(self, limit: int, largest: int, clock: Clock) -> None:
         self._limit = limit if limit > 0 else max(DEFAULT_LIMIT, largest)
         self._clock = clock
@@ -91,7 +79,7 @@ class RequestMemory:
         """How many connections are held back."""
         return len(self._waiting)
 
-    def take(self, holder: Holder, held: int, unfinished: int) -> None:
+    def update(self, holder: Holder, held: int, unfinished: int) -> None:
         """Notes the memory of a connection's long requests.
 
         Args:
@@ -114,7 +102,7 @@ class RequestMemory:
             self._waiting.pop(holder, None)
         if held < before or not unfinished:
             self._rounds = 0
-            self._let_on()
+            self._release_waiting()
 
     def _room(self, size: int) -> int:
         """Bytes that a request of this size may still bring."""
@@ -135,7 +123,7 @@ class RequestMemory:
         if self._timer is None:
             self._check_later()
 
-    def _let_on(self) -> None:
+    def _release_waiting(self) -> None:
         """Lets connections on, in their order, while there is room; at least one."""
         steps = 0
         for holder, size in list(self._waiting.items()):
@@ -144,14 +132,14 @@ class RequestMemory:
                 continue
             del self._waiting[holder]
             self._reading.add(holder)
-            holder.let_on()
+            holder.release()
 
-    def _let_on_first(self) -> None:
+    def _release_first(self) -> None:
         self._rounds = 0
         holder = next(iter(self._waiting))
         del self._waiting[holder]
         self._reading.add(holder)
-        holder.let_on()
+        holder.release()
 
     def _check_later(self) -> None:
         self._checked = {each: self._held.get(each, 0) for each in self._reading}
@@ -174,5 +162,5 @@ class RequestMemory:
         self._rounds += 1
         if self._rounds >= PATIENT_ROUNDS and not self._reading:
             # All the memory is in requests behind others that wait for something.
-            self._let_on_first()
+            self._release_first()
         self._check_later()

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Self
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, RealClock
-from kohort.broker.cluster import Cluster, ClusterError, Node
+from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
+from kohort.broker.cluster.status import status
 from kohort.broker.config import Config
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import unheard, write_line
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids, run_id
-from kohort.broker.topics import EVENTS_TOPIC, Topic
+from kohort.broker.topics.topic import EVENTS_TOPIC, Topic
 
 if TYPE_CHECKING:
-    from kohort.broker.events.views.topic import EventsTopic
+    from kohort.broker.cluster.events_topic import EventsTopic
 
 BACKLOG = 1024
 """Connections that may wait to be accepted: 1,000 consumers start at once."""
@@ -30,7 +31,7 @@ DRAIN_SECONDS = 1.0
 """Time that clients have to read the answers that are on their way when the broker
 stops. Requests that wait for something (joins, fetches) are not answered."""
 
-log = telemetry.get_logger("broker")
+log = telemetry.Logger("broker")
 
 
 class Listener:
@@ -51,7 +52,7 @@ class Listener:
         self._server: asyncio.Server | None = None
 
     async def bind(self) -> None:
-        """Takes the port; nobody can connect yet.
+        """Takes the port; clients cannot connect yet.
 
         Raises:
             OSError: the address cannot be had.
@@ -71,9 +72,9 @@ class Listener:
         """Accepts connections.
 
         Raises:
-            OSError: somebody else listens on the port.
+            OSError: another process listens on the port.
         """
-        assert self._server is not None  # noqa: S101 - it is bound
+        assert self._server is not None
         self.node.is_open = True
         await self._server.start_serving()
 
@@ -87,7 +88,7 @@ class Listener:
                 for listening in self._server.sockets:
                     loop.remove_reader(listening.fileno())
             # What was accepted this moment still becomes a connection, which sees
-            # that the node is not open; a closed server would leave it to nobody.
+            # that the node is not open; a closed server would drop it.
             loop.call_soon(self._server.close)
 
     async def drain(self) -> None:
@@ -161,7 +162,7 @@ class Broker:
         self._node_count = nodes
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._listeners: dict[int, Listener] = {}
-        # A node that is stopped takes a moment: nobody may start it meanwhile.
+        # Stopping a node takes a moment; it must not be started meanwhile.
         self._changing_nodes = asyncio.Lock()
         self._clock: Clock
         self._housekeeper: Housekeeper | None = None
@@ -170,7 +171,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients take as ``bootstrap.servers``: "host:port" of each node."""
+        """The ``bootstrap.servers`` of clients: "host:port" of each node."""
         return ",".join(
             f"[{node.host}]:{node.port}"
             if ":" in node.host
@@ -214,7 +215,7 @@ class Broker:
                 await self._bind(node, number)
             self.port = self._listeners[self.config["node.id"]].port
             self._open_events_topic()
-            # Who connects first is told where all nodes are, and finds its group.
+            # All ports are known, and groups are loading, when clients connect.
             self.cluster.load_groups()
             for listener in self._listeners.values():
                 await self._serve(listener)
@@ -230,15 +231,15 @@ class Broker:
 
     async def _serve(self, listener: Listener) -> None:
         await listener.serve()
-        self._tell("node_started", listener.node)
+        self._publish("node_started", listener.node)
 
     def _close(self, listener: Listener) -> None:
         was_open = listener.node.is_open
         listener.close()
         if was_open:
-            self._tell("node_stopped", listener.node)
+            self._publish("node_stopped", listener.node)
 
-    def _tell(self, kind: str, node: Node) -> None:
+    def _publish(self, kind: str, node: Node) -> None:
         self.events.of(node.id).tell(kind, self._clock.now())
 
     def _open_events_topic(self) -> None:
@@ -251,7 +252,7 @@ class Broker:
 
     def _topic_created(self, topic: Topic) -> None:
         if topic.name == EVENTS_TOPIC:
-            from kohort.broker.events.views.topic import (  # noqa: PLC0415 - few want it
+            from kohort.broker.cluster.events_topic import (
                 EventsTopic,
             )
 
@@ -277,7 +278,7 @@ class Broker:
 
     def _advertised(self, port: int, number: int) -> tuple[str, int]:
         if self._advertise is None:
-            # Nobody can connect to "all addresses"; this machine's name will do.
+            # Clients cannot connect to "all addresses"; they get this machine's name.
             anywhere = self.host in {"", "0.0.0.0", "::"}  # noqa: S104 - compared only
             return (socket.gethostname() if anywhere else self.host), port
         host, _, text = self._advertise.rpartition(":")
@@ -305,7 +306,7 @@ class Broker:
                 await self._stop_listening()
                 await self._close_events_topic()
             finally:
-                # Also if nobody waits any more: others may want the data directory.
+                # Also when cancelled: this releases the data directory.
                 self.cluster.close()
 
     async def _stop_listening(self) -> None:
@@ -316,10 +317,10 @@ class Broker:
     # -- power over nodes
 
     async def stop_node(self, node_id: int) -> None:
-        """Stops a node: others lead what it led; its connections are closed.
+        """Stops a node: closes its connections; other nodes become leaders.
 
         Raises:
-            ClusterError: there is no such node, or it does not run.
+            ClusterError: the node is unknown, or stopped.
         """
         async with self._changing_nodes:
             node = self.cluster.node(node_id)
@@ -333,11 +334,11 @@ class Broker:
     async def start_node(self, node_id: int) -> None:
         """Starts a node that was stopped, on the port that it had.
 
-        It leads what nobody leads; other partitions stay where they are.
+        It becomes leader of leaderless partitions only.
 
         Raises:
-            ClusterError: there is no such node, or it runs.
-            OSError: somebody else has taken its port meanwhile.
+            ClusterError: the node is unknown, or runs.
+            OSError: another process has taken its port.
         """
         async with self._changing_nodes:
             node = self.cluster.node(node_id)
@@ -365,14 +366,14 @@ class Broker:
         """Makes a node coordinate a group, and all groups of the same shard.
 
         Raises:
-            ClusterError: there is no such node, or it does not run.
+            ClusterError: the node is unknown, or stopped.
         """
         self.cluster.move_coordinator(group_id, node_id)
 
     def coordinator_of(self, group_id: str) -> int:
         """The id of the node that coordinates a group; -1 where none can."""
-        return self.cluster.shards.of(group_id).node_id
+        return self.cluster.shards.for_group(group_id).node_id
 
     def status(self) -> dict[str, object]:
-        """What there is, as JSON has it: nodes, topics, and coordinators."""
-        return self.cluster.status()
+        """The nodes, topics and coordinators, as JSON."""
+        return status(self.cluster)

@@ -58,7 +58,7 @@ def is_on(level: str) -> bool:
 
 
 class Logger:
-    """A logger that becomes structlog's when it first has something to say.
+    """A logger whose lines carry a name; costs nothing until it is used.
 
     Events are names, as in ``log.info("group_created", group="g")``; what
     belongs to them are fields.
@@ -107,11 +107,6 @@ class Logger:
         return self._bound
 
 
-def get_logger(name: str) -> Logger:
-    """A logger whose lines carry this name; costs nothing until it is used."""
-    return Logger(name)
-
-
 class _Stderr:
     """`sys.stderr` as it is at the time of each line: tests put another in place.
 
@@ -151,7 +146,7 @@ def _harmless(_: Any, __: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bind(name: str) -> Any:
-    import structlog  # noqa: PLC0415 - see the module's docstring
+    import structlog
 
     terminal = sys.stderr.isatty()
     processors: list[Any] = [

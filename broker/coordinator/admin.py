@@ -52,7 +52,7 @@ def list_groups(groups: dict[str, Group], event: ListGroups) -> ListGroupsResult
 
 
 def delete(turn: Turn, groups: dict[str, Group], event: DeleteGroup) -> None:
-    """Deletes a group that nobody is in; ids that were given out do not count."""
+    """Deletes a group without members; pending members do not count."""
     group = groups.get(event.group_id)
     code = ErrorCode.NONE
     if group is None:

@@ -1,8 +1,36 @@
-"""The group coordinator: takes events one by one, and says what is to be done.
+"""The group coordinator: takes events one by one, and returns what is to be done.
 
 It decides as Apache Kafka 4.3 does for groups of the classic protocol. It reads
 no clock and draws no random number: the time comes with each event, ids from
 the function that it is given.
+
+One rebalance through the files: ana, who leads, and ben are in a Stable group, and
+carl comes.
+
+1. carl's JoinGroup has no member id. `join._hand_out_id` makes carl a pending member
+   and answers MEMBER_ID_REQUIRED with the id (KIP-394).
+2. carl's JoinGroup has that id. `join._add_member` adds carl to the group;
+   `rebalance.prepare` takes the group to PreparingRebalance and arms the timer
+   ("join", group) for the longest rebalance timeout. carl's join waits.
+3. Heartbeats of ana and ben are answered REBALANCE_IN_PROGRESS from now on, so they
+   join again. `join._rejoin` lets their joins wait, too.
+4. The last join comes, or the timer fires: `rebalance.complete_join` ends the join
+   phase. It removes members that are late (`removal.remove`), sees that the leader
+   has joined (`Group.elect_leader`), starts the generation, chooses its protocol
+   (`Group.next_generation`: CompletingRebalance), and answers all joins. The leader's
+   answer lists the members. The timer ("sync", group) is armed.
+5. SyncGroups of ben and carl wait in `sync.sync`. ana's brings the assignments:
+   `sync._store_assignments` makes the group Stable, appends its record, and answers
+   all syncs. A SyncGroup that comes later is answered at once.
+6. A member whose SyncGroup does not come before the timer fires is removed
+   (`rebalance.sync_expired`), and the next rebalance starts.
+
+A rebalance also starts when members leave or fall silent (`leave`), when a static
+member is replaced (`static`), or when too many members are loaded (`load`). Of an Empty
+group it starts with initial windows in place of step 3 (`rebalance`, KIP-134).
+
+Each event has one `Turn`, which collects its effects: records and timers, then notices
+for listeners (`notices`), then replies. `state` has the table of states.
 """
 
 from __future__ import annotations
@@ -14,9 +42,10 @@ from kohort.broker.coordinator import (
     admin,
     join,
     leave,
+    load,
+    notices,
     offsets,
     rebalance,
-    replay,
     sync,
 )
 from kohort.broker.coordinator.effects import (
@@ -24,11 +53,10 @@ from kohort.broker.coordinator.effects import (
     Effect,
     HeartbeatResult,
     JoinResult,
-    Notice,
     Record,
     Reply,
+    Result,
     SyncResult,
-    Who,
 )
 from kohort.broker.coordinator.events import (
     CommitOffsets,
@@ -46,9 +74,12 @@ from kohort.broker.coordinator.events import (
     TopicsDeleted,
 )
 from kohort.broker.coordinator.group import HEARTBEAT_RESULTS, Group
+from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
+
+_Handler = Callable[[Any, float], list[Effect]]
 
 OFFSETS_KEY = ("offsets",)
 """The timer of the check for offsets that are to expire."""
@@ -87,19 +118,19 @@ class Coordinator:
         # Groups that a check for expired offsets has not come to yet.
         self._unchecked: list[str] = []
         self._new_member_id = new_member_id
-        self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
+        self._handlers: dict[type, _Handler] = {
             Heartbeat: self._heartbeat,
             CommitOffsets: self._commit,
             Join: self._join,
-            Sync: self._sync,
-            Leave: self._leave,
+            Sync: self._in_turn(sync.sync),
+            Leave: self._in_turn(leave.leave),
             Expired: self._expired,
-            FetchOffsets: self._fetch,
-            DescribeGroup: self._describe,
-            ListGroups: self._list,
-            DeleteGroup: self._delete_group,
-            DeleteOffsets: self._delete_offsets,
-            TopicsDeleted: self._topics_deleted,
+            FetchOffsets: self._answered_by(offsets.fetch),
+            DescribeGroup: self._answered_by(admin.describe),
+            ListGroups: self._answered_by(admin.list_groups),
+            DeleteGroup: self._in_turn(admin.delete),
+            DeleteOffsets: self._in_turn(offsets.delete),
+            TopicsDeleted: self._in_turn(offsets.topics_deleted),
         }
         if heartbeats:
             self._handlers[Heartbeat] = self._noticed_heartbeat
@@ -119,7 +150,7 @@ class Coordinator:
             Timers and notices.
         """
         turn = self._turn(now)
-        replay.load(turn, self.groups, records)
+        load.load(turn, self.groups, records)
         return turn.end()
 
     def unload(self) -> list[Effect]:
@@ -139,7 +170,7 @@ class Coordinator:
                     effects.append(Reply(member.sync_token, SyncResult(error)))
         return effects
 
-    def take_over(self, loading: replay.Loading, now: float) -> list[Effect]:
+    def take_over(self, loading: Loading, now: float) -> list[Effect]:
         """Takes over the groups of a log that was read in slices; as `load`."""
         turn = self._turn(now)
         loading.finish(turn, self.groups)
@@ -160,6 +191,24 @@ class Coordinator:
 
     def _turn(self, now: float) -> Turn:
         return Turn(self.settings, now, listening=self.listening)
+
+    def _in_turn(self, act: Callable[[Turn, dict[str, Group], Any], None]) -> _Handler:
+        """Returns a handler of events that may change groups."""
+
+        def handle(event: Event, now: float) -> list[Effect]:
+            turn = self._turn(now)
+            act(turn, self.groups, event)
+            return turn.end()
+
+        return handle
+
+    def _answered_by(self, ask: Callable[[dict[str, Group], Any], Result]) -> _Handler:
+        """Returns a handler of events that only ask."""
+
+        def handle(event: Any, _: float) -> list[Effect]:
+            return [Reply(event.token, ask(self.groups, event))]
+
+        return handle
 
     # -- the hot path
 
@@ -185,18 +234,9 @@ class Coordinator:
         effects = self._heartbeat(event, now)
         if self.listening:
             (reply,) = (each for each in effects if isinstance(each, Reply))
-            assert isinstance(reply.result, HeartbeatResult)  # noqa: S101 - ours
-            who: Who = (event.member_id or None, event.group_instance_id, None, None)
-            generation = None
-            group = self.groups.get(event.group_id)
-            if group is not None:
-                generation = group.generation_id
-                member = group.members.get(event.member_id)
-                if member is not None:
-                    who = member.identity
-            fields = {"error": ErrorCode(reply.result.error_code).name}
-            notice = Notice("heartbeat", event.group_id, generation, who, fields)
-            effects.insert(-1, notice)
+            assert isinstance(reply.result, HeartbeatResult)
+            group, code = self.groups.get(event.group_id), reply.result.error_code
+            effects.insert(-1, notices.heartbeat(group, event, code))
         return effects
 
     def _heartbeat_error(self, group: Group | None, event: Heartbeat) -> int:
@@ -212,24 +252,11 @@ class Coordinator:
             self.settings, self.groups, event, now, listening=self.listening
         )
 
-    def _fetch(self, event: FetchOffsets, _: float) -> list[Effect]:
-        return [Reply(event.token, offsets.fetch(self.groups, event))]
-
     # -- members
 
     def _join(self, event: Join, now: float) -> list[Effect]:
         turn = self._turn(now)
         join.join(turn, self.groups, event, self._new_member_id)
-        return turn.end()
-
-    def _sync(self, event: Sync, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        sync.sync(turn, self.groups, event)
-        return turn.end()
-
-    def _leave(self, event: Leave, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        leave.leave(turn, self.groups, event)
         return turn.end()
 
     # -- timers
@@ -254,7 +281,7 @@ class Coordinator:
         elif kind == "sync":
             rebalance.sync_expired(turn, group)
         else:
-            raise AssertionError(f"a timer of nobody's: {event.key}")
+            raise AssertionError(f"a timer of an unknown kind: {event.key}")
         return turn.end()
 
     def _arm_check(self, now: float) -> Arm:
@@ -262,26 +289,3 @@ class Coordinator:
             return Arm(OFFSETS_KEY, now + CHECK_PAUSE)
         interval_ms = self.settings.offsets_retention_check_interval_ms
         return Arm(OFFSETS_KEY, now + interval_ms / 1000)
-
-    # -- admins
-
-    def _describe(self, event: DescribeGroup, _: float) -> list[Effect]:
-        return [Reply(event.token, admin.describe(self.groups, event))]
-
-    def _list(self, event: ListGroups, _: float) -> list[Effect]:
-        return [Reply(event.token, admin.list_groups(self.groups, event))]
-
-    def _delete_group(self, event: DeleteGroup, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        admin.delete(turn, self.groups, event)
-        return turn.end()
-
-    def _delete_offsets(self, event: DeleteOffsets, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        offsets.delete(turn, self.groups, event)
-        return turn.end()
-
-    def _topics_deleted(self, event: TopicsDeleted, now: float) -> list[Effect]:
-        turn = self._turn(now)
-        offsets.topics_deleted(turn, self.groups, event)
-        return turn.end()

@@ -1,12 +1,29 @@
-"""What a coordinator wants done, in this order; and the results its replies carry."""
+"""Effects of a coordinator, performed in order; and the results its replies carry."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from kohort.broker.coordinator.events import TimerKey
+from kohort.broker.coordinator.events import (
+    Client,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    GroupEvent,
+    Heartbeat,
+    Join,
+    Leave,
+    Sync,
+    TimerKey,
+)
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
+
+MemberRows = Sequence[tuple[str, str | None, bytes]]
+"""(member id, instance id, metadata) of each member, in order of arrival."""
 
 
 @slotted
@@ -20,8 +37,8 @@ class JoinResult:
     protocol_name: str | None = None
     leader: str = ""
     skip_assignment: bool = False
-    members: Sequence[tuple[str, str | None, bytes]] = ()
-    """(member id, instance id, metadata) of everybody; for the leader only."""
+    members: MemberRows = ()
+    """Everybody; for the leader only."""
 
 
 @slotted
@@ -129,6 +146,52 @@ Result = (
 )
 
 
+# -- results without a coordinator
+
+_NEEDS_GROUP_ID = (Join, Sync, Heartbeat, Leave, DeleteOffsets)
+"""Events that Kafka refuses without a group id before it looks for a coordinator."""
+
+_ERROR_RESULTS: Final[dict[type, Callable[[int], Result]]] = {
+    Heartbeat: HeartbeatResult,
+    Sync: SyncResult,
+    Leave: LeaveResult,
+    CommitOffsets: CommitResult,
+    FetchOffsets: FetchOffsetsResult,
+    DeleteGroup: DeleteGroupResult,
+    DeleteOffsets: DeleteOffsetsResult,
+}
+
+
+def refused(event: GroupEvent, error: ErrorCode) -> Result:
+    """Returns the result of an event that no coordinator handles."""
+    if isinstance(event, _NEEDS_GROUP_ID) and not event.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+    is_loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if is_loading and isinstance(event, Heartbeat):
+        # As in Kafka: the sender may be a member, which loading will show.
+        error = ErrorCode.NONE
+    if isinstance(event, Join):
+        return JoinResult(error, "")
+    if isinstance(event, DescribeGroup):
+        return DescribeGroupResult(error, event.group_id, "")
+    return _ERROR_RESULTS[type(event)](error)
+
+
+def reverted(result: Result) -> Result:
+    """Returns NOT_COORDINATOR in place of a result whose records were not written."""
+    error = ErrorCode.NOT_COORDINATOR
+    match result:
+        case JoinResult():
+            return JoinResult(error, result.member_id)
+        case DescribeGroupResult():
+            return DescribeGroupResult(error, result.group_id, "")
+        case _:
+            return type(result)(error)  # type: ignore[arg-type]
+
+
+# -- effects
+
+
 @slotted
 class Reply:
     """Answer the request that brought this token; at most once per token."""
@@ -201,9 +264,13 @@ class Append:
     records: Sequence[Record]
 
 
-Who = tuple[str | None, str | None, str | None, str | None]
-"""Whom a notice is about: member id, instance id, client id, host; of an id that
-was given out, or of somebody who is no member, as far as it is known."""
+class Who(NamedTuple):
+    """The member that a notice is about, or a client that is no member."""
+
+    member_id: str | None
+    group_instance_id: str | None = None
+    client: Client | None = None
+    """The sender of the member's JoinGroup, or of the request; None: not known."""
 
 
 class Notice(NamedTuple):
@@ -225,7 +292,7 @@ class Notice(NamedTuple):
     fields: Mapping[str, Any]
     """Those of the kind, and ``cause`` and ``reason``; raw where `render` says so."""
     weight: int = 1
-    """How many rows it keeps in memory: members, partitions, or offsets."""
+    """Rows that it keeps in memory: members, partitions, or offsets."""
 
 
 make = tuple.__new__

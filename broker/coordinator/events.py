@@ -1,4 +1,4 @@
-"""What can happen to a coordinator: requests of members and admins, and timers.
+"""Events that a coordinator handles: requests of members and admins, and timers.
 
 Versions of the wire stop at the handlers: where one changes what a request
 means, the event says so by a capability (`member_id_required`), never by a
@@ -9,12 +9,22 @@ looked into. Durations are in milliseconds, as on the wire.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kohort.protocol.slotted import slotted
 
 TimerKey = tuple[str, ...]
-"""What a timer is for: ``("join", group)``, ``("sync", group)``, ``("session",
+"""The purpose of a timer: ``("join", group)``, ``("sync", group)``, ``("session",
 group, member)`` and so on."""
+
+
+class Client(NamedTuple):
+    """The sender of a request."""
+
+    id: str
+    host: str
+    connection: int | None = None
+    """The number of its connection, unique in a run; None: not known."""
 
 
 @slotted
@@ -25,8 +35,7 @@ class Join:
     group_id: str
     member_id: str
     group_instance_id: str | None
-    client_id: str
-    client_host: str
+    client: Client
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
@@ -102,6 +111,7 @@ class CommitOffsets:
     generation_id: int
     member_id: str
     group_instance_id: str | None
+    client: Client
     unknown_group_is_illegal_generation: bool
     """The error for a generation of an unknown group: ILLEGAL_GENERATION before
     OffsetCommit v9, GROUP_ID_NOT_FOUND from then on."""
@@ -180,6 +190,6 @@ GroupEvent = (
     | DeleteGroup
     | DeleteOffsets
 )
-"""What is asked of one group."""
+"""Requests about one group."""
 
 Event = GroupEvent | ListGroups | TopicsDeleted | Expired

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from kohort.broker.coordinator.effects import GroupRecord, HeartbeatResult, Who
-from kohort.broker.coordinator.member import Member, Protocols
+from kohort.broker.coordinator.effects import (
+    GroupRecord,
+    HeartbeatResult,
+    JoinResult,
+    MemberRows,
+    SyncResult,
+)
+from kohort.broker.coordinator.events import Client
+from kohort.broker.coordinator.java_hash import java_hash
+from kohort.broker.coordinator.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -27,7 +35,7 @@ OffsetEntry = tuple[int, int, str, int]
 """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
 
 _FEWEST_BUCKETS = 16
-_NO_WAIT = (0.0, False)
+"""Capacity of an empty Java HashMap."""
 
 
 class Group:
@@ -39,17 +47,16 @@ class Group:
         state_timestamp_ms: when it came to its state, ms since the epoch; -1
             where its record, an old one, does not say.
         protocol_type: None for a group that only ever had offsets.
-        heartbeat_result: what a heartbeat of a member is told in this state.
+        heartbeat_result: the answer to a member's heartbeat in this state.
         members: by id, in order of arrival.
         static_members: member ids by instance id (KIP-345).
-        pending_members: ids that were given out and have not joined yet
-            (KIP-394), and when they are forgotten.
-        pending_clients: whom they were given to.
+        pending_members: by id (KIP-394).
         pending_sync: members of this generation that have not synced yet.
         awaiting_join: how many members have a join that waits.
         support: how many members support a protocol.
-        new_member_added: somebody arrived in this initial window.
-        window_ms: the initial window that is open, and what remains after it.
+        new_member_added: a member arrived in this initial window.
+        window_ms: the length of the initial window that is open; None for none.
+        remaining_ms: how much longer initial windows may last after that one.
         join_deadline: when the join phase, or the window, ends; None outside.
         sync_deadline: when those who have not synced are removed.
         rows: the latest generation's members: (id, instance id, metadata).
@@ -75,12 +82,12 @@ class Group:
         "members",
         "new_member_added",
         "offsets",
-        "pending_clients",
         "pending_members",
         "pending_sync",
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "remaining_ms",
         "rows",
         "started",
         "state",
@@ -105,21 +112,21 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        self.pending_members: dict[str, float] = {}
-        self.pending_clients: dict[str, Who] = {}
+        self.pending_members: dict[str, PendingMember] = {}
         self.pending_sync: set[str] = set()
         self.awaiting_join = 0
         self.support: dict[str, int] = {}
         self.new_member_added = False
-        self.window_ms: tuple[int, int] | None = None
-        self.rows: Sequence[tuple[str, str | None, bytes]] = ()
+        self.window_ms: int | None = None
+        self.remaining_ms = 0
+        self.rows: MemberRows = ()
         self.started = self.completed = now
         self.waits: dict[str, tuple[float, bool] | None] = {}
         self.join_deadline: float | None = None
         self.sync_deadline: float | None = None
         self.offsets: dict[tuple[str, int], OffsetEntry] = {}
         self.expire_ms: dict[tuple[str, int], int] = {}
-        self._subscriptions: Sequence[tuple[str, str | None, bytes]] | None = None
+        self._subscriptions: MemberRows | None = None
         self._subscribed: frozenset[str] | None = None
 
     def transition(self, state: GroupState, now: float) -> None:
@@ -138,31 +145,25 @@ class Group:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
-        if self.leader is None:
-            self.leader = member.member_id
+        self.elect_leader()
         self._count(member.protocols, 1)
         self.awaiting_join += 1
         self.pending_members.pop(member.member_id, None)
-        self.pending_clients.pop(member.member_id, None)
 
-    def remove(self, member_id: str) -> Member | None:
-        """Takes out a member, or an id that was given out. Leadership passes on."""
-        self.pending_members.pop(member_id, None)
-        self.pending_clients.pop(member_id, None)
-        self.pending_sync.discard(member_id)
-        member = self.members.pop(member_id, None)
-        if member is None:
-            return None
+    def remove(self, member: Member) -> None:
+        """Takes out a member; leadership passes on."""
+        del self.members[member.member_id]
+        self.pending_sync.discard(member.member_id)
         self._count(member.protocols, -1)
         if member.join_token is not None:
             self.awaiting_join -= 1
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
-        return member
+        self.elect_leader()
 
-    def replace(self, old: Member, new_member_id: str) -> Member:
+    def replace(
+        self, old: Member, new_member_id: str, connection: int | None
+    ) -> Member:
         """Gives a static member without waiting requests a new id (KIP-345).
 
         Whether the old id has synced stays noted under the old id, as in Kafka:
@@ -173,8 +174,9 @@ class Group:
             self.group_id,
             new_member_id,
             old.group_instance_id,
-            (old.client_id, old.client_host),
-            (old.session_timeout_ms, old.rebalance_timeout_ms),
+            old.client._replace(connection=connection),
+            old.session_timeout_ms,
+            old.rebalance_timeout_ms,
             old.protocols,
         )
         new.assignment = old.assignment
@@ -190,23 +192,20 @@ class Group:
             row if row[0] != old.member_id else (new_member_id, *row[1:])
             for row in self.rows
         ]
-        if old.member_id in self.waits:
-            self.waits[new_member_id] = self.waits.pop(old.member_id)
         return new
 
-    def wait_is_over(self, member_id: str, now: float, *, came: bool) -> None:
-        """A member, or an id that was given out, is not waited for any more."""
-        if self.waits and self.waits.get(member_id, _NO_WAIT) is None:
-            self.waits[member_id] = (now, came)
-
     def update(
-        self, member: Member, protocols: Protocols, timeouts_ms: tuple[int, int]
+        self,
+        member: Member,
+        protocols: Protocols,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
     ) -> None:
         """Takes what a member says in another join."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
-        member.set_timeouts(*timeouts_ms)
+        member.set_timeouts(session_timeout_ms, rebalance_timeout_ms)
 
     def _count(self, protocols: Protocols, change: int) -> None:
         for name, _ in protocols:
@@ -215,7 +214,7 @@ class Group:
                 del self.support[name]
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> int:
-        """The error code for somebody who claims to be a member; 0 if it is one."""
+        """Returns the error code for a sender that is no member; 0 if it is one."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -224,10 +223,10 @@ class Group:
                 return ErrorCode.FENCED_INSTANCE_ID
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE
+        return 0
 
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing, ids that were given out included."""
+        """Whether all members have joined, and no pending member is left."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     def rebalance_timeout_ms(self) -> int:
@@ -235,16 +234,27 @@ class Group:
         timeouts = (member.rebalance_timeout_ms for member in self.members.values())
         return max(0, max(timeouts, default=0))
 
-    def elect_leader(self) -> bool:
-        """Sees that a member that has joined leads; False where none has."""
-        if self.leader is None:
-            return False
-        if self.members[self.leader].join_token is not None:
+    def elect_leader(self, *, of_generation: bool = False) -> bool:
+        """Keeps the leader if it can lead, else elects the first to arrive that can.
+
+        Any member can lead a group. A generation can only be led by a member that has
+        joined it: static members may be late (Kafka's `maybeElectNewJoinedLeader`,
+        where any member that can lead may be elected).
+        Nothing else makes a leader, but for a log that names it (`restore`); a static
+        member keeps the lead under its new id (`replace`).
+
+        Returns:
+            False if no member can lead.
+        """
+        leader = self.members.get(self.leader or "")
+        if leader is not None and not (of_generation and leader.join_token is None):
             return True
         for member in self.members.values():
-            if member.join_token is not None:
+            if not of_generation or member.join_token is not None:
                 self.leader = member.member_id
                 return True
+        if not self.members:
+            self.leader = None
         return False
 
     # -- protocols
@@ -259,7 +269,7 @@ class Group:
         return any(self.support.get(name, 0) == everybody for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """What most members prefer among the protocols that all support."""
+        """Chooses the protocol that most members prefer, of those that all support."""
         everybody = len(self.members)
         candidates = [name for name, n in self.support.items() if n == everybody]
         if len(candidates) == 1:
@@ -272,10 +282,7 @@ class Group:
         best = [name for name, n in votes.items() if n == most]
         if len(best) == 1:
             return best[0]
-        buckets = _FEWEST_BUCKETS
-        while len(votes) > buckets * 3 // 4:
-            buckets *= 2
-        return min(best, key=lambda name: _java_hash(name) & (buckets - 1))
+        return _first_in_java(best, len(votes))
 
     def next_generation(self, now: float) -> list[tuple[str, str | None, bytes]]:
         """Starts a generation of who is in; gives what its leader is to know."""
@@ -288,12 +295,37 @@ class Group:
         return listed
 
     def current_members(self) -> list[tuple[str, str | None, bytes]]:
-        """What the leader is to know about everybody, as things are now."""
+        """Lists the members for the leader, with their latest metadata."""
         name = self.protocol_name
         return [
             (m.member_id, m.group_instance_id, m.metadata(name))
             for m in self.members.values()
         ]
+
+    def join_result(
+        self, member: Member, members: MemberRows = (), *, skip_assignment: bool = False
+    ) -> JoinResult:
+        """Returns the answer to a join: the member is in this generation.
+
+        Args:
+            member: the member.
+            members: everybody, if it leads.
+            skip_assignment: whether it need not assign again (KIP-814).
+        """
+        return JoinResult(
+            0,
+            member.member_id,
+            self.generation_id,
+            self.protocol_type,
+            self.protocol_name,
+            self.leader or "",
+            skip_assignment,
+            members,
+        )
+
+    def sync_result(self, member: Member) -> SyncResult:
+        """Returns the answer to a sync: the member's assignment."""
+        return SyncResult(0, self.protocol_type, self.protocol_name, member.assignment)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members consume a topic, as of the last generation.
@@ -306,9 +338,7 @@ class Group:
         topics = self.subscribed_topics()
         return topics is None or topic in topics
 
-    def _note_subscriptions(
-        self, members: Sequence[tuple[str, str | None, bytes]]
-    ) -> None:
+    def _note_subscriptions(self, members: MemberRows) -> None:
         """Members that are no consumers leave it open for consumers that follow."""
         self._subscribed = None
         is_known = self.protocol_type == PROTOCOL_TYPE
@@ -340,8 +370,8 @@ class Group:
                 (
                     m.member_id,
                     m.group_instance_id,
-                    m.client_id,
-                    m.client_host,
+                    m.client.id,
+                    m.client.host,
                     m.rebalance_timeout_ms,
                     m.session_timeout_ms,
                     m.metadata(name),
@@ -369,8 +399,9 @@ class Group:
                 self.group_id,
                 member_id,
                 instance,
-                (client_id, host),
-                (session_ms, rebalance_ms),
+                Client(client_id, host),
+                session_ms,
+                rebalance_ms,
                 ((record.protocol_name or "", row[6]),),
             )
             member.assignment = row[7]
@@ -381,8 +412,7 @@ class Group:
         if self.members:
             self.state = STABLE
             self.leader = record.leader
-            if self.leader not in self.members:
-                self.leader = next(iter(self.members))
+            self.elect_leader()
         self.rows = self.current_members()
         self._note_subscriptions(self.rows)
 
@@ -406,14 +436,18 @@ def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     return frozenset(topics)
 
 
-def _java_hash(name: str) -> int:
-    """Where a Java HashMap puts a string.
+def _first_in_java(names: Iterable[str], size: int) -> str:
+    """Returns the name that comes first in a Java HashMap of this many entries.
 
-    Protocols with as many votes are told apart by that in Kafka: always the
-    same way, so that users rely on it.
+    That is how Kafka chooses among protocols with equally many votes: always the same
+    way, so that users rely on it.
     """
-    data = name.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for i in range(0, len(data), 2):
-        code = (31 * code + (data[i] << 8 | data[i + 1])) & 0xFFFFFFFF
-    return code ^ code >> 16
+    buckets = _FEWEST_BUCKETS
+    while size > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        code = java_hash(name) & 0xFFFFFFFF
+        return (code ^ code >> 16) & (buckets - 1)
+
+    return min(names, key=bucket)

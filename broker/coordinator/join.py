@@ -1,15 +1,15 @@
-"""JoinGroup: who is let in, who has to come again, who is refused."""
+"""JoinGroup: lets members in, has them come again, or refuses them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from kohort.broker.coordinator import rebalance, static
-from kohort.broker.coordinator.effects import JoinResult, Notice, make
+from kohort.broker.coordinator import notices, rebalance, static
+from kohort.broker.coordinator.effects import JoinResult, Who
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member, Protocols
-from kohort.broker.coordinator.offer import is_same_offer
+from kohort.broker.coordinator.member import Member, PendingMember, Protocols
+from kohort.broker.coordinator.removal import remove, remove_pending
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -17,7 +17,9 @@ from kohort.broker.coordinator.state import (
     STABLE,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.protocol.consumer import PROTOCOL_TYPE, decode_subscription
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import WireError
 
 
 def join(
@@ -46,8 +48,7 @@ def join(
         # It stays, Empty, even if this member is refused, as in Kafka.
         group = groups[event.group_id] = Group(event.group_id, turn.now)
         turn.append(group.record())
-        if turn.listening:
-            turn.notice_state(group)
+        notices.group_state(turn, group)
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
@@ -59,7 +60,7 @@ def join(
     else:
         prefix = event.group_instance_id
         if prefix is None:
-            prefix = event.client_id
+            prefix = event.client.id
         _join_unknown(turn, group, event, protocols, new_member_id(prefix))
 
 
@@ -74,14 +75,6 @@ def _protocols(event: Join) -> Protocols:
     return protocols
 
 
-_REFUSALS = {
-    ErrorCode.GROUP_MAX_SIZE_REACHED: "full",
-    ErrorCode.FENCED_INSTANCE_ID: "fenced",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "inconsistent",
-    ErrorCode.UNKNOWN_MEMBER_ID: "unknown",
-}
-
-
 def _refuse(
     turn: Turn,
     group: Group | None,
@@ -92,22 +85,7 @@ def _refuse(
     """Refuses a join; the answer has its own member id unless told otherwise."""
     answered = event.member_id if member_id is None else member_id
     turn.reply(event.token, JoinResult(code, answered))
-    if turn.listening:
-        error = ErrorCode(code)
-        turn.notice_refused(
-            "member_refused",
-            event.group_id,
-            group,
-            (
-                event.member_id or None,
-                event.group_instance_id,
-                event.client_id,
-                event.client_host,
-            ),
-            cause=_REFUSALS.get(error, "invalid"),
-            reason=event.reason,
-            error=error.name,
-        )
+    notices.member_refused(turn, group, event, code)
 
 
 # -- group.max.size (KIP-389)
@@ -136,13 +114,14 @@ def _turn_away(turn: Turn, group: Group, event: Join) -> None:
     """
     member = group.members.get(event.member_id)
     if member is not None:
-        turn.remove(group, member, "member_kicked", cause="full", was_pending=False)
+        notices.member_kicked(turn, group, member.identity, "full", turn.now)
+        remove(turn, group, member)
     elif event.member_id in group.pending_members:
         member_id = event.member_id
+        who = group.pending_members[member_id].identity
         turn.disarm(("session", group.group_id, member_id))
-        turn.remove_pending(
-            group, member_id, "member_kicked", cause="full", was_pending=True
-        )
+        notices.member_kicked(turn, group, who, "full", turn.now, was_pending=True)
+        remove_pending(turn, group, member_id)
     _refuse(turn, group, event, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
 
@@ -152,12 +131,12 @@ def _turn_away(turn: Turn, group: Group, event: Join) -> None:
 def _join_unknown(
     turn: Turn, group: Group, event: Join, protocols: Protocols, member_id: str
 ) -> None:
-    """Somebody without a member id: a newcomer, or a static member that returns."""
+    """Handles a JoinGroup without a member id: a newcomer, or a static member."""
     instance = event.group_instance_id
     if instance is not None:
         known = group.static_members.get(instance)
         if known is not None:
-            static.replace(turn, group, event, protocols, (known, member_id))
+            static.replace(turn, group, event, protocols, known, member_id)
             return
     elif event.member_id_required:
         _hand_out_id(turn, group, event, member_id)
@@ -166,17 +145,13 @@ def _join_unknown(
 
 
 def _hand_out_id(turn: Turn, group: Group, event: Join, member_id: str) -> None:
-    """Makes it a pending member: it has to join again, with this id (KIP-394)."""
+    """Makes the sender a pending member, which has to join again (KIP-394)."""
     deadline = turn.now + event.session_timeout_ms / 1000
-    group.pending_members[member_id] = deadline
+    who = Who(member_id, None, event.client)
+    group.pending_members[member_id] = PendingMember(who, deadline)
     turn.arm(("session", group.group_id, member_id), deadline)
     turn.reply(event.token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
-    if turn.listening:
-        who = (member_id, None, event.client_id, event.client_host)
-        group.pending_clients[member_id] = who
-        if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY:
-            group.waits[member_id] = None
-        turn.notice("member_id_given", group, who)
+    notices.member_id_given(turn, group, member_id)
 
 
 def _add_member(
@@ -188,8 +163,9 @@ def _add_member(
         group.group_id,
         member_id,
         event.group_instance_id,
-        (event.client_id, event.client_host),
-        (event.session_timeout_ms, event.rebalance_timeout_ms),
+        event.client,
+        event.session_timeout_ms,
+        event.rebalance_timeout_ms,
         protocols,
     )
     member.is_new = True
@@ -198,46 +174,18 @@ def _add_member(
     group.add(member, event.protocol_type)
     # This replaces the timer of a pending member, under the same key.
     turn.keep_alive(member, turn.settings.new_member_join_timeout_ms / 1000)
-    if turn.listening:
-        group.wait_is_over(member_id, turn.now, came=True)
-        _notice_joined(turn, group, member, event, "new")
-        turn.notice_leader(group, "first", previous)
+    notices.wait_ended(turn, group, member_id, came=True)
+    notices.member_joined(turn, group, member, event, "new")
+    notices.leader_chosen(turn, group, "first", previous)
     cause = Cause("member_joined", member.identity, event.reason)
     rebalance.prepare_or_complete(turn, group, cause)
-
-
-def _notice_joined(
-    turn: Turn, group: Group, member: Member, event: Join, cause: str
-) -> None:
-    protocols = member.protocols
-    # Five at most: a dict of six is twice as large.
-    fields = {
-        "cause": cause,
-        "reason": event.reason,
-        "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
-        "protocol_type": event.protocol_type,
-        "protocols": protocols,
-    }
-    turn.notices.append(
-        make(
-            Notice,
-            (
-                "member_joined",
-                group.group_id,
-                group.generation_id,
-                member.identity,
-                fields,
-                1 + len(protocols),
-            ),
-        )
-    )
 
 
 # -- with a member id
 
 
 def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> None:
-    """Somebody with a member id: pending, a member, or a stranger."""
+    """Handles a JoinGroup with a member id, known or not."""
     member_id = event.member_id
     if member_id in group.pending_members:
         if event.group_instance_id is None:
@@ -251,6 +199,7 @@ def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> 
         _refuse(turn, group, event, error)
         return
     member = group.members[member_id]
+    member.set_connection(event.client.connection)
     is_leader = group.leader == member_id
     is_changed = member.protocols != protocols
     if group.state is COMPLETING_REBALANCE and not is_changed:
@@ -267,19 +216,9 @@ def _answer_again(
 ) -> None:
     """Tells a member about the generation it is in; nothing of it changes."""
     member.told_at = turn.now
-    if turn.listening:
-        _notice_joined(turn, group, member, event, "repeated")
-    result = JoinResult(
-        ErrorCode.NONE,
-        event.member_id,
-        group.generation_id,
-        group.protocol_type,
-        group.protocol_name,
-        group.leader or "",
-        False,
-        group.current_members() if is_leader else (),
-    )
-    turn.reply(event.token, result)
+    notices.member_joined(turn, group, member, event, "repeated")
+    members = group.current_members() if is_leader else ()
+    turn.reply(event.token, group.join_result(member, members))
 
 
 def _rejoin(
@@ -292,7 +231,7 @@ def _rejoin(
     """Takes a member's join into the next generation.
 
     Its earlier join, if one waits, was sent on a connection that the client has
-    given up. Kafka forgets that one. Here it is told REBALANCE_IN_PROGRESS,
+    given up. Kafka forgets that one. Here the answer is REBALANCE_IN_PROGRESS,
     which clients take as "keep your member id, join again"; UNKNOWN_MEMBER_ID
     would make one that still listens throw away the id that it is joining with.
     """
@@ -300,8 +239,9 @@ def _rejoin(
     is_changed = before != protocols
     if not is_changed:
         protocols = before  # the same, but listeners need not keep both
-    timeouts_ms = event.session_timeout_ms, event.rebalance_timeout_ms
-    group.update(member, protocols, timeouts_ms)
+    group.update(
+        member, protocols, event.session_timeout_ms, event.rebalance_timeout_ms
+    )
     again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     turn.answer_join(group, member, again)
     member.join_token = event.token
@@ -312,15 +252,36 @@ def _rejoin(
         and group.state is not PREPARING_REBALANCE
     ):
         # A leader says what it owns, too: that is no other subscription.
-        is_changed = not is_same_offer(event.protocol_type, before, protocols)
-    if turn.listening:
-        group.wait_is_over(member.member_id, turn.now, came=True)
-        why = "metadata_changed" if is_changed else "leader"
-        if group.state is PREPARING_REBALANCE:
-            why = "rejoin"
-        _notice_joined(turn, group, member, event, why)
+        is_changed = not _is_same_offer(event.protocol_type, before, protocols)
+    notices.wait_ended(turn, group, member.member_id, came=True)
+    why = "metadata_changed" if is_changed else "leader"
+    if group.state is PREPARING_REBALANCE:
+        why = "rejoin"
+    notices.member_joined(turn, group, member, event, why)
     # A leader asks for a rebalance by joining: what it assigns by may have
     # changed without anybody's metadata, as topics do.
     kind = "metadata_changed" if is_changed else "leader_rejoined"
     cause = Cause(kind, member.identity, event.reason)
     rebalance.prepare_or_complete(turn, group, cause)
+
+
+def _is_same_offer(protocol_type: str | None, old: Protocols, new: Protocols) -> bool:
+    """Whether a consumer names the same assignors and topics as before.
+
+    The bytes differ by then: since KIP-429 and KIP-792 a subscription says what its
+    member owns, and since which generation, and sticky assignors say it besides. That
+    is news of the last rebalance, and no reason of its own for the next one.
+    """
+    if protocol_type != PROTOCOL_TYPE or len(old) != len(new):
+        return False
+    try:
+        return all(
+            before[0] == after[0] and _topics(before[1]) == _topics(after[1])
+            for before, after in zip(old, new, strict=True)
+        )
+    except WireError:
+        return False
+
+
+def _topics(metadata: bytes) -> list[str]:
+    return sorted(decode_subscription(metadata).topics)

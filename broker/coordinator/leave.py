@@ -1,12 +1,13 @@
-"""How members go: by LeaveGroup, by an admin, or by silence."""
+"""Members that leave: by LeaveGroup, removed by an admin, or silent for too long."""
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import rebalance
+from kohort.broker.coordinator import notices, rebalance
 from kohort.broker.coordinator.effects import LeaveResult, Who
 from kohort.broker.coordinator.events import Leave, LeavingMember
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import NEVER, Member
+from kohort.broker.coordinator.removal import remove, remove_pending
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -29,45 +30,45 @@ def leave(turn: Turn, groups: dict[str, Group], event: Leave) -> None:
     for leaving in event.members:
         code = int(ErrorCode.UNKNOWN_MEMBER_ID)
         if group is not None:
-            who = _go(turn, group, leaving)
-            if isinstance(who, tuple):
-                gone.append(who)
+            code = _validate(group, leaving)
+            if not code:
+                gone.append(_remove(turn, group, leaving))
                 reasons.append(leaving.reason)
-                code = int(ErrorCode.NONE)
-            else:
-                code = int(who)
         results.append((leaving.member_id, leaving.group_instance_id, code))
     if group is not None and gone and group.state is not EMPTY:
-        culprits = [who[0] or "" for who in gone]
+        culprits = [who.member_id or "" for who in gone]
         cause = Cause("member_left", gone[0], reasons[0], culprits)
         rebalance.prepare_or_complete(turn, group, cause)
     turn.reply(event.token, LeaveResult(ErrorCode.NONE, results))
 
 
-def _go(turn: Turn, group: Group, leaving: LeavingMember) -> Who | int:
-    """Takes one member out, and says who it was; an error code if it cannot go."""
-    member_id, instance = leaving.member_id, leaving.group_instance_id
-    if not member_id:
-        # Admins name static members by instance id alone.
-        if instance is None or instance not in group.static_members:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        member_id = group.static_members[instance]
-    elif member_id in group.pending_members:
+def _validate(group: Group, leaving: LeavingMember) -> int:
+    """Returns the error code for a member that is unknown or fenced; 0 for others."""
+    if leaving.member_id in group.pending_members:
+        return ErrorCode.NONE
+    if leaving.member_id:
+        return group.validate_member(leaving.member_id, leaving.group_instance_id)
+    # Admins name static members by instance id alone.
+    if leaving.group_instance_id in group.static_members:
+        return ErrorCode.NONE
+    return ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _remove(turn: Turn, group: Group, leaving: LeavingMember) -> Who:
+    """Takes a member, or a pending member, out; returns its identity."""
+    member_id = leaving.member_id
+    pending = group.pending_members.get(member_id)
+    if pending is not None:
         turn.disarm(("session", group.group_id, member_id))
-        fields = _left(leaving, was_pending=True)
-        return turn.remove_pending(group, member_id, "member_left", **fields)
-    else:
-        error = group.validate_member(member_id, instance)
-        if error:
-            return error
+        notices.member_left(turn, group, pending.identity, leaving, was_pending=True)
+        remove_pending(turn, group, member_id)
+        return pending.identity
+    if not member_id:
+        member_id = group.static_members[leaving.group_instance_id or ""]
     member = group.members[member_id]
-    turn.remove(group, member, "member_left", **_left(leaving, was_pending=False))
+    notices.member_left(turn, group, member.identity, leaving, was_pending=False)
+    remove(turn, group, member)
     return member.identity
-
-
-def _left(leaving: LeavingMember, *, was_pending: bool) -> dict[str, object]:
-    cause = "left" if leaving.member_id else "removed"
-    return {"cause": cause, "reason": leaving.reason, "was_pending": was_pending}
 
 
 # -- silence
@@ -77,10 +78,12 @@ def session_expired(turn: Turn, group: Group, member_id: str) -> None:
     """A session's timer fired; signs of life may have come since it was armed."""
     pending = group.pending_members.get(member_id)
     if pending is not None:
-        if turn.now < pending:
-            turn.arm(("session", group.group_id, member_id), pending)
+        if turn.now < pending.deadline:
+            turn.arm(("session", group.group_id, member_id), pending.deadline)
         else:
-            _forget_pending(turn, group, member_id)
+            notices.pending_member_expired(turn, group, pending.identity)
+            remove_pending(turn, group, member_id)
+            _complete_without(turn, group)
         return
     member = group.members.get(member_id)
     if member is None:
@@ -93,16 +96,9 @@ def session_expired(turn: Turn, group: Group, member_id: str) -> None:
         _expire(turn, group, member)
 
 
-def _forget_pending(turn: Turn, group: Group, member_id: str) -> None:
-    turn.remove_pending(group, member_id, "pending_member_expired")
-    _complete_without(turn, group)
-
-
 def _expire(turn: Turn, group: Group, member: Member) -> None:
-    timeout = member.session_timeout
-    if member.is_new:
-        timeout = turn.settings.new_member_join_timeout_ms / 1000
-    turn.remove(group, member, "member_expired", heard=member.deadline - timeout)
+    notices.member_expired(turn, group, member)
+    remove(turn, group, member)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         cause = Cause("session_expired", member.identity)
         rebalance.prepare(turn, group, cause)

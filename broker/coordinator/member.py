@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from kohort.broker.coordinator.effects import MemberDescription, Who
-from kohort.broker.coordinator.events import TimerKey
+from kohort.broker.coordinator.effects import MemberDescription, Who, make
+from kohort.broker.coordinator.events import Client, TimerKey
 
 NEVER = float("inf")
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in order of preference; each name once."""
+
+
+class PendingMember(NamedTuple):
+    """A member id that was given out and has not joined yet (KIP-394)."""
+
+    identity: Who
+    deadline: float
+    """When it is forgotten."""
 
 
 class Member:
@@ -25,6 +34,7 @@ class Member:
         deadline: when its session ends, unless it shows a sign of life.
         armed: when the session's timer fires next, at or before `deadline`;
             never, where there is no timer.
+        client: the sender of its first JoinGroup, on the connection of the latest.
         identity: who it is, for notices.
         owned: the assignment that listeners know it by; unlike `assignment` it
             stays while the group rebalances.
@@ -34,8 +44,7 @@ class Member:
     __slots__ = (
         "armed",
         "assignment",
-        "client_host",
-        "client_id",
+        "client",
         "deadline",
         "group_instance_id",
         "identity",
@@ -57,26 +66,28 @@ class Member:
         group_id: str,
         member_id: str,
         group_instance_id: str | None,
-        client: tuple[str, str],
-        timeouts_ms: tuple[int, int],
+        client: Client,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
         protocols: Protocols,
     ) -> None:
-        """Makes a member.
+        """A member without requests that wait, and without a session's timer.
 
         Args:
-            group_id: the group that it is in.
+            group_id: its group.
             member_id: its id.
             group_instance_id: of a static member (KIP-345).
-            client: client id and host.
-            timeouts_ms: of the session and of rebalances.
+            client: the sender of its JoinGroup.
+            session_timeout_ms: how long it may be silent.
+            rebalance_timeout_ms: how long it may take to rejoin.
             protocols: what it supports.
         """
         self.member_id = member_id
         self.group_instance_id = group_instance_id
-        self.client_id, self.client_host = client
-        self.identity: Who = (member_id, group_instance_id, *client)
+        self.client = client
+        self.identity = make(Who, (member_id, group_instance_id, client))
         self.protocols = protocols
-        self.set_timeouts(*timeouts_ms)
+        self.set_timeouts(session_timeout_ms, rebalance_timeout_ms)
         self.assignment = b""
         self.owned = b""
         self.told_at = 0.0
@@ -86,6 +97,15 @@ class Member:
         self.session_key: TimerKey = ("session", group_id, member_id)
         self.deadline = NEVER
         self.armed = NEVER
+
+    def set_connection(self, connection: int | None) -> None:
+        """Notes where its latest JoinGroup came from.
+
+        Its client id and host stay those of its first one, as in Kafka.
+        """
+        if connection != self.client.connection:
+            self.client = self.client._replace(connection=connection)
+            self.identity = self.identity._replace(client=self.client)
 
     def set_timeouts(self, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
         """Takes the timeouts of a join."""
@@ -101,7 +121,7 @@ class Member:
         )
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it said for a protocol; nothing where it does not support it."""
+        """Returns its metadata for a protocol; empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -115,12 +135,12 @@ class Member:
         raise AssertionError(f"{self.member_id} supports none of {candidates}")
 
     def describe(self, protocol_name: str | None) -> MemberDescription:
-        """How DescribeGroups shows it; metadata only for a given protocol."""
+        """Returns its row in DescribeGroups; metadata only for a given protocol."""
         return MemberDescription(
             self.member_id,
             self.group_instance_id,
-            self.client_id,
-            self.client_host,
+            self.client.id,
+            self.client.host,
             b"" if protocol_name is None else self.metadata(protocol_name),
             self.assignment,
         )

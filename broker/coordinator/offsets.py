@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import chain
+from collections.abc import Collection
 
+from kohort.broker.coordinator import notices
 from kohort.broker.coordinator.effects import (
     Append,
     Arm,
@@ -13,18 +13,14 @@ from kohort.broker.coordinator.effects import (
     Effect,
     FetchOffsetsResult,
     GroupTombstone,
-    Notice,
     OffsetRecord,
     Record,
     Reply,
-    Who,
-    make,
 )
 from kohort.broker.coordinator.events import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
-    OffsetRow,
     TopicsDeleted,
 )
 from kohort.broker.coordinator.group import Group, OffsetEntry
@@ -61,7 +57,7 @@ def commit(
     if error or not event.offsets:
         reply = Reply(event.token, _REFUSED[error])
         if error and listening:
-            return [notice(group, event, event.offsets, error), reply]
+            return [notices.commit_refused(group, event, event.offsets, error), reply]
         return [reply]
     effects: list[Effect] = []
     is_new = group is None
@@ -82,25 +78,23 @@ def commit(
             groups[event.group_id] = group
     if listening:
         if is_new or result.codes is not None:
-            _notice_commit(effects, (group, is_new), event, result.codes)
+            effects += notices.commit_handled(group, event, result.codes, is_new=is_new)
         else:
-            effects.append(notice(group, event, event.offsets))
+            effects.append(notices.offsets_committed(group, event, event.offsets))
     effects.append(Reply(event.token, result))
     return effects
 
 
-def _validate(  # noqa: PLR0911 - one line per rule, in Kafka's order
-    group: Group | None, event: CommitOffsets
-) -> int:
+def _validate(group: Group | None, event: CommitOffsets) -> int:
     generation_id = event.generation_id
     if group is None:
         if generation_id < 0:
-            return ErrorCode.NONE
+            return 0
         if event.unknown_group_is_illegal_generation:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.GROUP_ID_NOT_FOUND
     if generation_id < 0 and group.state is EMPTY:
-        return ErrorCode.NONE
+        return 0
     error = group.validate_member(event.member_id, event.group_instance_id)
     if error:
         return error
@@ -108,7 +102,7 @@ def _validate(  # noqa: PLR0911 - one line per rule, in Kafka's order
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+    return 0
 
 
 def _store(
@@ -136,57 +130,6 @@ def _store(
     if codes is None:
         return records, _COMMITTED
     return records, CommitResult(ErrorCode.NONE, codes)
-
-
-def notice(
-    group: Group | None,
-    event: CommitOffsets,
-    offsets: Sequence[OffsetRow],
-    error: int = 0,
-) -> Notice:
-    """That offsets were committed, or refused by an error."""
-    generation = member = None
-    if group is not None:
-        generation = group.generation_id
-        member = group.members.get(event.member_id)
-    who: Who
-    if member is not None:
-        who = member.identity
-    else:
-        who = event.member_id or None, event.group_instance_id, None, None
-    # Flat: kept by the thousand, as tuples they would be the garbage collector's.
-    fields: dict[str, object] = {"offsets": tuple(chain.from_iterable(offsets))}
-    if error:
-        fields["error"] = ErrorCode(error).name
-    kind = "commit_refused" if error else "offsets_committed"
-    weight = 1 + len(offsets)
-    return make(Notice, (kind, event.group_id, generation, who, fields, weight))
-
-
-def _notice_commit(
-    effects: list[Effect],
-    place: tuple[Group, bool],
-    event: CommitOffsets,
-    codes: Sequence[int] | None,
-) -> None:
-    """Tells listeners what was stored, and what was too large for that."""
-    group, is_new = place
-    if codes is None:
-        stored, refused = event.offsets, []
-    else:
-        rows = [*zip(event.offsets, codes, strict=True)]
-        stored = [offset for offset, code in rows if not code]
-        refused = [offset for offset, code in rows if code]
-    if stored:
-        if is_new:
-            fields = {"state": EMPTY.value, "previous_state": DEAD.value}
-            effects.append(Notice("group_state", group.group_id, 0, None, fields))
-        effects.append(notice(group, event, stored))
-    if refused:
-        # A group that would have been new is not there.
-        known = None if is_new and not stored else group
-        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        effects.append(notice(known, event, refused, too_large))
 
 
 # -- fetch
@@ -218,7 +161,7 @@ def _row(partition: int, entry: OffsetEntry | None) -> tuple[int, int, int, str 
 
 
 def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
-    """Deletes offsets of topics that nobody in the group subscribes to."""
+    """Deletes offsets of topics that no member subscribes to."""
     group = groups.get(event.group_id)
     error = ErrorCode.NONE
     if not event.group_id:
@@ -245,16 +188,8 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
         topics.append((topic, [(p, int(code)) for p in partitions]))
     if records:
         turn.append(*records)
-        if turn.listening:
-            _notice_gone(turn, group, gone, "admin")
+        notices.offsets_deleted(turn, group, gone, "admin")
     turn.reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, topics))
-
-
-def _notice_gone(
-    turn: Turn, group: Group, gone: Collection[tuple[str, int]], cause: str
-) -> None:
-    weight = 1 + len(gone)
-    turn.notice("offsets_deleted", group, None, weight, cause=cause, deleted=gone)
 
 
 def topics_deleted(turn: Turn, groups: dict[str, Group], event: TopicsDeleted) -> None:
@@ -264,8 +199,8 @@ def topics_deleted(turn: Turn, groups: dict[str, Group], event: TopicsDeleted) -
     for group in groups.values():
         keys = [key for key in group.offsets if key[0] in gone]
         records += _remove(group, keys)
-        if keys and turn.listening:
-            _notice_gone(turn, group, keys, "topic_deleted")
+        if keys:
+            notices.offsets_deleted(turn, group, keys, "topic_deleted")
     if records:
         turn.append(*records)
 
@@ -314,9 +249,7 @@ def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[s
         expired = _expired(turn, group)
         if expired:
             records += _remove(group, expired)
-            if turn.listening:
-                weight = 1 + len(expired)
-                turn.notice("offsets_expired", group, None, weight, expired=expired)
+            notices.offsets_expired(turn, group, expired)
         if group.state is EMPTY and not group.offsets:
             records += bury(turn, groups, group)
     if records:
@@ -359,10 +292,11 @@ def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
 
 
 def bury(turn: Turn, groups: dict[str, Group], group: Group) -> list[Record]:
-    """Removes a group that nobody is in, with its offsets."""
+    """Removes a group without members, with its offsets."""
     records = _remove(group, list(group.offsets))
     for member_id in group.pending_members:
         turn.disarm(("session", group.group_id, member_id))
-    turn.transition(group, DEAD)
+    group.transition(DEAD, turn.now)
+    notices.group_state(turn, group)
     del groups[group.group_id]
     return [*records, GroupTombstone(group.group_id)]

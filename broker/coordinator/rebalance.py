@@ -1,39 +1,38 @@
-"""How a group gets from one generation to the next: the join phase and its timers.
+"""From one generation to the next: the join phase and its timers.
 
 The initial windows (KIP-134) as Kafka has them: the first join to an Empty group
-opens one of the full delay. When it is over and somebody arrived meanwhile,
+opens one of the full delay. When it is over and a member arrived meanwhile,
 another one follows, of the delay or of what remains of the rebalance timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from kohort.broker.coordinator.effects import JoinResult, SyncResult, Who
+from kohort.broker.coordinator import notices
+from kohort.broker.coordinator.effects import MemberRows, SyncResult, Who
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member
+from kohort.broker.coordinator.removal import remove
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
-    TRANSITIONS,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.errors import ErrorCode
 
 _SHORTEST_RETRY_MS = 10
-"""A join phase that nobody has joined starts again after the rebalance timeout. Of
-static members that is 0 if they say so: Kafka then tries without a pause."""
+"""A join phase in which no member has joined starts again after the rebalance timeout,
+which may be 0 for static members: Kafka then tries without a pause."""
 
 _SYNC_AGAIN = SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def prepare_or_complete(turn: Turn, group: Group, cause: Cause) -> None:
     """Starts a rebalance, or gets on with the one that is under way."""
-    if PREPARING_REBALANCE in TRANSITIONS[group.state]:
-        prepare(turn, group, cause)
-    else:
+    if group.state is PREPARING_REBALANCE:
         try_complete_join(turn, group)
+    else:
+        prepare(turn, group, cause)
 
 
 def prepare(turn: Turn, group: Group, cause: Cause) -> None:
@@ -42,17 +41,13 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
         _give_up_syncs(turn, group)
     _end_sync_phase(turn, group)
     is_initial = group.state is EMPTY
-    if turn.listening:
-        _notice_started(turn, group, cause)
-    turn.transition(group, PREPARING_REBALANCE)
+    notices.rebalance_started(turn, group, cause)
+    group.transition(PREPARING_REBALANCE, turn.now)
+    notices.group_state(turn, group)
     if is_initial:
         delay_ms = turn.settings.initial_rebalance_delay_ms
-        _open_window(
-            turn,
-            group,
-            (delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0)),
-            "first",
-        )
+        remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+        _open_window(turn, group, delay_ms, remaining_ms, "first")
     elif group.has_all_members_joined():
         complete_join(turn, group, "all_joined")
     else:
@@ -60,7 +55,7 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
 
 
 def try_complete_join(turn: Turn, group: Group) -> None:
-    """Ends the join phase if nobody is missing; initial windows stay open."""
+    """Ends the join phase if all members have joined; initial windows stay open."""
     if (
         group.state is PREPARING_REBALANCE
         and group.previous_state is not EMPTY
@@ -80,19 +75,18 @@ def complete_join(turn: Turn, group: Group, cause: str) -> None:
     _remove_late_members(turn, group)
     _keep_within_max_size(turn, group)
     previous_leader = group.leader
-    if group.members and not group.elect_leader():
-        # Static members that are away stay until their sessions end, and a
-        # generation needs a leader that is there.
+    if group.members and not group.elect_leader(of_generation=True):
+        # Only static members that are late are left. They stay until their sessions
+        # end, and a generation needs a leader that has joined.
         timeout_ms = group.rebalance_timeout_ms()
         _arm_join(turn, group, max(timeout_ms, _SHORTEST_RETRY_MS))
         return
     before = group.rows
     listed = group.next_generation(turn.now)
     group.completed = turn.now
-    if turn.listening:
-        turn.notice_leader(group, "late", previous_leader)
-        _notice_completed(turn, group, cause, before)
-        turn.notice_state(group)
+    notices.leader_chosen(turn, group, "late", previous_leader)
+    notices.join_completed(turn, group, cause, before)
+    notices.group_state(turn, group)
     if not listed:
         turn.append(group.record())
         return
@@ -102,25 +96,13 @@ def complete_join(turn: Turn, group: Group, cause: str) -> None:
     turn.arm(("sync", group.group_id), group.sync_deadline)
 
 
-def _answer_joins(
-    turn: Turn, group: Group, listed: list[tuple[str, str | None, bytes]]
-) -> None:
-    """Tells everybody about the generation; the leader also who is in it."""
-    generation_id, leader = group.generation_id, group.leader
-    protocol_type, protocol_name = group.protocol_type, group.protocol_name
+def _answer_joins(turn: Turn, group: Group, listed: MemberRows) -> None:
+    """Answers every join by the new generation; the leader's lists all members."""
+    leader = group.leader
     for member_id, member in group.members.items():
         if member.join_token is not None:
-            result = JoinResult(
-                ErrorCode.NONE,
-                member_id,
-                generation_id,
-                protocol_type,
-                protocol_name,
-                leader or "",
-                False,
-                listed if member_id == leader else (),
-            )
-            turn.reply(member.join_token, result)
+            members = listed if member_id == leader else ()
+            turn.reply(member.join_token, group.join_result(member, members))
             member.join_token = None
         member.is_new = False
         member.told_at = turn.now
@@ -140,11 +122,11 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
     surplus = len(group.members) - turn.settings.max_size
     for member in late:
         if member.group_instance_id is None:
-            _remove(turn, group, member, "did_not_join_in_time")
+            _kick(turn, group, member, "did_not_join_in_time")
             surplus -= 1
     for member in late:
         if surplus > 0 and member.group_instance_id is not None:
-            _remove(turn, group, member, "did_not_join_in_time")
+            _kick(turn, group, member, "did_not_join_in_time")
             surplus -= 1
 
 
@@ -152,67 +134,21 @@ def _keep_within_max_size(turn: Turn, group: Group) -> None:
     """Sends away who came last, where the limit was lowered while joins waited."""
     surplus = len(group.members) - turn.settings.max_size
     if surplus > 0:
-        full = JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         for member in [*group.members.values()][-surplus:]:
-            turn.answer_join(group, member, full)
-            _remove(turn, group, member, "group_over_max_size")
+            code = ErrorCode.GROUP_MAX_SIZE_REACHED
+            _kick(turn, group, member, "group_over_max_size", code)
 
 
-def _remove(turn: Turn, group: Group, member: Member, cause: str) -> None:
-    turn.remove(group, member, "member_kicked", cause=cause, was_pending=False)
-
-
-# -- listeners
-
-
-def _notice_started(turn: Turn, group: Group, cause: Cause) -> None:
-    """Tells who is to join, and begins to note who is waited for, and how long."""
-    members = [*group.members]
-    group.started = turn.now
-    group.waits = {}
-    if group.state is not EMPTY:
-        for member_id, member in group.members.items():
-            if member.join_token is None:
-                group.waits[member_id] = None
-        for member_id in group.pending_members:
-            group.waits[member_id] = None
-    culprits = cause.culprits
-    if not culprits and cause.who is not None:
-        culprits = cause.who[:1]
-    turn.notice(
-        "rebalance_started",
-        group,
-        cause.who,
-        1 + len(members) + len(culprits),
-        cause=cause.kind,
-        reason=cause.reason,
-        culprits=culprits,
-        previous_state=group.state.value,
-        members=members,
-    )
-
-
-def _notice_completed(
+def _kick(
     turn: Turn,
     group: Group,
+    member: Member,
     cause: str,
-    before: Sequence[tuple[str, str | None, bytes]],
+    code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
 ) -> None:
-    waits, group.waits = group.waits, {}
-    after = group.rows
-    turn.notice(
-        "join_completed",
-        group,
-        None,
-        1 + len(before) + len(after) + len(waits),
-        cause=cause,
-        before=before,
-        after=after,
-        started=group.started,
-        waits=waits,
-        protocol=group.protocol_name,
-        leader=group.leader if after else None,
-    )
+    heard = turn.last_heard(member)
+    notices.member_kicked(turn, group, member.identity, cause, heard)
+    remove(turn, group, member, code)
 
 
 # -- timers
@@ -224,19 +160,11 @@ def _arm_join(turn: Turn, group: Group, timeout_ms: int) -> None:
 
 
 def _open_window(
-    turn: Turn, group: Group, window_ms: tuple[int, int], cause: str
+    turn: Turn, group: Group, window_ms: int, remaining_ms: int, cause: str
 ) -> None:
-    group.window_ms = window_ms
-    delay_ms, remaining_ms = window_ms
-    _arm_join(turn, group, delay_ms)
-    if turn.listening and delay_ms:
-        turn.notice(
-            "window_opened",
-            group,
-            cause=cause,
-            delay_ms=delay_ms,
-            remaining_ms=remaining_ms,
-        )
+    group.window_ms, group.remaining_ms = window_ms, remaining_ms
+    _arm_join(turn, group, window_ms)
+    notices.window_opened(turn, group, cause)
 
 
 def join_expired(turn: Turn, group: Group) -> None:
@@ -248,17 +176,14 @@ def join_expired(turn: Turn, group: Group) -> None:
         turn.arm(("join", group.group_id), deadline)
         return
     group.join_deadline = None
-    if group.window_ms is not None and group.new_member_added:
-        delay_ms, remaining_ms = group.window_ms
-        if remaining_ms:
-            # Where nothing remains the note that somebody came is kept, and
-            # makes the first window of the group's next life a double one, as
-            # in Kafka.
-            group.new_member_added = False
-            next_ms = min(turn.settings.initial_rebalance_delay_ms, remaining_ms)
-            window_ms = next_ms, max(remaining_ms - delay_ms, 0)
-            _open_window(turn, group, window_ms, "extended")
-            return
+    if group.window_ms is not None and group.remaining_ms and group.new_member_added:
+        # Where nothing remains, new_member_added stays, and doubles the first window
+        # of the group's next life, as in Kafka.
+        group.new_member_added = False
+        next_ms = min(turn.settings.initial_rebalance_delay_ms, group.remaining_ms)
+        remaining_ms = max(group.remaining_ms - group.window_ms, 0)
+        _open_window(turn, group, next_ms, remaining_ms, "extended")
+        return
     is_initial = group.window_ms is not None
     complete_join(turn, group, "initial_delay" if is_initial else "rebalance_timeout")
 
@@ -273,13 +198,14 @@ def sync_expired(turn: Turn, group: Group) -> None:
         return
     group.sync_deadline = None
     missing = sorted(group.pending_sync)
-    # An id that was replaced before it synced is none of a member any more.
+    # pending_sync may still hold the old id of a replaced static member. Such an id
+    # keeps the deadline, as in Kafka, but is a culprit only if nothing else is missing.
     late = [group.members[each] for each in missing if each in group.members]
-    whose: list[Who] = [member.identity for member in late]
-    whose += [(each, None, None, None) for each in missing]
+    whose = [member.identity for member in late] or [Who(each) for each in missing]
     for member in late:
-        _remove(turn, group, member, "did_not_sync_in_time")
-    prepare(turn, group, Cause("sync_timeout", whose[0], None, missing))
+        _kick(turn, group, member, "did_not_sync_in_time")
+    culprits = [who.member_id for who in whose]
+    prepare(turn, group, Cause("sync_timeout", whose[0], None, culprits))
 
 
 # -- the sync phase, as far as a rebalance ends it

@@ -1,4 +1,4 @@
-"""What of a broker's configuration the group coordinator goes by."""
+"""Group coordinator settings."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class GroupState(StrEnum):
-    """What a group is doing, under the names that Kafka shows."""
+    """States of a group, under the names that Kafka shows."""
 
     EMPTY = "Empty"
     """Nobody is in it; its offsets are kept.

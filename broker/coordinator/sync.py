@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from kohort.broker.coordinator.effects import Effect, Notice, SyncResult, Who, make
+from kohort.broker.coordinator import notices
+from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import Sync
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -15,7 +13,6 @@ from kohort.broker.coordinator.state import (
     STABLE,
 )
 from kohort.broker.coordinator.turn import Turn
-from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
@@ -31,19 +28,8 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
     member = group.members[event.member_id]
     _has_synced(turn, group, event.member_id)
     if group.state is STABLE:
-        result = SyncResult(
-            ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment
-        )
-        turn.reply(event.token, result)
-        if turn.listening:
-            turn.notices.append(
-                _synced(
-                    group.group_id,
-                    group.generation_id,
-                    member.identity,
-                    member.told_at,
-                )
-            )
+        turn.reply(event.token, group.sync_result(member))
+        notices.member_synced(turn, group, member)
         return
     # A client that asks again has given up its first request. Kafka forgets
     # that one; here it is answered, by the code that every client follows by
@@ -54,9 +40,7 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
         _store_assignments(turn, group, dict(event.assignments))
 
 
-def _validate(  # noqa: PLR0911 - one line per rule, in Kafka's order
-    group: Group | None, event: Sync
-) -> int:
+def _validate(group: Group | None, event: Sync) -> int:
     if event.protocol_required and None in (event.protocol_type, event.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not event.group_id:
@@ -74,7 +58,7 @@ def _validate(  # noqa: PLR0911 - one line per rule, in Kafka's order
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+    return 0
 
 
 def _has_synced(turn: Turn, group: Group, member_id: str) -> None:
@@ -86,53 +70,16 @@ def _has_synced(turn: Turn, group: Group, member_id: str) -> None:
 
 def _store_assignments(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
     """Makes the group Stable; members whom the leader forgot get nothing."""
-    assert group.state is COMPLETING_REBALANCE  # noqa: S101 - ours
+    assert group.state is COMPLETING_REBALANCE
     group.transition(STABLE, turn.now)
-    protocol_type, protocol_name = group.protocol_type, group.protocol_name
     size, synced = 0, []
     for member_id, member in group.members.items():
         member.assignment = assignment = assignments.get(member_id, b"")
         size += len(assignment)
         if member.sync_token is not None:
-            result = SyncResult(
-                ErrorCode.NONE, protocol_type, protocol_name, member.assignment
-            )
-            turn.answer_sync(member, result)
+            turn.answer_sync(member, group.sync_result(member))
             # While its sync waited its session may have ended unheeded.
             turn.keep_alive(member, member.session_timeout)
             synced.append(member)
     turn.append(group.record())
-    if turn.listening:
-        _notice_assigned(turn, group, size, synced)
-
-
-def _notice_assigned(
-    turn: Turn, group: Group, size: int, synced: Sequence[Member]
-) -> None:
-    leader = group.leader or ""
-    turn.notice(
-        "assignment_made",
-        group,
-        group.members[leader].identity,
-        protocol=group.protocol_name,
-        leader=leader,
-        bytes=size,
-        members=group.rows,
-        since=group.completed,
-    )
-    turn.notice_state(group)
-    if group.protocol_type == PROTOCOL_TYPE:
-        for member in group.members.values():
-            before, after = member.owned, member.assignment
-            if before != after:
-                member.owned = after
-                turn.notice_owned(group, member, before, after, "assigned")
-    group_id, generation_id = group.group_id, group.generation_id
-    turn.notices += [
-        _synced(group_id, generation_id, m.identity, m.told_at) for m in synced
-    ]
-
-
-def _synced(group_id: str, generation_id: int, who: Who, since: float) -> Effect:
-    fields = {"since": since}
-    return make(Notice, ("member_synced", group_id, generation_id, who, fields, 1))
+    notices.assignment_made(turn, group, size, synced)

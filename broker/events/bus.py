@@ -26,12 +26,16 @@ from collections.abc import (
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from heapq import heapify, heapreplace, merge
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kohort.broker.clock import wall_ns
 from kohort.broker.coordinator.effects import Notice, make
 from kohort.broker.events import SCHEMA_VERSION
 from kohort.broker.events.render import render
+from kohort.broker.long_work import soon
+
+if TYPE_CHECKING:
+    from kohort.broker.events.accounting import Accounting
 
 REMEMBERED: Final = 10_000
 """Events that are kept for who comes later: some minutes of a busy broker."""
@@ -280,7 +284,7 @@ class Reader:
         """
         if self.events or self.is_closed:
             return
-        assert self._wake is None, "somebody waits already"  # noqa: S101 - a mistake
+        assert self._wake is None, "another reader waits already"
         self._wake = asyncio.get_running_loop().create_future()
         try:
             await self._wake
@@ -304,10 +308,11 @@ class Reader:
         return seen.event
 
     def close(self) -> None:
-        """Nothing is added any more."""
-        self.is_closed = True
-        self._leave(self)
-        self._notify()
+        """Nothing is added any more; fine if it is closed."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._leave(self)
+            self._notify()
 
     def add(self, seen: Seen) -> None:
         """Takes an event; the stream calls it."""
@@ -443,8 +448,45 @@ class Events:
         self.wall_ns = wall
         self.remembered = _Remembered(remembered)
         self._nodes: dict[int, NodeEvents] = {}
+        self._accounting: Accounting | None = None
+        self._account_readers = 0
         # Replaced, never changed: a reader may leave while others are told.
         self.listeners: tuple[tuple[Listener, AbstractSet[str]], ...] = ()
+
+    # -- accounts of rebalances
+
+    def hold_accounts(self) -> None:
+        """Publishes ``rebalance_account`` from now on, of what is remembered, too.
+
+        On the running loop; each call has to be undone by `release_accounts`.
+        """
+        self._account_readers += 1
+        if self._accounting is None:
+            from kohort.broker.events.accounting import UNHEARD, Accounting
+
+            self._accounting = Accounting(self._publish_of, soon)
+            self._accounting.catch_up([*self.older(()), *self.remembered.latest])
+            self.listen(self._accounting.add, UNHEARD)
+
+    def finish_accounts(self) -> None:
+        """Publishes the accounts of all that has happened, at once."""
+        if self._accounting is not None:
+            self._accounting.finish()
+
+    def release_accounts(self) -> None:
+        """Undoes `hold_accounts`: the last one ends it."""
+        self._account_readers -= 1
+        if self._accounting is not None and not self._account_readers:
+            self.unlisten(self._accounting.add)
+            self._accounting.close()
+            self._accounting = None
+
+    def _publish_of(self, run: str, node: int, notice: Notice, now: float) -> None:
+        if run == self.run:
+            latest = self.remembered.latest
+            # Commits may be later: they change no account.
+            time = max(now, latest[-1].time) if latest else now
+            self.of(node).publish(notice, time)
 
     def begin(self, run: str) -> None:
         """A start of the broker: all nodes count from 1 again."""
@@ -460,13 +502,16 @@ class Events:
 
     # -- reading
 
-    def subscribe(self, *, size: int = 10_000, past: bool = False) -> Reader:
+    def subscribe(
+        self, *, size: int = 10_000, past: bool = False, accounts: bool = False
+    ) -> Reader:
         """Begins to read.
 
         Args:
             size: how many events may wait to be read; when more come, the oldest
                 are given up, and an `events_lost` says which.
             past: whether to begin with what is remembered.
+            accounts: whether to have ``rebalance_account`` published meanwhile.
 
         Returns:
             A reader, to be closed.
@@ -474,12 +519,21 @@ class Events:
         Raises:
             ValueError: `size` is less than 1.
         """
-        reader = Reader(size, lambda gone: self.unlisten(gone.add))
+        reader = Reader(size, self._left_with_accounts if accounts else self._left)
+        if accounts:
+            self.hold_accounts()
         if past:
             for seen in self.remembered.latest:
                 reader.add(seen)
         self.listen(reader.add)
         return reader
+
+    def _left(self, reader: Reader) -> None:
+        self.unlisten(reader.add)
+
+    def _left_with_accounts(self, reader: Reader) -> None:
+        self.unlisten(reader.add)
+        self.release_accounts()
 
     def listen(
         self, listener: Listener, unheard: AbstractSet[str] = frozenset()
@@ -505,11 +559,15 @@ class Events:
                 is missing where it is old, so that the numbers have gaps. None: the
                 latest events of all groups, without gaps.
         """
+        return [seen.event for seen in self.seen(group)]
+
+    def seen(self, group: str | None = None) -> list[Seen]:
+        """The same, as it was seen: another thread may render it."""
         latest: Iterable[Seen] = self.remembered.latest
         if group is None:
-            return [seen.event for seen in latest]
+            return [*latest]
         latest = [seen for seen in latest if seen.notice.group_id == group]
-        return [seen.event for seen in (*self.older([group]), *latest)]
+        return [*self.older([group]), *latest]
 
     def older(self, groups: Collection[str]) -> list[Seen]:
         """What is remembered of groups (none: of all of them) besides the latest.

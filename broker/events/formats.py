@@ -98,6 +98,8 @@ def _of_kind(kind: Kind) -> dict[str, Any]:
 
 def _json(field: Field) -> dict[str, Any]:
     said = _json_type(field.type)
+    if field.words:
+        said = {**said, "enum": [*field.words]}
     if field.may_be_null:
         said = {"anyOf": [said, {"type": "null"}]}
     return {**said, "description": field.says}
@@ -179,10 +181,17 @@ def tables() -> str:
 def _table(fields: Iterable[Field]) -> list[str]:
     rows = [
         f"| `{field.name}` | {field.type}{' or null' if field.may_be_null else ''}"
-        f" | {field.says} |"
+        f" | {field.says}{_words(field)} |"
         for field in fields
     ]
     return ["| field | type | what it says |", "| --- | --- | --- |", *rows]
+
+
+def _words(field: Field) -> str:
+    if not field.words:
+        return ""
+    told = (f"`{word}`: {says}" for word, says in field.words.items())
+    return f": {'; '.join(told)}"
 
 
 def page(text: str) -> str:

@@ -26,6 +26,7 @@ DETAILS: Final = frozenset(
         "node_stopped",
         "offsets_committed",
         "partitions_changed",
+        "rebalance_account",
         "shard_loaded",
         "shard_unloaded",
     }
@@ -52,7 +53,7 @@ UNSAID: Final = frozenset(
 )
 """Fields that a line does without; it has its own time."""
 
-log = telemetry.get_logger("groups")
+log = telemetry.Logger("groups")
 
 
 def _completed(seen: Seen) -> dict[str, Any]:

@@ -22,7 +22,8 @@ Fields = Mapping[str, Any]
 Parts = list[dict[str, Any]]
 """Rows of ``part``: partitions by topic, both in order."""
 
-_NOBODY = (None, None, None, None)
+_NOBODY = (None, None, None)
+_NO_CLIENT = (None, None, None)
 
 
 def ns(seconds: float) -> int:
@@ -42,7 +43,8 @@ def render(notice: Notice, time: float) -> dict[str, Any]:
     Returns:
         A new dict of JSON's types, with every field of the kind.
     """
-    member_id, instance_id, client_id, host = notice.who or _NOBODY
+    member_id, instance_id, client = notice.who or _NOBODY
+    client_id, host, connection = client or _NO_CLIENT
     fields = notice.fields
     make = _MAKE.get(notice.kind)
     return {
@@ -54,6 +56,7 @@ def render(notice: Notice, time: float) -> dict[str, Any]:
         "instance_id": instance_id,
         "client_id": client_id,
         "host": host,
+        "connection": connection,
         "cause": None,
         "reason": None,
         **(fields if make is None else make(fields, time)),
@@ -155,18 +158,25 @@ def _assignment_made(fields: Fields, time: float) -> Fields:
     }
 
 
-def _member_expired(fields: Fields, time: float) -> Fields:
-    """Raw: when it was ``heard`` of last."""
-    return {"silent_ns": ns(time) - ns(fields["heard"])}
+def _silent(fields: Fields, time: float) -> Fields:
+    """Raw: when a member was ``heard`` of last."""
+    made = dict(fields)
+    made["silent_ns"] = max(0, ns(time) - ns(made.pop("heard")))
+    return made
 
 
-def _joined(fields: Fields, time: float) -> Fields:
-    """Raw: as `_replaced`; the cause says whether it is the first join."""
-    made = _replaced(fields, time)
+def _joined(fields: Fields, _: float) -> Fields:
+    """Raw: as `_offer`; the cause says whether it is the first join."""
+    made = _offer(fields)
     return {**made, "is_first": made["cause"] == "new"}
 
 
-def _replaced(fields: Fields, _: float) -> Fields:
+def _replaced(fields: Fields, time: float) -> Fields:
+    """Raw: as `_offer`, and when the old member was ``heard`` of last."""
+    return _offer(_silent(fields, time))
+
+
+def _offer(fields: Fields) -> Fields:
     """Raw: ``timeouts_ms``, of its session and of rebalances; ``protocol_type``.
 
     And ``protocols``: the name of each and its metadata.
@@ -198,8 +208,9 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "assignment_made": _assignment_made,
     "commit_refused": _committed,
     "join_completed": _join_completed,
-    "member_expired": _member_expired,
+    "member_expired": _silent,
     "member_joined": _joined,
+    "member_kicked": _silent,
     "member_replaced": _replaced,
     "member_synced": _member_synced,
     "offsets_committed": _committed,

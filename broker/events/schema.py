@@ -2,11 +2,11 @@
 
 An event is one JSON object: the fields of `COMMON`, and those of its kind. A field
 has the same name, type and meaning in every kind that has it, so all events fit in
-one wide table. The JSON Schema, the Spark schema and the page in the documents are
-made from here.
+one wide table. The JSON Schema, the Spark schema and the tables in the documents are
+generated from here.
 
-Within a schema version kinds and fields are only added. Readers ignore what they do
-not know, and take a field that is missing for null.
+Within a schema version kinds and fields are only added. Readers ignore unknown ones,
+and treat a missing field as null.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kohort.broker import events
+from kohort.broker.events import words
+from kohort.broker.events.words import Words
 
 SCHEMA_VERSION = events.SCHEMA_VERSION
 
@@ -31,55 +33,153 @@ class Field:
     Attributes:
         name: the key of the JSON object.
         type: see `Type`.
-        says: what it means, with the unit.
+        says: its meaning, with the unit.
         may_be_null: whether it may be null or missing.
+        words: the values of a string that is one of a few, and what each means.
     """
 
     name: str
     type: Type
     says: str
     may_be_null: bool = True
+    words: Words = field(default_factory=dict)
 
 
-def _always(name: str, type_: Type, says: str) -> Field:
-    return Field(name, type_, says, may_be_null=False)
+def _always(name: str, type_: Type, says: str, words: Words | None = None) -> Field:
+    return Field(name, type_, says, may_be_null=False, words=words or {})
 
 
 COMMON = (
     _always("schema", "int", "the version of this schema: 1"),
     _always("run", "string", "unique to a start of the broker"),
-    _always("labels", "map", "what the user calls this run, its settings, its seed"),
-    _always("node", "int", "the id of the node that saw it"),
+    _always("labels", "map", "the user's names for this run, its settings, its seed"),
+    _always("node", "int", "the id of the node that published it"),
     _always(
         "sequence", "long", "counts the events of a run's node from 1, without gaps"
     ),
-    _always("kind", "string", "what happened"),
+    _always("kind", "string", "the kind of event"),
     _always("time_ns", "long", "the broker's clock, ns since the epoch"),
     _always("wall_ns", "long", "the machine's clock, ns since the epoch"),
     Field("group", "string", "the group's id"),
     Field("generation", "int", "the group's generation after the event"),
-    Field("member_id", "string", "whom it is about; of a rebalance: who caused it"),
+    Field(
+        "member_id",
+        "string",
+        "the member that it is about; of a rebalance: the member that caused it",
+    ),
     Field("instance_id", "string", "that member's group.instance.id (KIP-345)"),
-    Field("client_id", "string", "that member's client.id"),
-    Field("host", "string", "that member's host, as Kafka shows it"),
-    Field("cause", "string", "why; the kind lists the words"),
-    Field("reason", "string", "what the client said itself (KIP-800); null: nothing"),
+    Field(
+        "client_id",
+        "string",
+        "that member's client.id; of a refused JoinGroup or OffsetCommit from no"
+        " member, that of the request",
+    ),
+    Field("host", "string", "likewise: the client's host, as Kafka shows it"),
+    Field(
+        "connection",
+        "long",
+        "the number, within the run, of the connection of the member's last"
+        " JoinGroup, or of the request that was refused: a new member id on the"
+        " connection of an earlier one is the same process. Null: not known",
+    ),
+    Field("cause", "string", "the cause; each kind lists its own"),
+    Field("reason", "string", "the reason that the client gave (KIP-800); null: none"),
 )
 
 ROWS: Mapping[str, tuple[Field, ...]] = {
     "wait": (
-        _always("member_id", "string", "who was waited for"),
+        _always("member_id", "string", "the member that the group waited for"),
         _always(
             "waited_ns",
             "long",
             "from the rebalance's start to its join; if it never came, to when it"
             " was gone, or to the end of the join phase",
         ),
-        _always("came", "boolean", "whether it joined in the end"),
+        _always("came", "boolean", "whether it joined"),
     ),
     "part": (
         _always("topic", "string", "a topic"),
         _always("partitions", "[int]", "of it, in order"),
+    ),
+    "departure": (
+        _always("member_id", "string", "the member that is gone"),
+        _always("how", "string", "how it went", words.DEPARTURES),
+    ),
+    "refused_join": (
+        _always(
+            "who",
+            "string",
+            "the member id of the JoinGroup, else its instance id, else its client id",
+        ),
+        _always("cause", "string", "as in `member_refused`"),
+    ),
+    "piece": (
+        _always("what", "string", "the reason for the wait", words.PIECES),
+        _always("since_ns", "long", "its start"),
+        _always("until_ns", "long", "its end"),
+        _always(
+            "ended_by",
+            "string",
+            "`joined` or `gone` (see `member_id`), a cause of `join_completed`,"
+            " `extended`, `synced`, or the outcome of the rebalance",
+        ),
+        Field(
+            "member_id",
+            "string",
+            "the member that joined or went; the leader, in `sync`",
+        ),
+        _always(
+            "missing",
+            "[string]",
+            "members that had not joined, where no arrival ended it",
+        ),
+    ),
+    "pause": (
+        _always("member_id", "string", "the member that did not process"),
+        _always("since_ns", "long", "its JoinGroup, or the start of the rebalance"),
+        _always("until_ns", "long", "see `ended_by`"),
+        Field(
+            "count",
+            "int",
+            "how many partitions it had. 0: a new member, or one without partitions:"
+            " it waited, and no processing paused. Null: not known, taken for some",
+        ),
+        _always("ended_by", "string", "what ended it", words.PAUSE_ENDS),
+    ),
+    "holding": (
+        _always("member_id", "string", "a member"),
+        _always("parts", "[part]", "its partitions"),
+    ),
+    "move": (
+        Field("source", "string", "the last owner; null: none is known"),
+        _always("target", "string", "the new owner"),
+        _always(
+            "is_return",
+            "boolean",
+            "the target's process had them before, earlier than the source",
+        ),
+        Field(
+            "unread_ns",
+            "long",
+            "how long each of them had no reader before the target had its assignment,"
+            " over all rebalances; null: not known",
+        ),
+        _always("count", "int", "how many"),
+        _always("parts", "[part]", "which"),
+    ),
+    "unread": (
+        _always("member_id", "string", "their last reader"),
+        Field("reader", "string", "their reader from `until_ns` on; null: none"),
+        _always("cause", "string", "why they have no reader", words.UNREAD_CAUSES),
+        _always("since_ns", "long", "its start, or where the last account ends"),
+        _always(
+            "until_ns",
+            "long",
+            "when the reader was given its assignment; without one, where the account"
+            " ends",
+        ),
+        _always("count", "int", "how many partitions"),
+        _always("parts", "[part]", "which"),
     ),
     "offset": (
         _always("topic", "string", "a topic"),
@@ -108,42 +208,164 @@ class Kind:
 _STATE = _always("state", "string", "the group's state after the event")
 _PREVIOUS_STATE = _always("previous_state", "string", "the group's state before it")
 _ERROR = _always("error", "string", "the error's name on the wire, as Kafka spells it")
-_WAS_PENDING = _always("was_pending", "boolean", "it had an id and had not joined yet")
-_OFFER = (
-    _always("session_timeout_ms", "long", "how long it may be silent"),
-    _always("rebalance_timeout_ms", "long", "how long it may take to rejoin"),
-    _always("protocols", "[string]", "the assignors it knows, the preferred one first"),
-    Field("topics", "[string]", "what it subscribes to; null: it is no consumer"),
+_SILENT = Field(
+    "silent_ns", "long", "since the broker last heard of it; null: not known"
 )
-_REASONS_TO_REBALANCE = MappingProxyType(
-    {
-        "member_joined": "a new member came",
-        "member_left": "a member sent LeaveGroup, or an admin took it out",
-        "session_expired": "a member was not heard of for its session timeout",
-        "metadata_changed": "a member rejoined with other protocols or subscriptions",
-        "leader_rejoined": "the leader rejoined: what it divides may have changed",
-        "static_member_replaced": "a static member came back, and what it supports"
-        " or the moment made a new assignment necessary",
-        "sync_timeout": "members did not fetch their assignment in time",
-        "group_over_max_size": "the group was loaded with more members than"
-        " group.max.size (KIP-389)",
-    }
+_WAS_PENDING = _always(
+    "was_pending",
+    "boolean",
+    "it was a pending member: it had an id, and had not joined yet",
+)
+_OFFER = (
+    _always("session_timeout_ms", "long", "its session.timeout.ms"),
+    _always(
+        "rebalance_timeout_ms",
+        "long",
+        "its rebalance timeout: the time it may take to rejoin",
+    ),
+    _always("protocols", "[string]", "its assignors, the preferred one first"),
+    Field("topics", "[string]", "its subscription; null: it is no consumer"),
+)
+
+_CULPRITS = _always(
+    "culprits", "[string]", "the ids of all who caused it; `member_id` is the first"
+)
+_MEMBERS = _always("members", "[string]", "the generation's, in order of arrival")
+_GAINED = _always("gained", "[string]", "members that were not in the last generation")
+_LOST = _always("lost", "[string]", "members of the last generation that are not in it")
+_BYTES = Field("bytes", "long", "of all assignments; null: none was made")
+_METADATA_BYTES = Field(
+    "metadata_bytes", "long", "of all subscriptions; null: no assignment was made"
+)
+_WAITS = _always("waits", "[wait]", "who was waited for, and how long")
+
+_ACCOUNT = (
+    # The rebalance, and why it began.
+    _always(
+        "started_sequence",
+        "long",
+        "`sequence` of its `rebalance_started` (of the same run and node); of the first"
+        " event of it that was seen, if that one is missing",
+    ),
+    _PREVIOUS_STATE,
+    _always("previous_generation", "int", "the generation that it ended"),
+    _CULPRITS,
+    _always(
+        "departures",
+        "[departure]",
+        "members that went: the culprits, and others during the join phase",
+    ),
+    _SILENT,
+    _always(
+        "is_second_half",
+        "boolean",
+        "a cooperative member rejoined so that the partitions that it gave up are"
+        " assigned (KIP-429): nothing new has happened",
+    ),
+    Field(
+        "is_same_offer",
+        "boolean",
+        "`metadata_changed`: the assignors and topics are the same as before; null:"
+        " not known, or another cause",
+    ),
+    # Its course.
+    _always("outcome", "string", "how it ended", words.OUTCOMES),
+    _always("started_ns", "long", "its start"),
+    Field("joined_ns", "long", "the end of its join phase; null: it did not end"),
+    _always("ended_ns", "long", "its end: see `outcome`"),
+    _always("settled_ns", "long", "the end of the account: see `rebalance_account`"),
+    _always("duration_ns", "long", "from its start to its end"),
+    _always("join_ns", "long", "of it the join phase"),
+    _always("sync_ns", "long", "of it the wait for the leader's assignment"),
+    Field(
+        "join_ended_by",
+        "string",
+        "what ended the join phase: the cause of `join_completed`; null: not known",
+    ),
+    _always("pieces", "[piece]", "of `duration_ns`: in order, without gaps"),
+    _WAITS,
+    # The members.
+    _always("expected", "[string]", "the members that had to join"),
+    _MEMBERS,
+    _GAINED,
+    _LOST,
+    _always("latecomers", "[string]", "removed because they missed the join phase"),
+    _always("missing", "[string]", "had not joined when it ended without a generation"),
+    _always("refused", "[refused_join]", "JoinGroups refused in the join phase"),
+    Field("protocol", "string", "the assignor's name"),
+    Field("leader", "string", "the member that computes the assignment"),
+    Field("leader_cause", "string", "why that member leads", words=words.LEADER_CAUSES),
+    Field("previous_leader", "string", "the leader before that member"),
+    Field(
+        "is_eager",
+        "boolean",
+        "members revoke all that they own to rejoin; null: not known",
+    ),
+    _BYTES,
+    _METADATA_BYTES,
+    # What it cost.
+    _always(
+        "pauses",
+        "[pause]",
+        "eager members, from their JoinGroup to their assignment; cooperative members"
+        " go on with what they keep, and have none",
+    ),
+    _always("paused_ns", "long", "the sum of all pauses whose `count` is not 0"),
+    Field(
+        "moves",
+        "[move]",
+        "partitions with a new owner; null: it is no group of consumers",
+    ),
+    Field("kept", "[holding]", "partitions whose owner is the same; null: likewise"),
+    Field(
+        "given_up",
+        "[holding]",
+        "partitions that an assignment took from a member, and that have no owner yet:"
+        " the first half of a cooperative rebalance; null: likewise",
+    ),
+    _always("moved_count", "int", "partitions that went from one member to another"),
+    _always(
+        "least_moved_count",
+        "int",
+        "partitions that had to move for the same shares, at least: the sum of a_k -"
+        " min(b_k, a_k); b: how many of `kept` and `moves` with a source each of"
+        " `members` had before, sorted descending; a: the same afterwards",
+    ),
+    _always("first_count", "int", "partitions without a known owner before"),
+    _always("kept_count", "int", "partitions in `kept`"),
+    _always("given_up_count", "int", "partitions in `given_up`"),
+    _always(
+        "unread",
+        "[unread]",
+        "partitions that had a reader, and then none: up to the end of this account,"
+        " and since the end of the one before. Sums over accounts count each moment"
+        " once",
+    ),
+    _always("unread_ns", "long", "the sum of them, but for `group_empty`"),
+    _always("unread_empty_ns", "long", "the sum of `group_empty`"),
+    _always("is_whole", "boolean", "no event of it is missing"),
+    _always(
+        "is_ownership_whole",
+        "boolean",
+        "all assignments before it were seen; else `first_count` partitions may have"
+        " had an owner",
+    ),
 )
 
 KINDS: tuple[Kind, ...] = (
     # -- members
-    Kind("member_id_given", "A newcomer was given an id to join with (KIP-394)."),
-    Kind("pending_member_expired", "An id that was given out was not used in time."),
+    Kind("member_id_given", "A client was given a member id to join with (KIP-394)."),
+    Kind("pending_member_expired", "A pending member did not join in time."),
     Kind(
         "member_joined",
-        "A JoinGroup was taken.",
+        "A JoinGroup was accepted.",
         (_always("is_first", "boolean", "false: it was a member already"), *_OFFER),
         {
             "new": "the member is new",
             "rejoin": "the group rebalances, and it takes part",
-            "metadata_changed": "its protocols or subscriptions are others than before",
-            "leader": "it leads, and asks for a rebalance by that",
-            "repeated": "nothing changed: it is told what it was told before",
+            "metadata_changed": "its protocols or subscriptions have changed",
+            "leader": "it is the leader, and asks for a rebalance",
+            "repeated": "nothing changed: it gets the same answer as before",
         },
     ),
     Kind(
@@ -154,76 +376,66 @@ KINDS: tuple[Kind, ...] = (
             "full": "group.max.size is reached (KIP-389)",
             "fenced": "another process has its instance id (KIP-345)",
             "inconsistent": "its protocols do not fit the group's",
-            "unknown": "its member id is none of the group's",
-            "invalid": "the request cannot be: the error says why",
+            "unknown": "its member id is unknown",
+            "invalid": "the request is invalid: the error says why",
         },
     ),
     Kind(
         "member_left",
-        "A member, or an id that was given out, is gone by LeaveGroup.",
+        "A member, or a pending member, is gone by LeaveGroup.",
         (_WAS_PENDING,),
         {
-            "left": "it said so itself; `reason` has its words, null: no reason given",
-            "removed": "an admin took it out",
+            "left": "it left by itself; `reason` is null if it gave none",
+            "removed": "an admin removed it",
         },
     ),
     Kind(
         "member_expired",
-        "A member was not heard of for its session timeout.",
-        (_always("silent_ns", "long", "since its last sign of life"),),
+        "A member sent no heartbeat for its session timeout.",
+        (_SILENT,),
     ),
     Kind(
         "member_kicked",
-        "The broker took a member, or an id that was given out, away.",
-        (_WAS_PENDING,),
+        "The broker removed a member or a pending member.",
+        (_WAS_PENDING, _SILENT),
         {
-            "full": "it came late, and others had taken its room (KIP-389)",
+            "full": "it rejoined late, and the group was full by then (KIP-389)",
             "did_not_join_in_time": "it missed the join phase",
-            "did_not_sync_in_time": "it did not fetch its assignment in time",
+            "did_not_sync_in_time": "it did not send SyncGroup in time",
             "group_over_max_size": "the group was too large (KIP-389)",
         },
     ),
     Kind(
         "member_replaced",
         "A static member came back under a new id; the old one is fenced (KIP-345).",
-        (_always("replaced_member_id", "string", "its old id"), *_OFFER),
+        (_always("replaced_member_id", "string", "its old id"), _SILENT, *_OFFER),
     ),
     Kind(
         "leader_chosen",
         "A group has another leader.",
         (Field("previous_leader", "string", "who led before"),),
-        {
-            "first": "it came first",
-            "gone": "the one before is gone",
-            "late": "the one before did not join this generation in time",
-            "replaced": "the one before came back under this id",
-            "loaded": "the log says so",
-        },
+        words.LEADER_CAUSES,
     ),
     Kind(
         "heartbeat",
-        "A member gave a sign of life; only where asked for.",
+        "A heartbeat; only if the broker was started with heartbeats as events.",
         (_ERROR,),
     ),
     # -- rebalances
     Kind(
         "group_state",
-        "A group went to another state.",
+        "The state of a group changed.",
         (_STATE, _PREVIOUS_STATE),
     ),
     Kind(
         "rebalance_started",
-        "A group waits for its members to join again.",
+        "A group waits for its members to rejoin.",
         (
             _PREVIOUS_STATE,
-            _always("members", "[string]", "who is to join, in order of arrival"),
-            _always(
-                "culprits",
-                "[string]",
-                "the ids of all who caused it; `member_id` is the first of them",
-            ),
+            _always("members", "[string]", "those that have to join, by arrival"),
+            _CULPRITS,
         ),
-        _REASONS_TO_REBALANCE,
+        words.REBALANCE_CAUSES,
     ),
     Kind(
         "window_opened",
@@ -232,24 +444,27 @@ KINDS: tuple[Kind, ...] = (
             _always("delay_ms", "long", "how long"),
             _always("remaining_ms", "long", "how much longer it may become"),
         ),
-        {"first": "the first member came", "extended": "somebody came in the last one"},
+        {
+            "first": "the first member joined",
+            "extended": "members joined in the last one",
+        },
     ),
     Kind(
         "join_completed",
-        "The join phase is over: who joined makes the next generation.",
+        "The join phase is over: the members that joined are the next generation.",
         (
-            _always("members", "[string]", "the generation's, in order of arrival"),
-            _always(
-                "gained", "[string]", "of them those that were not in the last one"
-            ),
-            _always("lost", "[string]", "who was in the last one, and is not in this"),
-            _always("waits", "[wait]", "who was waited for, and how long"),
+            _MEMBERS,
+            _GAINED,
+            _LOST,
+            _WAITS,
             _always("duration_ns", "long", "since the rebalance started"),
-            Field("protocol", "string", "the assignor's name; null: nobody is in it"),
-            Field("leader", "string", "who is to divide; null: nobody is in it"),
+            Field(
+                "protocol", "string", "the assignor's name; null: the group is Empty"
+            ),
+            Field("leader", "string", "the leader; null: the group is Empty"),
         ),
         {
-            "all_joined": "nobody was missing any more",
+            "all_joined": "all members have joined",
             "rebalance_timeout": "the longest rebalance timeout of a member was over",
             "initial_delay": "the initial delay was over (KIP-134)",
             "nobody_left": "all members are gone",
@@ -257,14 +472,12 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "assignment_made",
-        "The leader has divided: the group is Stable.",
+        "The leader has sent the assignment: the group is Stable.",
         (
             _always("protocol", "string", "the assignor's name"),
-            _always("leader", "string", "who has divided"),
-            _always("bytes", "long", "of all assignments"),
-            _always(
-                "metadata_bytes", "long", "of all subscriptions that it was made from"
-            ),
+            _always("leader", "string", "the leader that sent it"),
+            _BYTES,
+            _METADATA_BYTES,
             _always("duration_ns", "long", "since the join phase was over"),
         ),
     ),
@@ -275,18 +488,32 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "partitions_changed",
-        "A member's assignment is another one than before. Where it says the same in"
-        " other words, or something besides partitions, none is gained and none lost.",
+        "A member's assignment has changed. If only its bytes differ, or something"
+        " besides partitions, none is gained and none lost.",
         (
-            _always("owned", "[part]", "what it has now"),
-            _always("partitions_gained", "[part]", "what is new"),
-            _always("partitions_lost", "[part]", "what it had before"),
+            _always("owned", "[part]", "its partitions now"),
+            _always("partitions_gained", "[part]", "new ones"),
+            _always("partitions_lost", "[part]", "those that it has no more"),
         ),
         {
             "assigned": "the leader's assignment",
-            "gone": "it is no member any more",
+            "gone": "it is not a member any more",
             "replaced": "a static member came back: they moved to its new id",
-            "loaded": "the log says so; none is gained and none lost",
+            "loaded": "the coordinator read it from its log; none"
+            " is gained and none lost",
+        },
+    ),
+    Kind(
+        "rebalance_account",
+        "The account of one rebalance, computed once for all views as soon as it is"
+        " settled: all members have their assignment, the group is Empty, the next"
+        " rebalance begins, or the coordinator is gone. `generation` is the one that"
+        " the rebalance made; `member_id` is the first culprit. It is written only"
+        " while the stream has a reader for it: a file, the topic, HTTP, metrics.",
+        _ACCOUNT,
+        {
+            **words.REBALANCE_CAUSES,
+            words.UNSEEN: "the start is missing from the events",
         },
     ),
     # -- offsets
@@ -302,7 +529,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "offsets_expired",
-        "Offsets of a group were kept long enough.",
+        "Offsets of a group expired (`offsets.retention.minutes`).",
         (_always("expired", "[part]", "which"),),
     ),
     Kind(

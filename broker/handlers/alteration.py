@@ -1,43 +1,17 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import RefusedError
-from kohort.broker.handlers.rows import counted
-from kohort.broker.long_work import Pace
+from kohort.broker.long_work import Pace, count_values
 from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
-
-class Named(Protocol):
-    """One key of a request."""
-
-    @property
-    def name(self) -> str:
-        """The key."""
-
-
-class Resource(Protocol):
-    """One resource of a request."""
-
-    @property
-    def resource_type(self) -> int:
-        """The type, one of `configs.NAMES`."""
-
-    @property
-    def resource_name(self) -> str:
-        """The topic's name; the broker's id, or nothing for all brokers."""
-
-    @property
-    def configs(self) -> Sequence[Named]:
-        """What to change."""
-
-
-NewValues = Callable[[configs.Target, Resource], Mapping[str, str | None]]
+NewValues = Callable[[configs.Target, Any], Mapping[str, str | None]]
 
 
 _ALTERED_COST = 1000
@@ -59,13 +33,13 @@ def alter(
     """
     message = request.message
     pace = Pace()
-    times = yield from counted(
+    times = yield from count_values(
         ((each.resource_type, each.resource_name) for each in message.resources), pace
     )
     rows: list[tuple[int, str | None, int, str]] = []
     for resource in message.resources:
         kind, name = resource.resource_type, resource.resource_name
-        names = yield from counted((each.name for each in resource.configs), pace)
+        names = yield from count_values((each.name for each in resource.configs), pace)
         cost = 1
         try:
             if times[kind, name] > 1:

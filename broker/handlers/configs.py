@@ -20,7 +20,7 @@ from kohort.broker.config_keys import BROKER_KEYS, TOPIC_KEYS, Key
 from kohort.broker.handlers.refusal import RefusedError
 from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
-from kohort.broker.topics import why_no_topic_name
+from kohort.broker.topics.topic import why_no_topic_name
 from kohort.protocol.errors import ErrorCode
 
 TOPIC = 2
@@ -42,15 +42,15 @@ KIP-714, KIP-848)."""
 _THROTTLED = re.compile(r"\s*(\*|\d+:\d+(\s*,\s*\d+:\d+)*)?\s*").fullmatch
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
 
-log = telemetry.get_logger("configs")
+log = telemetry.Logger("configs")
 
 
 class Target(Protocol):
     """A configuration that can be altered.
 
     Attributes:
-        values: what is set, as texts by key; None for passwords.
-        keys: the keys that there are.
+        values: the settings as texts, by key; None for passwords.
+        keys: the existing keys.
     """
 
     values: Mapping[str, str | None]
@@ -68,7 +68,7 @@ class Target(Protocol):
 
 
 def check_topic(config: Config, overrides: Mapping[str, str]) -> None:
-    """Checks what is to be set for a topic.
+    """Checks new settings of a topic.
 
     Raises:
         RefusedError: INVALID_CONFIG.
@@ -147,7 +147,7 @@ def _not_kept(error: StorageError) -> RefusedError:
 
 
 class _TopicTarget:
-    """What is set for a topic."""
+    """The settings of a topic."""
 
     keys: Mapping[str, Key] = TOPIC_KEYS
 
@@ -182,7 +182,7 @@ class _TopicTarget:
 
 
 class _BrokerTarget:
-    """What is set of a broker while it runs; with an empty name, of all brokers."""
+    """The settings of a broker that are changed at run time; of all, if unnamed."""
 
     keys: Mapping[str, Key] = BROKER_KEYS
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kohort.broker.cluster import Cluster
-from kohort.broker.handlers.placement import leaders_told, placed
+from kohort.broker.cluster.cluster import Cluster
+from kohort.broker.handlers.replicas import leader_endpoints, leader_hint, placed
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import AppendResult
 from kohort.broker.log.validation import UnreadBatch
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.apis.k00_produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -24,6 +22,7 @@ from kohort.protocol.apis.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kohort.protocol.apis.leader_hints import NodeEndpoint
 from kohort.protocol.errors import ErrorCode
 
 _ACKS = frozenset({-1, 0, 1})
@@ -31,7 +30,7 @@ _ALL = -1
 _ADMIN_CLIENT = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""
 _TELLS_LEADERS = 10
-"""The version from which on a wrong node says who is the right one (KIP-951)."""
+"""First version in which a wrong node names the leader (KIP-951)."""
 
 _PIECE = 1024 * 1024
 """Bytes of batches that are appended at a time: half a millisecond to check a CRC,
@@ -88,8 +87,7 @@ def _not_led(
 ) -> PartitionProduceResponse:
     if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or request.version < _TELLS_LEADERS:
         return _refused(data, error)
-    epoch = topic.partitions[data.index].leader_epoch
-    leader = LeaderIdAndEpoch(topic.leaders[data.index], epoch)
+    leader = leader_hint(topic, data.index)
     return PartitionProduceResponse(data.index, error, -1, -1, -1, (), None, leader)
 
 
@@ -99,10 +97,7 @@ def _endpoints(
     leaders = [
         p.current_leader.leader_id for t in topics for p in t.partition_responses
     ]
-    return [
-        NodeEndpoint(node.id, node.host, node.port)
-        for node in leaders_told(cluster, leaders)
-    ]
+    return leader_endpoints(cluster, leaders)
 
 
 def _append(
@@ -143,16 +138,16 @@ def _partition(
         return _refused(data, ErrorCode.INVALID_REQUIRED_ACKS)
     if topic is None:
         return _refused(data, unknown)
-    if topic.is_internal and request.client_id != _ADMIN_CLIENT:
+    if topic.is_internal and request.client.id != _ADMIN_CLIENT:
         return _refused(data, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = topic.led_by(request.node.id, data.index)
-    if isinstance(partition, ErrorCode):
-        return _not_led(request, topic, data, partition)
+    error = topic.leader_error(request.node.id, data.index)
+    if error:
+        return _not_led(request, topic, data, error)
     if acks == _ALL and topic.min_insync_replicas > 1:
         in_sync = placed(request.node.cluster, topic, data.index)[4]
         if len(in_sync) < topic.min_insync_replicas:
             return _refused(data, ErrorCode.NOT_ENOUGH_REPLICAS)
-    return partition
+    return topic.partitions[data.index]
 
 
 def _row(data: PartitionProduceData, result: AppendResult) -> PartitionProduceResponse:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from kohort.broker import telemetry
 from kohort.broker.clock import Timer
-from kohort.broker.cluster import Cluster
-from kohort.broker.fetch_sessions import (
+from kohort.broker.cluster.cluster import Cluster
+from kohort.broker.cluster.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchedPartition,
@@ -19,7 +18,7 @@ from kohort.broker.fetch_sessions import (
     PartitionKey,
     TopicKey,
 )
-from kohort.broker.handlers.placement import leaders_told
+from kohort.broker.handlers.replicas import leader_endpoints, leader_hint
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import ReadResult
 from kohort.broker.log.store import PIECE
@@ -29,21 +28,17 @@ from kohort.protocol.apis.k01_fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.slotted import replace
-
-log = telemetry.get_logger("fetch")
 
 _READ_COMMITTED = 1
 _FROM_FOLLOWERS = 11
 """The version from which on followers answer consumers, too (KIP-392)."""
 _TELLS_LEADERS = 16
-"""The version from which on a wrong node says who is the right one (KIP-951)."""
+"""First version in which a wrong node names the leader (KIP-951)."""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -261,22 +256,18 @@ class _Fetch:
         self._stop_waiting()
         long_work = self._request.node.cluster.long_work
         try:
-            work = long_work.start(self._answer(), self._failed)
+            work = long_work.start(self._answer(), self._request.failed)
         except Exception as error:  # noqa: BLE001 - the producer's append goes on
-            self._failed(error)
+            self._request.failed(error)
         else:
             self._request.abandon = None if work is None else work.stop
 
     def _answer_later(self) -> None:
         """Answers in another turn: a thousand may do so at once."""
         self._stop_waiting()
-        work = self._request.node.cluster.long_work.queue(self._answer(), self._failed)
-        self._request.abandon = work.stop
-
-    def _failed(self, error: Exception) -> None:
-        """A defect: the client must not take it for an answer."""
-        log.error("request_failed", api="Fetch", exc_info=error)
-        self._request.peer.abort()
+        request = self._request
+        work = request.node.cluster.long_work.queue(self._answer(), request.failed)
+        request.abandon = work.stop
 
     def _stop_waiting(self) -> None:
         self._is_awake = True
@@ -300,8 +291,10 @@ class _Fetch:
             return unknown
         node_id, index = self._request.node.id, wanted.partition
         if self._request.version >= _FROM_FOLLOWERS:
-            return topic.readable_at(node_id, index, wanted.leader_epoch)
-        return topic.led_by(node_id, index, wanted.leader_epoch)
+            error = topic.read_error(node_id, index, wanted.leader_epoch)
+        else:
+            error = topic.leader_error(node_id, index, wanted.leader_epoch)
+        return error or topic.partitions[index]
 
     def _refused(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
         if error not in _LEADER_ERRORS or self._request.version < _TELLS_LEADERS:
@@ -312,8 +305,7 @@ class _Fetch:
         else:
             topic = topics.by_name[wanted.topic]
         index = wanted.partition
-        epoch = topic.partitions[index].leader_epoch
-        leader = LeaderIdAndEpoch(topic.leaders[index], epoch)
+        leader = leader_hint(topic, index)
         return PartitionData(index, error, -1, current_leader=leader)
 
     def _answer(self) -> Work:
@@ -435,12 +427,7 @@ class _Answer:
                 else FetchableTopicResponse(key, ZERO_UUID, rows)
                 for key, rows in self._topics
             ],
-            [
-                NodeEndpoint(node.id, node.host, node.port)
-                for node in leaders_told(cluster, list(self._leaders))
-            ]
-            if self._leaders
-            else (),
+            leader_endpoints(cluster, self._leaders) if self._leaders else (),
         )
 
 

@@ -89,10 +89,11 @@ def _partition(
         return ListOffsetsPartitionResponse(index, error)
     if wanted.timestamp < EARLIEST and request.version < since:
         return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
-    partition = topic.led_by(request.node.id, index, wanted.current_leader_epoch)
-    if isinstance(partition, ErrorCode):
-        return ListOffsetsPartitionResponse(index, partition)
-    found = yield from partition.find_offset(wanted.timestamp)
+    node_id = request.node.id
+    error = topic.leader_error(node_id, index, wanted.current_leader_epoch)
+    if error:
+        return ListOffsetsPartitionResponse(index, error)
+    found = yield from topic.partitions[index].find_offset(wanted.timestamp)
     return ListOffsetsPartitionResponse(
         index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch
     )

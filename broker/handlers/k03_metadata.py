@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
-from kohort.broker.cluster import Cluster
-from kohort.broker.handlers import controlled, operations
-from kohort.broker.handlers.placement import MAX_PARTITIONS, placed
+from kohort.broker.cluster.cluster import Cluster
+from kohort.broker.cluster.new_topics import NewTopics
+from kohort.broker.handlers import acl_bits
+from kohort.broker.handlers.replicas import MAX_PARTITIONS, placed
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
-from kohort.broker.new_topics import NewTopics
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.apis.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -20,7 +20,7 @@ from kohort.protocol.apis.k03_metadata import (
     MetadataResponseTopic,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.fields import ZERO_UUID
 
 _IDS_SINCE = 12
 """First version that takes ids and null names; v10 and v11 only have the fields."""
@@ -40,7 +40,7 @@ _rows: dict[_Row, MetadataResponsePartition] = {}
 
 
 def handle(request: Request) -> Work:
-    """Describes the topics asked for, and creates those that may be created."""
+    """Describes the requested topics; creates missing ones if allowed."""
     message: MetadataRequest = request.message
     cluster = request.node.cluster
     pace = Pace()
@@ -75,7 +75,8 @@ def handle(request: Request) -> Work:
         return
     to_create = yield from _to_create(request, names, pace)
     if to_create:
-        controlled.submit(request, _create(request, names, to_create, pace))
+        work = _create(request, names, to_create, pace)
+        cluster.controller.submit(work, request.failed)
         return
     topics = yield from _by_name(request, names, {}, pace)
     yield from _reply(request, topics, pace)
@@ -193,9 +194,9 @@ def _described(
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
     """Describes topics, including the named ones that were deleted meanwhile."""
     cluster = request.node.cluster
-    allowed = operations.NOT_ASKED_FOR
+    allowed = acl_bits.NOT_ASKED_FOR
     if request.message.include_topic_authorized_operations:
-        allowed = operations.TOPIC
+        allowed = acl_bits.TOPIC
     topics = []
     for name in names:
         topic = cluster.topics.by_name.get(name)
@@ -248,9 +249,9 @@ def _reply(
             cluster.id,
             cluster.controller_id,
             topics,
-            operations.CLUSTER
+            acl_bits.CLUSTER
             if message.include_cluster_authorized_operations
-            else operations.NOT_ASKED_FOR,
+            else acl_bits.NOT_ASKED_FOR,
         ),
         pace,
     )

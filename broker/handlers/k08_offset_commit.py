@@ -1,22 +1,24 @@
-"""OffsetCommit: topics are looked up here, the rest is the coordinator's."""
+"""OffsetCommit: looks up the topics; the coordinator decides the rest."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Sequence
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import CommitOffsets, OffsetRow
-from kohort.broker.group_records import (
+from kohort.broker.handlers.result_slot import ResultSlot
+from kohort.broker.log.partition import Partition
+from kohort.broker.long_work import Pace, Work
+from kohort.broker.request import Request
+from kohort.broker.shards.group_records import (
     LARGEST_FRAME,
     MOST_NAME,
     SMALLEST_RECORD,
     BatchSize,
 )
-from kohort.broker.handlers.taken import Taken
-from kohort.broker.log.partition import Partition
-from kohort.broker.long_work import Pace, Work
-from kohort.broker.request import Request
-from kohort.broker.topics import OFFSETS_TOPIC, Topics
+from kohort.broker.topics.topic import OFFSETS_TOPIC
+from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,11 +29,9 @@ from kohort.protocol.apis.k08_offset_commit import (
 )
 from kohort.protocol.errors import ErrorCode
 
-_rows: dict[tuple[int, int], OffsetCommitResponsePartition] = {}
-"""Rows of responses by (partition, error code): built once."""
 _ROWS_LIMIT = 10_000
-"""Rows kept: the partitions of all but the largest topics, in 1 MB."""
-
+"""Rows of responses kept: the partitions of all but the largest topics, in 1 MB."""
+_row = functools.lru_cache(_ROWS_LIMIT)(OffsetCommitResponsePartition)
 
 _SLICE = 500
 """Partitions looked up between two checks whether a piece is full."""
@@ -39,24 +39,14 @@ _ROW_COST = 2
 """Cost of looking up one partition, as `Pace` counts."""
 _SIZED_COST = 1
 """Cost of counting the bytes of one offset."""
-_TOLD_COST = 1
+_PUBLISHED_COST = 1
 """Cost of an event about one unknown partition."""
-_MOST_TOLD = 1000
+_MOST_PUBLISHED = 1000
 """Unknown partitions that one event names; a client rarely has one."""
 
 
-def _row(partition: int, error_code: int) -> OffsetCommitResponsePartition:
-    key = partition, error_code
-    row = _rows.get(key)
-    if row is None:
-        row = OffsetCommitResponsePartition(partition, error_code)
-        if len(_rows) < _ROWS_LIMIT:
-            _rows[key] = row
-    return row
-
-
 def handle(request: Request) -> Work:
-    """Commits what is about known partitions; unknown ones get their error."""
+    """Commits the offsets of known partitions; unknown ones get their error."""
     message: OffsetCommitRequest = request.message
     pace = Pace()
     found = _Found(_largest_batch(request.node.cluster.topics))
@@ -70,22 +60,22 @@ def handle(request: Request) -> Work:
             found.errors.append(codes)
             for start in range(0, len(wanted.partitions), _SLICE):
                 some = wanted.partitions[start : start + _SLICE]
-                codes += found.take(some, name, partitions or (), error)
+                codes += found.add(some, name, partitions or (), error)
                 if pace.spend(_ROW_COST * len(some)):
                     yield
         if pace.spend(_ROW_COST):
             yield
     if not found.is_known:
-        yield from _tell_unknown(request, found, pace)
+        yield from _publish_refusals(request, found, pace)
     if found.is_too_large or (
         _may_be_too_large(request, found)
         and (yield from _is_too_large(request, found, pace))
     ):
         result = _refused(request)
     elif found.offsets:
-        taken = Taken()
-        request.node.groups.submit(_commit(taken, request, found.offsets))
-        result = taken.result
+        slot = ResultSlot()
+        request.node.submit_group_event(_commit(slot, request, found.offsets))
+        result = slot.result
     else:
         result = CommitResult(ErrorCode.NONE)
     yield from _reply(request, found, result, pace)
@@ -144,7 +134,7 @@ class _Found:
         self.is_known = True
         self.is_too_large = False
 
-    def take(
+    def add(
         self,
         wanted: Sequence[OffsetCommitRequestPartition],
         name: str,
@@ -190,7 +180,7 @@ def _largest_batch(topics: Topics) -> int:
 def _may_be_too_large(request: Request, found: _Found) -> bool:
     """Whether this many offsets could be too large, if each were of the longest."""
     # Longer metadata does not come to the log.
-    longest = request.node.cluster.config["offset.metadata.max.bytes"]
+    longest: int = request.node.cluster.config["offset.metadata.max.bytes"]
     group_id = request.message.group_id
     most = LARGEST_FRAME + 4 * len(group_id) + MOST_NAME + 4 * longest
     return len(found.offsets) * most > found.largest
@@ -216,15 +206,14 @@ def _refused(request: Request) -> CommitResult:
 
     The coordinator decides first: a member that may not commit gets its error.
     """
-    groups = request.node.groups
-    taken = Taken()
-    nothing = _commit(taken, request, [])
-    groups.submit(nothing)
-    if taken.result.error_code:
-        refusal: CommitResult = taken.result
+    slot = ResultSlot()
+    nothing = _commit(slot, request, [])
+    request.node.submit_group_event(nothing)
+    if slot.result.error_code:
+        refusal: CommitResult = slot.result
         return refusal
     error = ErrorCode.UNKNOWN_SERVER_ERROR
-    groups.commit_refused(nothing, error)
+    request.node.commit_refused(nothing, error)
     return CommitResult(error)
 
 
@@ -232,7 +221,7 @@ def _refused(request: Request) -> CommitResult:
 
 
 def _commit(
-    token: Taken, request: Request, offsets: Sequence[OffsetRow]
+    token: ResultSlot, request: Request, offsets: Sequence[OffsetRow]
 ) -> CommitOffsets:
     message: OffsetCommitRequest = request.message
     return CommitOffsets(
@@ -241,14 +230,15 @@ def _commit(
         message.generation_id_or_member_epoch,
         message.member_id,
         message.group_instance_id,
+        request.client,
         request.version < 9,
         offsets,
         message.retention_time_ms,
     )
 
 
-def _tell_unknown(request: Request, found: _Found, pace: Pace) -> Work:
-    """Tells listeners what no coordinator hears of, by its error."""
+def _publish_refusals(request: Request, found: _Found, pace: Pace) -> Work:
+    """Publishes the offsets of unknown partitions, by their errors."""
     by_id = request.node.cluster.topics.by_id
     refused: dict[int, list[OffsetRow]] = {}
     for topic, codes in zip(found.topics, found.errors, strict=True):
@@ -258,20 +248,20 @@ def _tell_unknown(request: Request, found: _Found, pace: Pace) -> Work:
         for p, code in zip(topic.partitions, codes, strict=True):
             if code:
                 rows = refused.setdefault(code, [])
-                if len(rows) < _MOST_TOLD:
+                if len(rows) < _MOST_PUBLISHED:
                     row = name, p.partition_index, p.committed_offset, -1, None, None
                     rows.append(row)
-            if pace.spend(_TOLD_COST):
+            if pace.spend(_PUBLISHED_COST):
                 yield
     for code, rows in refused.items():
-        refusal = _commit(Taken(), request, rows)
-        request.node.groups.commit_refused(refusal, code)
+        refusal = _commit(ResultSlot(), request, rows)
+        request.node.commit_refused(refusal, code)
 
 
 def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) -> Work:
     """Answers, with the coordinator's codes in the places of the known partitions.
 
-    Where something was unknown Kafka has one entry per topic.
+    If a partition was unknown, Kafka has one entry per topic.
     """
     common, each = result.error_code, iter(result.codes or ())
     has_codes = bool(common) or result.codes is not None

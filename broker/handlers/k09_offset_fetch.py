@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from kohort.broker.coordinator.events import FetchOffsets
-from kohort.broker.handlers.taken import Taken
+from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
-from kohort.broker.topics import Topics
+from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -50,7 +50,7 @@ def handle(request: Request) -> Work:
         yield from _reply_of_one(request, found, pace)
         return
     answers = []
-    # Of groups whose topics are null, often the same one.
+    # Answers of groups without topics: a request often repeats one group.
     whole: dict[str, OffsetFetchResponseGroup] = {}
     for group in message.groups:
         answer = whole.get(group.group_id) if group.topics is None else None
@@ -70,23 +70,23 @@ def _fetched(
     request: Request, group_id: str, wanted: Wanted | None, pace: Pace
 ) -> Generator[None, None, Found]:
     """Offsets that a group has committed for the wanted topics; None for all."""
-    groups = request.node.groups
-    taken = Taken()
+    submit = request.node.submit_group_event
+    slot = ResultSlot()
     if wanted is None:
-        groups.submit(FetchOffsets(taken, group_id, None))
-        return taken.result.error_code, taken.result.topics
+        submit(FetchOffsets(slot, group_id, None))
+        return slot.result.error_code, slot.result.topics
     found = []
     is_asked = False
     for name, partitions in wanted:
         rows: list[Row] = []
         for start in range(0, len(partitions), _SLICE):
             some = partitions[start : start + _SLICE]
-            groups.submit(FetchOffsets(taken, group_id, [(name, some)]))
+            submit(FetchOffsets(slot, group_id, [(name, some)]))
             is_asked = True
-            if taken.result.error_code:
+            if slot.result.error_code:
                 # It may come late, where the coordinator has moved meanwhile.
-                return taken.result.error_code, []
-            ((_, looked_up),) = taken.result.topics
+                return slot.result.error_code, []
+            ((_, looked_up),) = slot.result.topics
             rows += looked_up
             if pace.spend(_ROW_COST * len(some)):
                 yield
@@ -94,9 +94,9 @@ def _fetched(
         if pace.spend(_TOPIC_COST):
             yield
     if not is_asked:
-        # The error does not depend on the topics asked for.
-        groups.submit(FetchOffsets(taken, group_id, ()))
-    return (taken.result.error_code, []) if taken.result.error_code else (0, found)
+        # The error does not depend on the topics.
+        submit(FetchOffsets(slot, group_id, ()))
+    return (slot.result.error_code, []) if slot.result.error_code else (0, found)
 
 
 # -- before v8

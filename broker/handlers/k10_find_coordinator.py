@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kohort.broker.cluster import Cluster
+from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
-from kohort.broker.topics import NOBODY
+from kohort.broker.topics.topic import NO_NODE
 from kohort.protocol.apis.k10_find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -51,7 +51,7 @@ def handle(request: Request) -> Work:
 
 def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
     if key_type == _GROUP:
-        return _of_group(request.node.cluster, key)
+        return _group_coordinator(request.node.cluster, key)
     error, why = ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported"
     if key_type == _SHARE and request.version >= 4:
         # Keys of share groups are group:topic-id:partition; kohort has none.
@@ -64,12 +64,12 @@ def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
     return Coordinator(key, -1, "", -1, error, why)
 
 
-def _of_group(cluster: Cluster, group_id: str) -> Coordinator:
+def _group_coordinator(cluster: Cluster, group_id: str) -> Coordinator:
     try:
-        leader = cluster.shards.of(group_id).node_id
+        leader = cluster.shards.for_group(group_id).node_id
     except StorageError:
-        leader = NOBODY
-    if leader == NOBODY:
+        leader = NO_NODE
+    if leader == NO_NODE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return Coordinator(group_id, -1, "", -1, error, "")
     node = cluster.nodes[leader]

@@ -15,30 +15,29 @@ from kohort.protocol.errors import ErrorCode
 _LONGEST = 32_767 - len("-00000000-0000-0000-0000-000000000000")
 """Bytes of a client id, or an instance id, that a member id can be made of."""
 _LONG = _LONGEST // 4
-"""Characters that are so many bytes at the most."""
+"""Characters that fit into `_LONGEST` bytes in any case."""
 
 
 def handle(request: Request) -> None:
     """Hands the join to the group's coordinator."""
     message: JoinGroupRequest = request.message
     version = request.version
-    prefix = message.group_instance_id or request.client_id
+    prefix = message.group_instance_id or request.client.id
     if len(prefix) > _LONG and len(prefix.encode()) > _LONGEST:
         # A member id begins with it, and the wire has no room for that one.
         respond(request, JoinResult(ErrorCode.INVALID_REQUEST, message.member_id))
         return
     rebalance_timeout_ms = message.rebalance_timeout_ms
     if version == 0:
-        # v0 has no rebalance timeout of its own (KIP-62).
+        # v0 has no field for the rebalance timeout (KIP-62).
         rebalance_timeout_ms = message.session_timeout_ms
-    request.node.groups.submit(
+    request.node.submit_group_event(
         Join(
             request,
             message.group_id,
             message.member_id,
             message.group_instance_id,
-            request.client_id,
-            request.peer.client_host,
+            request.client,
             message.session_timeout_ms,
             rebalance_timeout_ms,
             message.protocol_type,

@@ -14,7 +14,7 @@ _bodies: dict[tuple[int, int], bytes] = {}
 def handle(request: Request) -> None:
     """Hands the heartbeat to the group's coordinator."""
     message: HeartbeatRequest = request.message
-    request.node.groups.submit(
+    request.node.submit_group_event(
         Heartbeat(
             request,
             message.group_id,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kohort.broker.coordinator.effects import LeaveResult
 from kohort.broker.coordinator.events import Leave, LeavingMember
-from kohort.broker.handlers.taken import Taken
+from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k13_leave_group import (
@@ -32,7 +32,7 @@ def handle(request: Request) -> Work | None:
         return _in_parts(request)
     else:
         members = _leaving(message.members)
-    request.node.groups.submit(Leave(request, message.group_id, members))
+    request.node.submit_group_event(Leave(request, message.group_id, members))
     return None
 
 
@@ -43,15 +43,15 @@ def _leaving(members: Sequence[MemberIdentity]) -> list[LeavingMember]:
 def _in_parts(request: Request) -> Work:
     """Removes very many members, some at a time."""
     message: LeaveGroupRequest = request.message
-    pace, taken = Pace(), Taken()
+    pace, slot = Pace(), ResultSlot()
     answers = []
     for start in range(0, len(message.members), _MOST_AT_ONCE):
         members = _leaving(message.members[start : start + _MOST_AT_ONCE])
-        request.node.groups.submit(Leave(taken, message.group_id, members))
-        if taken.result.error_code:
-            request.reply(LeaveGroupResponse(0, taken.result.error_code, ()))
+        request.node.submit_group_event(Leave(slot, message.group_id, members))
+        if slot.result.error_code:
+            request.reply(LeaveGroupResponse(0, slot.result.error_code, ()))
             return
-        answers += [MemberResponse(*m) for m in taken.result.members]
+        answers += [MemberResponse(*m) for m in slot.result.members]
         if pace.spend(_MEMBER_COST * len(members)):
             yield
     yield from request.reply_in_pieces(LeaveGroupResponse(0, 0, answers))

@@ -21,7 +21,7 @@ def handle(request: Request) -> Work:
             yield
         some = message.assignments[start : start + _SLICE]
         assignments += [(a.member_id, a.assignment) for a in some]
-    request.node.groups.submit(
+    request.node.submit_group_event(
         Sync(
             request,
             message.group_id,

@@ -1,4 +1,4 @@
-"""DescribeGroups: what each group is doing, and who is in it."""
+"""DescribeGroups: the state and the members of groups."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from kohort.broker.coordinator.effects import DescribeGroupResult
 from kohort.broker.coordinator.events import DescribeGroup
-from kohort.broker.handlers import operations
-from kohort.broker.handlers.taken import Taken
+from kohort.broker.handlers import acl_bits
+from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k15_describe_groups import (
@@ -33,9 +33,9 @@ def handle(request: Request) -> Work:
     for group_id in message.groups:
         group = known.get(group_id)
         if group is None:
-            taken = Taken()
-            request.node.groups.submit(DescribeGroup(taken, group_id))
-            group = yield from _described(request, taken.result, pace)
+            slot = ResultSlot()
+            request.node.submit_group_event(DescribeGroup(slot, group_id))
+            group = yield from _described(request, slot.result, pace)
             known[group_id] = group
         described.append(group)
         if pace.spend(_GROUP_COST):
@@ -47,13 +47,13 @@ def _described(
     request: Request, result: DescribeGroupResult, pace: Pace
 ) -> Generator[None, None, DescribedGroup]:
     error_code, error_message = result.error_code, None
-    allowed = operations.NOT_ASKED_FOR
+    allowed = acl_bits.NOT_ASKED_FOR
     if request.version >= 6 and not error_code and result.state == "Dead":
         # Before v6 an unknown group was a dead one without an error (KIP-1043).
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
         error_message = f"Group {result.group_id} not found."
     elif not error_code and request.message.include_authorized_operations:
-        allowed = operations.GROUP
+        allowed = acl_bits.GROUP
     members = []
     for m in result.members:
         members.append(

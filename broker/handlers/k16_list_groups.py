@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from kohort.broker.coordinator.admin import GROUP_TYPE
 from kohort.broker.coordinator.events import ListGroups
 from kohort.broker.coordinator.state import GroupState
-from kohort.broker.handlers.rows import counted
-from kohort.broker.handlers.taken import Taken
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.handlers.result_slot import ResultSlot
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
 from kohort.protocol.apis.k16_list_groups import (
     ListedGroup,
@@ -30,11 +29,13 @@ def handle(request: Request) -> Work:
     """
     message: ListGroupsRequest = request.message
     pace = Pace()
-    states = yield from counted(
+    states = yield from count_values(
         (state.strip(_TRIMMED).lower() for state in message.states_filter), pace
     )
-    types = yield from counted((each.lower() for each in message.types_filter), pace)
-    drivers = request.node.groups.drivers()
+    types = yield from count_values(
+        (each.lower() for each in message.types_filter), pace
+    )
+    drivers = request.node.cluster.shards.drivers(request.node.id)
     if drivers is None:
         request.reply(ListGroupsResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return
@@ -42,9 +43,9 @@ def handle(request: Request) -> Work:
     of_types = _known(types, (GROUP_TYPE,))
     groups = []
     for driver in drivers:
-        taken = Taken()
-        driver.submit(ListGroups(taken, wanted, of_types))
-        for row in taken.result.groups:
+        slot = ResultSlot()
+        driver.submit(ListGroups(slot, wanted, of_types))
+        for row in slot.result.groups:
             groups.append(ListedGroup(*row))
             if pace.spend(_ROW_COST):
                 yield
@@ -54,10 +55,10 @@ def handle(request: Request) -> Work:
 
 
 def _known(filters: Counter[str], known: Iterable[str]) -> Sequence[str]:
-    """The known ones of a filter's names; where it has others only, none of these."""
+    """The known names of a filter; if it has none, one that no group matches."""
     found = [name for name in known if name.lower() in filters]
     return found or list(filters)[:1]
 
 
 _TRIMMED = "".join(map(chr, range(0x21)))
-"""What Java's String.trim takes off: control characters and the blank."""
+"""Characters that Java's String.trim removes: control characters and the blank."""

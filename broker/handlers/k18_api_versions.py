@@ -1,4 +1,4 @@
-"""ApiVersions: what kohort speaks; and who is asking (KIP-511)."""
+"""ApiVersions: the APIs of kohort; and the name of the client's software (KIP-511)."""
 
 from __future__ import annotations
 

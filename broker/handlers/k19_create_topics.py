@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
-from kohort.broker.handlers import configs, controlled
-from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
+from kohort.broker.cluster.new_topics import NewTopics
+from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.handlers.replicas import MAX_PARTITIONS, check_replicas
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
-from kohort.broker.new_topics import NewTopics
 from kohort.broker.request import Request
 from kohort.protocol.apis.k19_create_topics import (
     CreatableReplicaAssignment,
@@ -33,7 +33,7 @@ _RESERVED = "__cluster_metadata"
 
 def handle(request: Request) -> None:
     """Creates each topic that can be created."""
-    controlled.submit(request, _create(request))
+    request.node.cluster.controller.submit(_create(request), request.failed)
 
 
 def _create(request: Request) -> Work:
@@ -74,7 +74,7 @@ def _created(
 ) -> Work:
     """Creates the topics that are named once; all names are answered for once."""
     new = NewTopics(request.node.cluster)
-    # Where the results of the new ones are.
+    # The places of the new topics in `results`.
     places: list[int] = []
     repeated = RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
     refused: dict[str, CreatableTopicResult] = {}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.broker.handlers import controlled
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.apis.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -17,7 +16,7 @@ from kohort.protocol.apis.k20_delete_topics import (
     DeleteTopicState,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.fields import ZERO_UUID
 
 _FOUND_COST = 3
 """Cost of looking up one topic, or answering for it, as `Pace` counts."""
@@ -28,7 +27,7 @@ _Key = tuple[str | None, bytes]
 
 def handle(request: Request) -> None:
     """Deletes each topic that exists, and what groups have committed for it."""
-    controlled.submit(request, _delete(request))
+    request.node.cluster.controller.submit(_delete(request), request.failed)
 
 
 def _delete(request: Request) -> Work:
@@ -91,7 +90,7 @@ def _deleted(
 def _why_none(request: Request) -> RefusedError | None:
     """Why nothing at all is deleted."""
     if not request.node.cluster.config["delete.topic.enable"]:
-        # Before v3 there was no error code of its own for it.
+        # Versions before 3 have no error code for it.
         error = ErrorCode.TOPIC_DELETION_DISABLED
         if request.version < 3:
             error = ErrorCode.INVALID_REQUEST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.apis.k21_delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -56,11 +56,11 @@ def _deleted(
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, error)
-    partition = topic.led_by(node_id, index)
-    if isinstance(partition, ErrorCode):
-        return DeleteRecordsPartitionResult(index, _NO_OFFSET, partition)
+    error = topic.leader_error(node_id, index)
+    if error:
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, error)
     if topic.is_internal:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, error)
-    error_code, low_watermark = partition.delete_records(before)
+    error_code, low_watermark = topic.partitions[index].delete_records(before)
     return DeleteRecordsPartitionResult(index, low_watermark, error_code)

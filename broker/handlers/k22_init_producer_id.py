@@ -13,7 +13,7 @@ from kohort.protocol.errors import ErrorCode
 
 _NONE = -1
 
-log = telemetry.get_logger("transactions")
+log = telemetry.Logger("transactions")
 
 
 def handle(request: Request) -> None:
@@ -33,12 +33,12 @@ def handle(request: Request) -> None:
         log.warning(
             "transactions_unsupported",
             transactional_id=message.transactional_id,
-            client=request.client_id,
+            client=request.client.id,
         )
         _refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     else:
         try:
-            producer_id = request.node.cluster.new_producer_id()
+            producer_id = request.node.cluster.producer_ids.new()
         except StorageError:
             _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return

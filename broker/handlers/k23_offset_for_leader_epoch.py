@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic
+from kohort.broker.topics.topic import Topic
 from kohort.protocol.apis.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -19,7 +19,7 @@ _ROW_COST = 3
 
 
 def handle(request: Request) -> Work:
-    """Looks the epoch up in each partition; who asks does not matter."""
+    """Looks up the epoch in each partition, for replicas and consumers alike."""
     message: OffsetForLeaderEpochRequest = request.message
     by_name = request.node.cluster.topics.by_name
     pace = Pace()
@@ -42,7 +42,8 @@ def _end(
     index = wanted.partition
     if topic is None:
         return EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, index)
-    partition = topic.led_by(node_id, index, wanted.current_leader_epoch)
-    if isinstance(partition, ErrorCode):
-        return EpochEndOffset(partition, index)
-    return EpochEndOffset(0, index, *partition.end_of_epoch(wanted.leader_epoch))
+    error = topic.leader_error(node_id, index, wanted.current_leader_epoch)
+    if error:
+        return EpochEndOffset(error, index)
+    end = topic.partitions[index].end_of_epoch(wanted.leader_epoch)
+    return EpochEndOffset(0, index, *end)

@@ -1,4 +1,4 @@
-"""DescribeConfigs: what topics and the broker are set to, and by whom (KIP-226)."""
+"""DescribeConfigs: settings of topics and of the broker, with sources (KIP-226)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from kohort.broker.config import (
 from kohort.broker.config_keys import BROKER_KEYS
 from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import RefusedError
-from kohort.broker.handlers.rows import counted
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
 from kohort.protocol.apis.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -36,24 +35,26 @@ _KEY_COST = 5
 
 
 def handle(request: Request) -> Work:
-    """Describes each resource, of its keys those asked for."""
+    """Describes the requested keys of each resource."""
     message: DescribeConfigsRequest = request.message
     pace = Pace()
-    kinds = yield from counted((each.resource_type for each in message.resources), pace)
+    kinds = yield from count_values(
+        (each.resource_type for each in message.resources), pace
+    )
     error = None
     for kind in kinds.keys() - configs.NAMES.keys():
         # In Kafka one type that it does not know spoils the whole request.
         why = f"there are no resources of type {kind}"
         error = RefusedError(ErrorCode.INVALID_REQUEST, why)
     results = []
-    # Of resources whose keys are null, often the same one.
+    # Answers about all keys: a request often repeats one resource.
     whole: dict[tuple[int, str], DescribeConfigsResult] = {}
     for resource in message.resources:
         key = resource.resource_type, resource.resource_name
         if error is not None:
             result = _refused(resource, error)
         elif resource.configuration_keys:
-            wanted = yield from counted(resource.configuration_keys, pace)
+            wanted = yield from count_values(resource.configuration_keys, pace)
             result = _result(request, resource, wanted)
         elif key in whole:
             result = whole[key]
@@ -129,7 +130,7 @@ def _entry(request: Request, name: str) -> Entry:
 
 
 def _common_entries(request: Request) -> list[Entry]:
-    """What has been set for all brokers while they ran, and only that."""
+    """The settings that were changed at run time for all brokers."""
     source = DYNAMIC_DEFAULT_BROKER_CONFIG
     values = request.node.cluster.config.dynamic(source)
     return [
@@ -152,6 +153,6 @@ def _shown(
         if with_synonyms
         else (),
         TYPE_NUMBERS[key.type],
-        # Documentation is optional (KIP-569); kohort has none of its own.
+        # Documentation is optional (KIP-569); kohort has none.
         None,
     )

@@ -1,4 +1,4 @@
-"""AlterConfigs: everything that is set of a resource is replaced."""
+"""AlterConfigs: replaces all settings of a resource."""
 
 from __future__ import annotations
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
-from kohort.broker.handlers import controlled
-from kohort.broker.handlers.placement import MAX_PARTITIONS, check_replicas
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
+from kohort.broker.handlers.replicas import MAX_PARTITIONS, check_replicas
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
-from kohort.broker.topics import OFFSETS_TOPIC, Topic
+from kohort.broker.topics.topic import OFFSETS_TOPIC, Topic
 from kohort.protocol.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -28,7 +27,7 @@ _GROWN_COST = 100
 
 def handle(request: Request) -> None:
     """Adds partitions to each topic that can have them."""
-    controlled.submit(request, _grow(request))
+    request.node.cluster.controller.submit(_grow(request), request.failed)
 
 
 def _grow(request: Request) -> Work:

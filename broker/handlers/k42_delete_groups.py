@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker.coordinator.events import DeleteGroup
-from kohort.broker.handlers.taken import Taken
+from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k42_delete_groups import (
@@ -23,9 +23,9 @@ def handle(request: Request) -> Work:
     results: dict[str, DeletableGroupResult] = {}
     for name in message.groups_names:
         if name not in results:
-            taken = Taken()
-            request.node.groups.submit(DeleteGroup(taken, name))
-            results[name] = DeletableGroupResult(name, taken.result.error_code)
+            slot = ResultSlot()
+            request.node.submit_group_event(DeleteGroup(slot, name))
+            results[name] = DeletableGroupResult(name, slot.result.error_code)
         if pace.spend(_GROUP_COST):
             yield
     answer = DeleteGroupsResponse(0, list(results.values()))

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single keys are set, taken back, or their lists changed."""
+"""IncrementalAlterConfigs: single keys are set, reset, or their lists changed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kohort.broker.handlers.alteration import alter, given
 from kohort.broker.handlers.refusal import RefusedError
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request
+from kohort.protocol.apis.k33_alter_configs import AlterConfigsResourceResponse
 from kohort.protocol.apis.k44_incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 from kohort.protocol.errors import ErrorCode

@@ -1,9 +1,9 @@
-"""OffsetDelete: offsets go where nobody subscribes to the topic (KIP-496)."""
+"""OffsetDelete: deletes offsets of topics that no member subscribes to (KIP-496)."""
 
 from __future__ import annotations
 
 from kohort.broker.coordinator.events import DeleteOffsets
-from kohort.broker.handlers.taken import Taken
+from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k47_offset_delete import (
@@ -30,11 +30,11 @@ def handle(request: Request) -> Work:
     """
     message: OffsetDeleteRequest = request.message
     by_name = request.node.cluster.topics.by_name
-    groups = request.node.groups
-    pace, taken = Pace(), Taken()
+    submit = request.node.submit_group_event
+    pace, slot = Pace(), ResultSlot()
     # The group's error does not depend on the offsets to delete.
-    groups.submit(DeleteOffsets(taken, message.group_id, ()))
-    error = taken.result.error_code
+    submit(DeleteOffsets(slot, message.group_id, ()))
+    error = slot.result.error_code
     rows: list[_Row] = []
     unknown: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for topic in message.topics if not error else ():
@@ -48,10 +48,10 @@ def handle(request: Request) -> Work:
             known = [i for i in indexes if 0 <= i < count]
             missing += [_unknown(i) for i in indexes if not 0 <= i < count]
             if known:
-                event = DeleteOffsets(taken, message.group_id, [(topic.name, known)])
-                groups.submit(event)
-                error = error or taken.result.error_code
-                for _, codes in taken.result.topics:
+                event = DeleteOffsets(slot, message.group_id, [(topic.name, known)])
+                submit(event)
+                error = error or slot.result.error_code
+                for _, codes in slot.result.topics:
                     deleted += [OffsetDeleteResponsePartition(*code) for code in codes]
             if pace.spend(_ROW_COST * len(some)):
                 yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.broker.handlers import operations
+from kohort.broker.handlers import acl_bits
 from kohort.broker.request import Request
 from kohort.protocol.apis.k60_describe_cluster import (
     DescribeClusterBroker,
@@ -15,7 +15,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(request: Request) -> None:
-    """Describes the brokers; who wants controllers has come to the wrong place."""
+    """Describes the brokers; requests about controllers are refused."""
     message: DescribeClusterRequest = request.message
     cluster = request.node.cluster
     wanted = message.endpoint_type
@@ -42,8 +42,8 @@ def handle(request: Request) -> None:
                 for node in cluster.nodes.values()
                 if node.is_running or message.include_fenced_brokers
             ],
-            operations.CLUSTER
+            acl_bits.CLUSTER
             if message.include_cluster_authorized_operations
-            else operations.NOT_ASKED_FOR,
+            else acl_bits.NOT_ASKED_FOR,
         )
     )

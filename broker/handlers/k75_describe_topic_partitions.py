@@ -5,13 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Generator, Iterator
 
-from kohort.broker.cluster import Cluster
-from kohort.broker.handlers import operations
-from kohort.broker.handlers.placement import placed
-from kohort.broker.handlers.rows import counted
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.cluster.cluster import Cluster
+from kohort.broker.handlers import acl_bits
+from kohort.broker.handlers.replicas import placed
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
-from kohort.broker.topics import Topic, why_no_topic_name
+from kohort.broker.topics.topic import Topic, why_no_topic_name
 from kohort.protocol.apis.k75_describe_topic_partitions import (
     CursorResponse,
     DescribeTopicPartitionsRequest,
@@ -28,13 +27,13 @@ _SORTED_AT_ONCE = 1000
 
 
 def handle(request: Request) -> Work:
-    """Describes one page: all topics, or those asked for, from the cursor on."""
+    """Describes one page of the requested topics, or of all, from the cursor on."""
     message: DescribeTopicPartitionsRequest = request.message
     cluster = request.node.cluster
     by_name = cluster.topics.by_name
     cursor = message.cursor
     pace = Pace()
-    asked = yield from counted((each.name for each in message.topics), pace)
+    asked = yield from count_values((each.name for each in message.topics), pace)
     if cursor is not None and (
         cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
     ):
@@ -98,7 +97,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     if why_no_topic_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
-        error, name, topic_authorized_operations=operations.TOPIC
+        error, name, topic_authorized_operations=acl_bits.TOPIC
     )
 
 
@@ -111,7 +110,7 @@ def _described(
         topic.id,
         topic.is_internal,
         [_partition(cluster, topic, index) for index in indexes],
-        operations.TOPIC,
+        acl_bits.TOPIC,
     )
 
 

@@ -1,4 +1,4 @@
-"""For requests about several things: one of them is refused, the others go on."""
+"""Refusals, for requests about several things: one is refused, the others go on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 class RefusedError(Exception):
-    """What is not done, and why.
+    """A part of a request is refused.
 
     Attributes:
         code: the error code of the answer.
@@ -20,5 +20,5 @@ class RefusedError(Exception):
 
 
 TIMED_OUT = "no time was given"
-"""What to say with REQUEST_TIMED_OUT: kohort takes no time for what a controller
-does, but Kafka does not even begin if a request gives it 0 ms or less."""
+"""Message of REQUEST_TIMED_OUT. Changes of kohort's controller take no time, but as in
+Kafka they do not begin if the request allows 0 ms or less."""

@@ -26,6 +26,12 @@ CLEAN_SHUTDOWN_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'
 TopicPartition = tuple[str, int]
 
 
+def topic_partition(name: str) -> TopicPartition | None:
+    """The topic and the number of a partition's folder; None for another name."""
+    topic, _, index = name.rpartition("-")
+    return (topic, int(index)) if topic and index.isdigit() else None
+
+
 def _rows(data: bytes, width: int) -> list[list[str]] | None:
     """The rows of a file; None if it is not whole."""
     if not data.endswith(b"\n"):

@@ -28,7 +28,8 @@ from typing import Final
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import Replacement
 from kohort.protocol import compression
-from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 from kohort.protocol.rebuilding import (
     RecordSpan,
     empty_batch,
@@ -175,17 +176,6 @@ def clean(
 
 class _Cleaning:
     """One cleaning: what both passes share."""
-
-    __slots__ = (
-        "_end",
-        "_indexed",
-        "_latest",
-        "_max_keys",
-        "_now",
-        "_of",
-        "_slice",
-        "_start",
-    )
 
     def __init__(
         self,

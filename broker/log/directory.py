@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kohort.broker.log import checkpoints, files
-from kohort.broker.log.checkpoints import TopicPartition
+from kohort.broker.log.checkpoints import TopicPartition, topic_partition
 from kohort.broker.log.files import Files
 from kohort.broker.log.journal import CLUSTER, Journal
 from kohort.broker.log.metadata import ClusterChange, ClusterMetadata, MetadataError
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.recovery import DamagedLogError, Recovery
-from kohort.broker.log.results import LogConfig
 from kohort.broker.log.segment import LOG
-from kohort.broker.log.segments import SegmentStore
+from kohort.broker.log.segments import Keeper, SegmentStore
+from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger
@@ -143,7 +144,7 @@ class DataDir:
         for name in files.names_in(self.path):
             if name.endswith(_DELETE):
                 self._remove(self.path / name)
-            elif not name.endswith(_STRAY) and _topic_partition(name) is not None:
+            elif not name.endswith(_STRAY) and topic_partition(name) is not None:
                 self._unopened.add(name)
         marker = self.path / checkpoints.CLEAN_SHUTDOWN
         self.is_clean = files.size_and_time(marker)[0] >= 0
@@ -257,8 +258,12 @@ class DataDir:
             or key in self._offsets[checkpoints.CLEANER_OFFSETS],
             is_clean=self.is_clean,
         )
+        keeper = Keeper(
+            partial(self._keep_offset, checkpoints.LOG_STARTS, key),
+            partial(self._keep_compacted, key),
+        )
         try:
-            return recovery.open(_Rows(self, key))
+            return recovery.open(keeper)
         except DamagedLogError as error:
             raise DataDirError(str(error)) from None
 
@@ -367,7 +372,7 @@ class DataDir:
             folder = self.path / name
             found = checkpoints.read_topic_id(folder) or os.urandom(16)
             self._put_aside(folder, found)
-            key = _topic_partition(name)
+            key = topic_partition(name)
             if key is not None:
                 self._forget(key)
 
@@ -403,18 +408,13 @@ class DataDir:
     def flush(self, now_ms: int) -> None:
         """Flushes the partitions whose ``flush.ms`` is over; errors are logged."""
         for partition in self._partitions.values():
-            if _store(partition).must_flush(now_ms):
-                self._flush_one(partition)
-
-    def _flush_one(self, partition: Partition) -> bool:
-        try:
-            partition.flush()
-        except StorageError as error:
-            log.error(  # noqa: TRY400 - one line, and the reason is in it
-                "log_flush_failed", partition=partition.name, reason=str(error)
-            )
-            return False
-        return True
+            if not _store(partition).must_flush(now_ms):
+                continue
+            try:
+                partition.flush()
+            except StorageError as error:
+                name = partition.name
+                log.error("log_flush_failed", partition=name, reason=str(error))
 
     def checkpoint(self) -> None:
         """Writes down up to where logs are flushed and compacted, and where they start.
@@ -452,16 +452,16 @@ class DataDir:
         """Notes that the partition may have been compacted, for opening it."""
         self._offsets[checkpoints.CLEANER_OFFSETS].setdefault((topic, index), 0)
 
-    def keep_compacted(self, key: TopicPartition) -> None:
+    def _keep_compacted(self, key: TopicPartition) -> None:
         """Writes down that a log may have been compacted: it gets a row.
 
         Raises:
             StorageError: that did not work.
         """
         if key not in self._offsets[checkpoints.CLEANER_OFFSETS]:
-            self.keep_offset(checkpoints.CLEANER_OFFSETS, key, 0)
+            self._keep_offset(checkpoints.CLEANER_OFFSETS, key, 0)
 
-    def keep_offset(self, name: str, key: TopicPartition, offset: int) -> None:
+    def _keep_offset(self, name: str, key: TopicPartition, offset: int) -> None:
         """Writes a partition's row of a checkpoint, and flushes it.
 
         Raises:
@@ -487,7 +487,7 @@ class DataDir:
                     partition.close()
                 except StorageError as error:
                     is_clean = False
-                    log.error(  # noqa: TRY400 - one line, and the reason is in it
+                    log.error(
                         "log_close_failed", partition=partition.name, reason=str(error)
                     )
             self.checkpoint()
@@ -495,9 +495,7 @@ class DataDir:
                 marker = self.path / checkpoints.CLEAN_SHUTDOWN
                 files.replace_file(marker, checkpoints.CLEAN_SHUTDOWN_TEXT)
         except StorageError as error:
-            log.error(  # noqa: TRY400 - one line, and the reason is in it
-                "data_dir_close_failed", path=str(self.path), reason=str(error)
-            )
+            log.error("data_dir_close_failed", path=str(self.path), reason=str(error))
         finally:
             self._files.close()
             self._unlock()
@@ -508,25 +506,9 @@ class DataDir:
             self._lock = -1
 
 
-class _Rows:
-    """Keeps offsets that a partition's files do not have, in the checkpoints."""
-
-    def __init__(self, data_dir: DataDir, key: TopicPartition) -> None:
-        self._data_dir = data_dir
-        self._key = key
-
-    def keep_log_start(self, offset: int) -> None:
-        """See `Keeper`."""
-        self._data_dir.keep_offset(checkpoints.LOG_STARTS, self._key, offset)
-
-    def keep_compacted(self) -> None:
-        """See `Keeper`."""
-        self._data_dir.keep_compacted(self._key)
-
-
 def _store(partition: Partition) -> SegmentStore:
     store = partition.store
-    assert isinstance(store, SegmentStore)  # noqa: S101 - `open_partition` made it
+    assert isinstance(store, SegmentStore)
     return store
 
 
@@ -584,8 +566,3 @@ def _renamed(folder: Path, ending: str) -> Path:
     topic, _, index = folder.name.rpartition("-")
     ending = f"-{index}.{ending}"
     return folder.with_name(topic[: _LONGEST_NAME - len(ending)] + ending)
-
-
-def _topic_partition(name: str) -> TopicPartition | None:
-    topic, dash, index = name.rpartition("-")
-    return (topic, int(index)) if dash and index.isdigit() else None

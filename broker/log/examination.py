@@ -307,9 +307,9 @@ class Examination:
         is_trusted = self._known.is_kohort or self._known.is_clean or not is_last
         if not is_trusted:
             return
-        if indexes.is_disordered or indexes.wrong_offsets:
+        if indexes.is_disordered or indexes.by_position:
             self._find(file_name(base, OFFSET_INDEX), "it has entries without a batch")
-        if indexes.wrong_times and self._known.is_kohort:
+        if indexes.times and self._known.is_kohort:
             self._find(file_name(base, TIME_INDEX), "it has times of no batch")
         elif not is_last and not walk.is_latest_known and self._known.is_kohort:
             self._find(file_name(base, TIME_INDEX), "the largest time has no entry")
@@ -336,16 +336,6 @@ class _Indexes:
         }
         if not log_size and times:
             self.knows_more = True
-
-    @property
-    def wrong_offsets(self) -> bool:
-        """Whether entries by offset are left."""
-        return bool(self.by_position)
-
-    @property
-    def wrong_times(self) -> bool:
-        """Whether entries by time are left."""
-        return bool(self.times)
 
 
 class _Walk:

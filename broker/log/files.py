@@ -5,9 +5,6 @@ files are few, whatever the number of partitions: the ones that were not used
 for the longest time are closed, and opened again when they are needed.
 """
 
-# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH116, PTH208
-# (All of this is about calls of the operating system, and their errors.)
-
 from __future__ import annotations
 
 import os
@@ -81,13 +78,10 @@ class Indexed(Protocol):
 
     def forget_index(self) -> None:
         """Frees the memory that its indexes take."""
-        ...
 
 
 class Files:
     """The open files of a data directory, and the indexes that are in memory."""
-
-    __slots__ = ("_index_bytes", "_indexes", "_limit", "_open")
 
     def __init__(self, limit: int = 0) -> None:
         """Limits the open files; by default to a share of the descriptors."""
@@ -177,16 +171,12 @@ class LogFile:
             else:
                 written = os.pwritev(fd, batch, position)
             if written != size:
-                self._write_rest(fd, batch, position, written)
+                # Mostly the last write before an error that says why.
+                whole = batch if isinstance(batch, bytes) else b"".join(batch)
+                _write_all(fd, whole, position, written)
         except OSError as error:
             self._cut_back(position)
             raise failure("write to", self.path, error) from error
-
-    def _write_rest(self, fd: int, batch: Stored, position: int, done: int) -> None:
-        """A short write is mostly the last one before an error that says why."""
-        whole = batch if isinstance(batch, bytes) else b"".join(batch)
-        while done < len(whole):
-            done += os.pwrite(fd, memoryview(whole)[done:], position + done)
 
     def _cut_back(self, size: int) -> None:
         if self._fd >= 0:
@@ -250,8 +240,7 @@ def write_at(path: Path, data: bytes, position: int, *, is_durable: bool) -> Non
             os.close(fd)
 
 
-def _write_all(fd: int, data: bytes, position: int) -> None:
-    done = 0
+def _write_all(fd: int, data: bytes, position: int, done: int = 0) -> None:
     while done < len(data):
         done += os.pwrite(fd, memoryview(data)[done:], position + done)
 

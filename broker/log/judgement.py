@@ -44,16 +44,6 @@ class Batches:
         is_torn: whether the rest may be the beginning of a batch.
     """
 
-    __slots__ = (
-        "_is_dense",
-        "_read",
-        "_size",
-        "is_torn",
-        "next_offset",
-        "position",
-        "why",
-    )
-
     def __init__(
         self,
         read: Read,

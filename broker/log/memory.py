@@ -13,9 +13,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from itertools import accumulate
 
-from kohort.broker.log.results import DEFAULTS, LogConfig
+from kohort.broker.log.settings import DEFAULTS, LogConfig
 from kohort.broker.log.store import PIECE, LogState, Stored
-from kohort.protocol.messages import Buffer
+from kohort.protocol.fields import Buffer
 from kohort.protocol.records import NO_TIMESTAMP, PLACE, read_header
 
 LONG_BATCH = 16 * 1024
@@ -83,17 +83,17 @@ class BatchStore:
         return self._ends[-1] - self._start if self._ends else 0
 
     def start(self) -> LogState:
-        """Nothing: memory starts empty."""
+        """See `Store.start`: memory starts empty."""
         return LogState()
 
     def keep_epochs(self) -> None:
-        """They are in memory already."""
+        """See `Store.keep_epochs`: they are in memory already."""
 
     def flush(self) -> None:
-        """Nothing survives a loss of power."""
+        """See `Store.flush`: nothing survives a loss of power."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """See `Store.close`: nothing is open."""
 
     def append(
         self,
@@ -103,7 +103,7 @@ class BatchStore:
         max_timestamp: int,
         now_ms: int,
     ) -> None:
-        """Adds a batch behind the others."""
+        """See `Store.append`."""
         if isinstance(batch, bytes):
             size = len(batch)
         else:
@@ -126,13 +126,7 @@ class BatchStore:
     def read(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> tuple[Sequence[Buffer], int]:
-        """Whole batches, and their size, from the one with `offset` or after it.
-
-        Args:
-            offset: not behind the last batch.
-            max_bytes: what the batches may have together.
-            minimum_one: give the first one even if it has more.
-        """
+        """See `Store.read`."""
         first = bisect_left(self._last_offsets, offset)
         start = self._start_of(first)
         stop = bisect_right(self._ends, start + max_bytes, first)
@@ -146,7 +140,7 @@ class BatchStore:
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
-        """Like `read`, a piece at a time: there may be a million batches to join."""
+        """See `Store.read_in_pieces`: there may be a million batches to join."""
         buffers: list[Buffer] = []
         size = 0
         while True:
@@ -173,7 +167,7 @@ class BatchStore:
             yield
 
     def readable(self, offset: int) -> int:
-        """Bytes of the batches from the one with `offset` on, or after it."""
+        """See `Store.readable`."""
         first = bisect_left(self._last_offsets, offset)
         return self._ends[-1] - self._start_of(first) if self._ends else 0
 
@@ -197,7 +191,7 @@ class BatchStore:
         return found if isinstance(found, bytes) else b"".join(found)
 
     def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
-        """Batches with a record of that time or later, from `offset`'s batch on."""
+        """See `Store.since`."""
         first = bisect_left(self._last_offsets, offset)
         timestamps = self._timestamps
         for index in range(first, len(timestamps)):
@@ -205,46 +199,26 @@ class BatchStore:
                 yield self.batch(index)
 
     def latest(self) -> tuple[int, Sequence[bytes]]:
-        """The largest timestamp, and the first batch that has it, if there is one."""
+        """See `Store.latest`."""
         if not self._batches:
             return -1, ()
         timestamp = max(self._timestamps)
         return timestamp, (self.batch(self._timestamps.index(timestamp)),)
 
     def first_offset_younger(self, than_ms: int, end: int) -> int:
-        """Where the log would start without its oldest batches before a time.
-
-        The first batch that is young enough keeps all behind it.
-
-        Args:
-            than_ms: ms since the epoch.
-            end: the offset behind the last batch.
-        """
+        """See `Store`: the first batch that is young enough keeps all behind it."""
         for index, timestamp in enumerate(self._timestamps):
             if (timestamp if timestamp >= 0 else self._written[index]) >= than_ms:
                 return self._offset_behind(index)
         return end
 
     def first_offset_within(self, size: int, end: int) -> int:
-        """Where the log would start without the oldest batches above a size.
-
-        What remains is not below `size`: a batch goes only if all of it is
-        above.
-
-        Args:
-            size: bytes; below those of the log.
-            end: the offset behind the last batch.
-        """
+        """See `Store`: a batch goes only if all of it is above the size."""
         kept = bisect_right(self._ends, self._ends[-1] - size)
         return self._offset_behind(kept) if kept < len(self._batches) else end
 
     def drop_before(self, offset: int, end: int) -> None:  # noqa: ARG002 - see `append`
-        """Drops the batches that lie wholly before `offset`.
-
-        Args:
-            offset: the new start of the log.
-            end: the offset behind the last batch.
-        """
+        """See `Store.drop_before`."""
         count = bisect_left(self._last_offsets, offset)
         if count:
             self._base = self._last_offsets[count - 1] + 1
@@ -265,10 +239,7 @@ class BatchStore:
     # -- compaction
 
     def batches(self, start: int, end: int) -> Iterator[bytes]:
-        """Whole batches that have an offset from `start` on and begin before `end`.
-
-        Anything may happen to the store between two of them.
-        """
+        """See `Store.batches`."""
         offsets = self._last_offsets
         index = bisect_left(offsets, start)
         while index < len(offsets):
@@ -282,21 +253,16 @@ class BatchStore:
                 index = bisect_left(offsets, last_offset + 1)
 
     def size_before(self, offset: int) -> int:
-        """Bytes of the batches that lie wholly before `offset`."""
+        """See `Store.size_before`."""
         return self._start_of(bisect_left(self._last_offsets, offset)) - self._start
 
     def cleanable_end(
         self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
     ) -> int:
-        """Up to which offset compaction may go: the newest batch always stays.
+        """See `Store.cleanable_end`: the newest batch always stays.
 
         A batch is here what a segment is to Kafka, whose newest one, the active
         segment, is never compacted.
-
-        Args:
-            first_dirty_offset: from where on timestamps are looked at.
-            now_ms: ms since the epoch.
-            min_compaction_lag_ms: what is younger than this stays.
         """
         newest = max(len(self._batches) - 1, 0)
         if min_compaction_lag_ms > 0:
@@ -308,11 +274,7 @@ class BatchStore:
         return self._offset_behind(newest)
 
     def replacement(self, end: int) -> BatchReplacement:
-        """Begins a replacement of all batches before `end`.
-
-        Args:
-            end: what `cleanable_end` gave.
-        """
+        """See `Store.replacement`."""
         return BatchReplacement(self, end)
 
     def written_at(self, offset: int) -> int:
@@ -336,16 +298,6 @@ class BatchStore:
 
 class BatchReplacement:
     """Batches that are to stand for all before an offset; see `store.Replacement`."""
-
-    __slots__ = (
-        "_end",
-        "_store",
-        "batches",
-        "last_offsets",
-        "sizes",
-        "timestamps",
-        "written",
-    )
 
     def __init__(self, store: BatchStore, end: int) -> None:
         self._store = store

@@ -11,27 +11,26 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 from kohort.broker.log.memory import BatchStore, packed
 from kohort.broker.log.results import (
-    DEFAULTS,
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
     HIGH_WATERMARK,
     LATEST,
     LATEST_TIERED,
-    LOG_APPEND_TIME,
     MAX_TIMESTAMP,
     AppendResult,
     FoundOffset,
-    LogConfig,
     ReadResult,
 )
+from kohort.broker.log.settings import DEFAULTS, LOG_APPEND_TIME, LogConfig
 from kohort.broker.log.store import StorageError, Store
 from kohort.broker.log.validation import Refusal, UnreadBatch, must_read
 from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 from kohort.protocol.records import BatchError, BatchHeader
 
 log = Logger("kohort.log")
@@ -136,16 +135,6 @@ class Partition:
         return self.store.size_in_bytes
 
     @property
-    def batch_count(self) -> int:
-        """Batches that are kept."""
-        return len(self.store)
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether anybody waits for the partition to grow."""
-        return bool(self._watchers)
-
-    @property
     def watcher_count(self) -> int:
         """How many wait for the partition to grow."""
         return len(self._watchers)
@@ -162,7 +151,7 @@ class Partition:
             unread = result
             finish(unread.read())
 
-    def append_or_read(  # noqa: C901, PLR0911 - one check after the other, in Kafka's order
+    def append_or_read(  # noqa: C901 - one check after the other, in Kafka's order
         self,
         batch: Buffer,
         *,

@@ -1,4 +1,4 @@
-"""What compaction leaves, on its way to becoming segments.
+"""Segment replacement: writes the output of compaction, and swaps it in.
 
 As in Kafka, neighbouring segments become one as long as their batches fit, and
 files go by their suffix: `.cleaned` are not finished, `.swap` are, and replace
@@ -8,8 +8,9 @@ first, so that a record never outlives the one that deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
 
 from kohort.broker.log import files
 from kohort.broker.log.files import Files
@@ -21,15 +22,30 @@ from kohort.broker.log.segment import (
     TIME_INDEX,
     Segment,
 )
+from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
 from kohort.protocol import records
-
-if TYPE_CHECKING:
-    from kohort.broker.log.segments import SegmentStore
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
+
+
+class SegmentedLog(Protocol):
+    """A log in segments, as far as their replacement needs it."""
+
+    config: LogConfig
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its files."""
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Its segments, the oldest first."""
+
+    def swap(self, old: list[Segment], new: Segment) -> None:
+        """Reads from the new segment in place of the old ones."""
 
 
 class SegmentReplacement:
@@ -42,11 +58,9 @@ class SegmentReplacement:
         keep_compacted: writes down that segments may end in gaps from now on.
     """
 
-    __slots__ = ("_done", "_files", "_groups", "_keep_compacted", "_store")
-
     def __init__(
         self,
-        store: SegmentStore,
+        store: SegmentedLog,
         end: int,
         open_files: Files,
         keep_compacted: Callable[[], None],
@@ -151,7 +165,7 @@ class SegmentReplacement:
         self._groups.clear()
 
 
-def _grouped(store: SegmentStore, end: int) -> list[list[Segment]]:
+def _grouped(store: SegmentedLog, end: int) -> list[list[Segment]]:
     """Segments before `end`, those together whose batches fit into one."""
     config = store.config
     groups: list[list[Segment]] = []

@@ -1,11 +1,11 @@
-"""What goes into a partition's log as configuration, and what comes out of it."""
+"""The results of a partition's methods, and the offsets that requests give names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from kohort.protocol.messages import Buffer
+from kohort.protocol.fields import Buffer
 from kohort.protocol.slotted import slotted
 
 EARLIEST: Final = -2
@@ -17,44 +17,6 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 HIGH_WATERMARK: Final = -1
 """What DeleteRecords asks for to delete everything."""
-
-NO_LIMIT_MS: Final = 2**63 - 1
-"""Of both ``message.timestamp.*.max.ms``."""
-
-CREATE_TIME: Final = "CreateTime"
-LOG_APPEND_TIME: Final = "LogAppendTime"
-
-
-@slotted
-class LogConfig:
-    """What the log itself needs to know of a topic's configuration.
-
-    Kafka's own keys and defaults; `producer_id_expiration_ms` is the broker's
-    ``producer.id.expiration.ms``. -1 is no limit for both retentions. Segments,
-    index and flush are for logs in files.
-    """
-
-    message_timestamp_type: str = CREATE_TIME
-    max_message_bytes: int = 1048588
-    retention_ms: int = 604800000
-    retention_bytes: int = -1
-    cleanup_policy: str = "delete"
-    message_timestamp_before_max_ms: int = NO_LIMIT_MS
-    message_timestamp_after_max_ms: int = 3600000
-    producer_id_expiration_ms: int = 86400000
-    segment_bytes: int = 1073741824
-    segment_ms: int = 604800000
-    segment_index_bytes: int = 10485760
-    index_interval_bytes: int = 4096
-    flush_messages: int = 2**63 - 1
-    flush_ms: int = 2**63 - 1
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = 2**63 - 1
-    delete_retention_ms: int = 86400000
-
-
-DEFAULTS: Final = LogConfig()
 
 
 @slotted

@@ -60,6 +60,12 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def is_segment(name: str) -> bool:
+    """Whether a file is a segment of batches, by its name."""
+    stem = name.removesuffix(LOG)
+    return stem != name and stem.isdigit() and len(stem) == 20
+
+
 class Place(NamedTuple):
     """A batch in the file."""
 
@@ -348,7 +354,7 @@ class Segment:
         self._since_entry = 0
         self._index = SegmentIndex(self.base_offset)
 
-    def write_whole_index(self, *, is_done: bool = False) -> None:
+    def write_whole_index(self, *, is_done: bool) -> None:
         """Writes the index files anew, whatever is in them.
 
         Args:

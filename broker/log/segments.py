@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 from kohort.broker.log import checkpoints, files, snapshots
 from kohort.broker.log.files import Files
 from kohort.broker.log.replacement import SegmentReplacement
-from kohort.broker.log.results import DEFAULTS, LogConfig
 from kohort.broker.log.segment import (
     CHUNK,
     MOST_RELATIVE,
@@ -18,10 +17,12 @@ from kohort.broker.log.segment import (
     Segment,
     file_name,
 )
+from kohort.broker.log.settings import DEFAULTS, LogConfig
 from kohort.broker.log.store import PIECE, LogState, StorageError, Stored
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
-from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 from kohort.protocol.records import BatchHeader
 
 log = Logger("kohort.log")
@@ -29,24 +30,19 @@ log = Logger("kohort.log")
 _NEVER = 2**63 - 1
 
 
-class Keeper(Protocol):
-    """Writes down the offsets of a partition that its files do not have."""
+class Keeper(NamedTuple):
+    """Writes down the facts about a partition that its files do not have.
 
-    def keep_log_start(self, offset: int) -> None:
-        """The log starts at `offset`.
+    Attributes:
+        keep_log_start: the log starts at this offset.
+        keep_compacted: the log is about to be compacted: segments may end in gaps.
 
-        Raises:
-            StorageError: that did not work.
-        """
-        ...
+    Raises:
+        StorageError: from both; that did not work.
+    """
 
-    def keep_compacted(self) -> None:
-        """The log is about to be compacted: segments may end in gaps.
-
-        Raises:
-            StorageError: that did not work.
-        """
-        ...
+    keep_log_start: Callable[[int], None]
+    keep_compacted: Callable[[], None]
 
 
 class SegmentStore:
@@ -125,15 +121,11 @@ class SegmentStore:
         return sum(1 for segment in self._segments for _ in segment.places(0))
 
     def start(self) -> LogState:
-        """What was found in the folder."""
+        """See `Store.start`."""
         return self.state
 
     def keep_epochs(self) -> None:
-        """Writes the leader epochs down.
-
-        Raises:
-            StorageError: that did not work.
-        """
+        """See `Store.keep_epochs`."""
         self._write_epochs(is_durable=False)
 
     def _write_epochs(self, *, is_durable: bool) -> None:
@@ -153,11 +145,7 @@ class SegmentStore:
         max_timestamp: int,
         now_ms: int,
     ) -> None:
-        """Writes a batch to the active segment, or to a new one.
-
-        Raises:
-            StorageError: it is not in the log.
-        """
+        """See `Store.append`: into the active segment, or a new one."""
         size = len(batch)
         if not isinstance(batch, bytes):
             size = len(batch[0]) + len(batch[1])
@@ -269,11 +257,7 @@ class SegmentStore:
     def read(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> tuple[Sequence[Buffer], int]:
-        """Whole batches, and their size, from the one with `offset` or after it.
-
-        Raises:
-            StorageError: a segment is damaged there, or cannot be read.
-        """
+        """See `Store.read`."""
         spans = self._locate(offset, max_bytes, minimum_one=minimum_one)
         buffers = [segment.read_at(start, stop) for segment, start, stop in spans]
         return buffers, sum(map(len, buffers))
@@ -281,11 +265,7 @@ class SegmentStore:
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> Generator[None, None, tuple[Sequence[Buffer], int]]:
-        """Like `read`, a piece at a time.
-
-        Raises:
-            StorageError: a segment is damaged there, or cannot be read.
-        """
+        """See `Store.read_in_pieces`."""
         while True:
             spans = self._locate(offset, max_bytes, minimum_one=minimum_one)
             changes = self._changes
@@ -303,11 +283,7 @@ class SegmentStore:
             # Segments went, or were replaced meanwhile.
 
     def readable(self, offset: int) -> int:
-        """Bytes of the batches from the one with `offset` on, or after it.
-
-        Raises:
-            StorageError: a segment is damaged there, or cannot be read.
-        """
+        """See `Store.readable`."""
         index = self._index_of(offset)
         found = self._segments[index]
         behind = sum(segment.size for segment in self._segments[index + 1 :])
@@ -333,11 +309,7 @@ class SegmentStore:
         return spans
 
     def batches(self, start: int, end: int) -> Iterator[bytes]:
-        """Whole batches that have an offset from `start` on and begin before `end`.
-
-        Raises:
-            StorageError: a segment is damaged, or cannot be read.
-        """
+        """See `Store.batches`."""
         while start < end:
             # Segments may have gone since, or may have been replaced.
             buffers, size = self.read(start, CHUNK, minimum_one=True)
@@ -366,11 +338,7 @@ class SegmentStore:
         return StorageError(f"{self.folder} is damaged {where}: {what}")
 
     def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
-        """Batches with a record of that time or later, from `offset`'s batch on.
-
-        Raises:
-            StorageError: a segment is damaged, or cannot be read.
-        """
+        """See `Store.since`."""
         while True:
             index = self._index_of(offset)
             segment = self._segments[index]
@@ -386,11 +354,7 @@ class SegmentStore:
             offset = end
 
     def latest(self) -> tuple[int, Sequence[bytes]]:
-        """The largest timestamp, and the first batch that has it, if there is one.
-
-        Raises:
-            StorageError: a segment is damaged, or cannot be read.
-        """
+        """See `Store.latest`."""
         if not self._size:
             return -1, ()
         segment = max(self._segments, key=lambda each: each.max_timestamp)
@@ -402,24 +366,14 @@ class SegmentStore:
     # -- deleting
 
     def first_offset_younger(self, than_ms: int, end: int) -> int:
-        """Where the log would start without its oldest segments before a time.
-
-        Args:
-            than_ms: ms since the epoch.
-            end: the offset behind the last batch.
-        """
+        """See `Store`: whole segments go."""
         for segment in self._segments:
             if segment.size and segment.latest_ms >= than_ms:
                 return segment.base_offset
         return end
 
     def first_offset_within(self, size: int, end: int) -> int:
-        """Where the log would start without the oldest segments above a size.
-
-        Args:
-            size: bytes; below those of the log.
-            end: the offset behind the last batch.
-        """
+        """See `Store`: whole segments go."""
         surplus = self._size - size
         for segment in self._segments:
             surplus -= segment.size
@@ -428,15 +382,7 @@ class SegmentStore:
         return end
 
     def drop_before(self, offset: int, end: int) -> None:
-        """The log starts at `offset`: deletes the segments that end before it.
-
-        Args:
-            offset: the new start of the log.
-            end: the offset behind the last batch.
-
-        Raises:
-            StorageError: that did not work; nothing has changed.
-        """
+        """See `Store.drop_before`: deletes the segments that end before it."""
         if offset >= end and self._segments[-1].size:
             self.roll(end)
         elif offset > self.recovery_point:
@@ -466,14 +412,14 @@ class SegmentStore:
     # -- compaction
 
     def size_before(self, offset: int) -> int:
-        """Bytes of the segments that lie wholly before `offset`."""
+        """See `Store.size_before`: whole segments."""
         count = self._index_of(offset)
         return sum(segment.size for segment in self._segments[:count])
 
     def cleanable_end(
         self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
     ) -> int:
-        """The start of the active segment, or of one that is too young before it."""
+        """See `Store.cleanable_end`: where a segment starts."""
         if min_compaction_lag_ms > 0:
             first = self._index_of(first_dirty_offset)
             for segment in self._segments[first:-1]:
@@ -482,7 +428,7 @@ class SegmentStore:
         return self._bases[-1]
 
     def replacement(self, end: int) -> SegmentReplacement:
-        """Begins a replacement of all segments before `end`, where one starts."""
+        """See `Store.replacement`; a segment starts at `end`."""
         return SegmentReplacement(self, end, self._files, self._keeper.keep_compacted)
 
     def swap(self, old: Sequence[Segment], new: Segment) -> None:
@@ -501,11 +447,7 @@ class SegmentStore:
         return now_ms - self._first_unflushed_ms >= self.config.flush_ms
 
     def flush(self) -> None:
-        """Makes everything survive a loss of power.
-
-        Raises:
-            StorageError: that did not work.
-        """
+        """See `Store.flush`."""
         end = self.state.log_end_offset
         if self.recovery_point < end:
             self._sync(self._segments[-1])
@@ -521,11 +463,7 @@ class SegmentStore:
             files.sync_folder(self.folder.parent)
 
     def close(self) -> None:
-        """Flushes, and writes down what makes the next start short.
-
-        Raises:
-            StorageError: that did not work; the files are closed all the same.
-        """
+        """See `Store.close`; writes down what makes the next start short."""
         active = self._segments[-1]
         end = self.state.log_end_offset
         try:

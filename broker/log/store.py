@@ -1,4 +1,4 @@
-"""What a partition asks of whatever keeps its batches: memory or files."""
+"""The interface between a partition and the store of its batches: memory or files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.producers import Producers
-from kohort.broker.log.results import LogConfig
-from kohort.protocol.messages import Buffer
+from kohort.broker.log.settings import LogConfig
+from kohort.protocol.fields import Buffer
 
 Stored = bytes | tuple[bytes, memoryview]
 """A batch, or its first bytes and the view of the rest."""
@@ -56,7 +56,6 @@ class Replacement(Protocol):
         Raises:
             StorageError: it cannot be written; `abort` is what is left to do.
         """
-        ...
 
     def commit(self) -> None:
         """Puts the batches in place of the old ones, all at once for readers.
@@ -64,11 +63,9 @@ class Replacement(Protocol):
         Raises:
             StorageError: the log is as it was.
         """
-        ...
 
     def abort(self) -> None:
         """Throws the batches away; the log is as it was."""
-        ...
 
 
 class Store(Protocol):
@@ -85,15 +82,12 @@ class Store(Protocol):
     @property
     def size_in_bytes(self) -> int:
         """Bytes of all batches."""
-        ...
 
     def __len__(self) -> int:
         """The number of batches; files may have to be read for it."""
-        ...
 
     def start(self) -> LogState:
         """What there is; asked once, by the partition that uses the store."""
-        ...
 
     def keep_epochs(self) -> None:
         """The leader epochs that `start` gave have changed.
@@ -101,7 +95,6 @@ class Store(Protocol):
         Raises:
             StorageError: they cannot be written down.
         """
-        ...
 
     def append(
         self,
@@ -116,7 +109,6 @@ class Store(Protocol):
         Raises:
             StorageError: it is not in the log.
         """
-        ...
 
     def read(
         self, offset: int, max_bytes: int, *, minimum_one: bool
@@ -131,7 +123,6 @@ class Store(Protocol):
         Raises:
             StorageError: the log is damaged there, or cannot be read.
         """
-        ...
 
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
@@ -141,7 +132,6 @@ class Store(Protocol):
         Raises:
             StorageError: the log is damaged there, or cannot be read.
         """
-        ...
 
     def readable(self, offset: int) -> int:
         """Bytes of the batches from the one with `offset` on, or after it.
@@ -154,22 +144,29 @@ class Store(Protocol):
         Raises:
             StorageError: the log is damaged there, or cannot be read.
         """
-        ...
 
     def batches(self, start: int, end: int) -> Iterator[bytes]:
         """Whole batches that have an offset from `start` on and begin before `end`.
 
-        One by one: appending and deleting between two of them is fine.
+        One by one: appending, deleting and replacing between two of them is fine.
+
+        Raises:
+            StorageError: the log is damaged, or cannot be read.
         """
-        ...
 
     def since(self, timestamp: int, offset: int) -> Iterator[bytes]:
-        """Batches with a record of that time or later, from `offset`'s batch on."""
-        ...
+        """Batches with a record of that time or later, from `offset`'s batch on.
+
+        Raises:
+            StorageError: the log is damaged, or cannot be read.
+        """
 
     def latest(self) -> tuple[int, Sequence[bytes]]:
-        """The largest timestamp, and the first batch that has it, if there is one."""
-        ...
+        """The largest timestamp, and the first batch that has it, if there is one.
+
+        Raises:
+            StorageError: the log is damaged, or cannot be read.
+        """
 
     def first_offset_younger(self, than_ms: int, end: int) -> int:
         """Where the log would start without the oldest parts before a time.
@@ -178,16 +175,16 @@ class Store(Protocol):
             than_ms: ms since the epoch.
             end: the offset behind the last batch.
         """
-        ...
 
     def first_offset_within(self, size: int, end: int) -> int:
-        """Where the log would start without the oldest parts above a size in bytes.
+        """Where the log would start without the oldest parts above a size.
+
+        What remains is not below `size`.
 
         Args:
             size: bytes; below those of the log.
             end: the offset behind the last batch.
         """
-        ...
 
     def drop_before(self, offset: int, end: int) -> None:
         """The log starts at `offset`: drops what lies wholly before it.
@@ -195,12 +192,13 @@ class Store(Protocol):
         Args:
             offset: the new start of the log.
             end: the offset behind the last batch.
+
+        Raises:
+            StorageError: that did not work; nothing has changed.
         """
-        ...
 
     def size_before(self, offset: int) -> int:
         """Bytes of what lies wholly before `offset`; whole segments will do."""
-        ...
 
     def cleanable_end(
         self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
@@ -212,7 +210,6 @@ class Store(Protocol):
             now_ms: ms since the epoch.
             min_compaction_lag_ms: what is younger than this stays.
         """
-        ...
 
     def replacement(self, end: int) -> Replacement:
         """Begins a replacement of all batches before `end`.
@@ -220,7 +217,6 @@ class Store(Protocol):
         Args:
             end: what `cleanable_end` gave.
         """
-        ...
 
     def flush(self) -> None:
         """Makes everything survive a loss of power.
@@ -228,8 +224,10 @@ class Store(Protocol):
         Raises:
             StorageError: that did not work.
         """
-        ...
 
     def close(self) -> None:
-        """`flush`, and an end: nothing else may be called after it."""
-        ...
+        """`flush`, and an end: nothing else may be called after it.
+
+        Raises:
+            StorageError: it could not be flushed; it is closed all the same.
+        """

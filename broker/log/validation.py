@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from kohort.broker.log.results import LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
+from kohort.broker.log.settings import LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
 from kohort.protocol import records
 from kohort.protocol.compression import TooLargeError
 from kohort.protocol.errors import ErrorCode

@@ -38,7 +38,7 @@ LONGEST_LINE: Final = 64 * 1024 * 1024
 _BEGIN: Final = b'{"schema":'
 """What the events' lines begin with."""
 
-log = telemetry.get_logger("events")
+log = telemetry.Logger("events")
 
 
 class EventsFile:
@@ -74,6 +74,7 @@ class EventsFile:
             raise
         if cut:
             log.warning("torn_line_removed", file=self._path, bytes=cut)
+        self._events = events
         self._reader = events.subscribe(size=size, past=True)
         self._closing = asyncio.Event()
         self._is_failing = False
@@ -81,10 +82,14 @@ class EventsFile:
 
     def start(self) -> None:
         """Begins to write, on the running loop."""
+        self._events.hold_accounts()
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """Writes what there is until now, once, and closes the file."""
+        if self._task is not None:
+            self._events.finish_accounts()
+            self._events.release_accounts()
         self._reader.close()
         self._closing.set()
         if self._task is not None:
@@ -159,7 +164,7 @@ def _claim(file: int) -> None:
         raise OSError("it is no regular file")
     if sys.platform == "win32":
         return
-    import fcntl  # noqa: PLC0415 - not on Windows
+    import fcntl
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
+
 from kohort.broker.events.bus import Reader
 
 SLICE: Final = 100
@@ -21,9 +23,15 @@ def take(reader: Reader) -> list[dict[str, Any]]:
     return reader.take(LARGE_SLICE if is_behind else SLICE)
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
+_in_ascii = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
 def json_of(event: Mapping[str, Any]) -> bytes:
     """One event as JSON: in one line, without its end, and in ASCII."""
-    return _encode(event).encode("ascii")
+    # orjson takes a fifteenth of the time, which matters where a group is large, but it
+    # writes UTF-8, and rejects a lone surrogate of a label.
+    try:
+        text = orjson.dumps(event, default=dict)
+    except orjson.JSONEncodeError:
+        text = b"\xff"
+    return text if text.isascii() else _in_ascii(event).encode("ascii")

@@ -1,0 +1,1 @@
+"""Nodes, leaders, changes of topics, the topic of events, the data directory."""

@@ -1,0 +1,515 @@
+"""The cluster: its nodes, topics and shards, and the changes of who leads what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kohort.broker import telemetry
+from kohort.broker.clock import Clock
+from kohort.broker.cluster.controller import Controller
+from kohort.broker.cluster.fetch_sessions import FetchSessions
+from kohort.broker.cluster.producer_ids import ProducerIds
+from kohort.broker.config import Config
+from kohort.broker.coordinator.settings import GroupSettings
+from kohort.broker.events.bus import Events
+from kohort.broker.flow_control import Unread
+from kohort.broker.ids import Ids
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import LongWork, Pace, finish
+from kohort.broker.request_memory import RequestMemory
+from kohort.broker.shards.group_records import Encoder
+from kohort.broker.shards.shards import Shards
+from kohort.broker.topics.placement import spread
+from kohort.broker.topics.settings import offsets_topic_overrides
+from kohort.broker.topics.topic import EVENTS_TOPIC, NO_NODE, OFFSETS_TOPIC, Topic
+from kohort.broker.topics.topics import Topics
+
+if TYPE_CHECKING:
+    from kohort.broker.api_counts import ApiCounters
+    from kohort.broker.cluster.storage import ClusterStorage
+
+log = telemetry.Logger("cluster")
+
+MINUTE_MS = 60_000
+IN_MEMORY_COST = 10
+"""Cost of making or deleting a partition in memory, as `Pace` counts."""
+ON_DISK_COST = 300
+"""The same with a data directory: a folder with four small files."""
+SCANNED_GROUP_COST = 1
+"""Cost of looking for deleted topics in the offsets of one group."""
+
+
+class ClusterError(ValueError):
+    """A change of the cluster is impossible; says why in one sentence."""
+
+
+class Cluster:
+    """The state that all nodes share.
+
+    Args:
+        config: the broker's configuration.
+        clock: the one clock.
+        ids: the one source of ids.
+        data_dir: the folder of the logs; None to keep them in memory.
+        nodes: the number of nodes; the id of the first is ``node.id``.
+        events: the stream of events.
+
+    Attributes:
+        id: the cluster's id, 22 characters.
+        config: the broker's configuration.
+        clock: the one clock.
+        ids: the one source of ids.
+        topics: the topics and their partitions.
+        nodes: the nodes by id.
+        topic_created: called with each topic that is created, if set.
+        shards: the partitions of ``__consumer_offsets`` and their coordinators.
+        long_work: runs the work of requests that takes several turns of the loop.
+        request_memory: limits the memory of long requests.
+        unread: the bytes of responses that clients have not read yet.
+        controller: makes changes of topics, one request after the other.
+        producer_ids: hands out the ids of producers.
+        connections: the number of connections that all nodes have accepted.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        ids: Ids,
+        *,
+        data_dir: Path | None = None,
+        nodes: int = 1,
+        events: Events,
+    ) -> None:
+        self.id = ids.cluster_id()
+        self.config = config
+        self.clock = clock
+        self.ids = ids
+        self._storage: ClusterStorage | None = None
+        self.producer_ids = ProducerIds(self._save_producer_ids)
+        self.topic_created: Callable[[Topic], object] | None = None
+        self.long_work = LongWork()
+        self.unread = Unread()
+        self.connections = 0
+        self.request_memory = RequestMemory(
+            config["queued.max.request.bytes"],
+            config["socket.request.max.bytes"],
+            clock,
+        )
+        self.controller = Controller(self.long_work)
+        self._partition_cost = IN_MEMORY_COST if data_dir is None else ON_DISK_COST
+        self.topics = Topics(
+            config,
+            ids,
+            self._make_partition,
+            self._drop_partition,
+            self._partition_cost,
+            self._topics_changed,
+            self._config_changed,
+        )
+        self.shards = Shards(
+            group_settings(config),
+            clock,
+            Encoder(self.topics.ids, codec=config["offsets.topic.compression.codec"]),
+            ids.member_id,
+            config["coordinator.load.delay.ms"],
+            partial(self.auto_create, OFFSETS_TOPIC),
+            events,
+        )
+        first = config["node.id"]
+        self.nodes = {id_: Node(id_, self) for id_ in range(first, first + nodes)}
+        if data_dir is not None:
+            self._restore(data_dir)
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return int(self.clock.now() * 1000)
+
+    # -- nodes
+
+    @property
+    def running(self) -> list[int]:
+        """The ids of the running nodes."""
+        return [node.id for node in self.nodes.values() if node.is_running]
+
+    @property
+    def controller_id(self) -> int:
+        """The id of the controller: the first running node."""
+        return min(self.running)
+
+    def node(self, node_id: int) -> Node:
+        """Returns a node by its id.
+
+        Raises:
+            ClusterError: the id is unknown.
+        """
+        if node_id not in self.nodes:
+            there_are = ", ".join(map(str, self.nodes))
+            raise ClusterError(f"there is no node {node_id}; there are {there_are}")
+        return self.nodes[node_id]
+
+    def node_started(self, node: Node) -> None:
+        """Marks a node as running.
+
+        It becomes leader of the leaderless partitions that it replicates.
+        """
+        node.is_running = True
+        node.fetch_sessions = self.fetch_sessions()
+        changed = []
+        for topic in self.topics.by_name.values():
+            for index, leader in enumerate(topic.leaders):
+                if leader == NO_NODE and node.id in topic.replicas[index]:
+                    self._lead(topic, index, node.id)
+                    changed.append(topic)
+        self._leaders_changed(changed)
+
+    def node_stopped(self, node: Node) -> None:
+        """Marks a node as stopped; running replicas become leaders in its place."""
+        node.is_running = False
+        changed = []
+        for topic in self.topics.by_name.values():
+            for index, leader in enumerate(topic.leaders):
+                if leader == node.id:
+                    elected = self._elected(topic.replicas[index])
+                    self._lead(topic, index, elected, "stopped")
+                    changed.append(topic)
+        self._leaders_changed(changed)
+
+    def _elected(self, replicas: Sequence[int]) -> int:
+        for node_id in replicas:
+            if node_id in self.nodes and self.nodes[node_id].is_running:
+                return node_id
+        return NO_NODE
+
+    def _lead(
+        self, topic: Topic, index: int, node_id: int, cause: str = "moved"
+    ) -> None:
+        self.topics.lead(topic, index, node_id)
+        if topic.name == OFFSETS_TOPIC:
+            self.shards.lead(index, node_id, cause)
+
+    def fetch_sessions(self) -> FetchSessions:
+        """The fetch sessions of a node that starts: none."""
+        slots = self.config["max.incremental.fetch.session.cache.slots"]
+        return FetchSessions(self.ids, slots)
+
+    # -- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int = 1,
+        overrides: dict[str, str] | None = None,
+        *,
+        replicas: Sequence[Sequence[int]] | None = None,
+    ) -> Topic:
+        """Creates a topic at once; its name is legal and not taken.
+
+        Args:
+            name: its name.
+            partitions: the number of partitions.
+            replication_factor: replicas of each; at most the number of nodes.
+            overrides: its own configuration.
+            replicas: the replicas of each partition, in place of both numbers.
+
+        Raises:
+            StorageError: the disk has no room for it.
+        """
+        if replicas is None:
+            replicas = self.spread_topic(partitions, replication_factor)
+        topic = finish(self.topics.make(name, replicas, overrides, Pace()))
+        self.enter_topics([topic])
+        return topic
+
+    def spread_topic(self, partitions: int, factor: int) -> list[list[int]]:
+        """Places the replicas of the next topic, evenly over the nodes."""
+        return self._spread(partitions, factor, self.topics.count)
+
+    def enter_topics(self, topics: Sequence[Topic]) -> None:
+        """Saves topics that were made, and makes them visible.
+
+        Raises:
+            StorageError: they could not be saved; none of them is visible.
+        """
+        for topic in topics:
+            # Only now: nodes may have stopped or started while it was made.
+            topic.leaders[:] = map(self._elected, topic.replicas)
+        self.topics.enter(topics)
+        for topic in topics:
+            if topic.name == OFFSETS_TOPIC:
+                self.shards.attach(topic)
+            if self.topic_created is not None:
+                self.topic_created(topic)
+
+    def grow_topic(
+        self,
+        topic: Topic,
+        count: int,
+        replicas: Sequence[Sequence[int]] | None = None,
+        pace: Pace | None = None,
+    ) -> Generator[None, None, None]:
+        """Adds partitions to a topic, up to `count`; `replicas` are of those added.
+
+        Raises:
+            StorageError: the disk has no room for them.
+        """
+        first = len(topic.partitions)
+        if replicas is None:
+            of_first = topic.replicas[0]
+            start = list(self.nodes).index(of_first[0]) + first
+            replicas = self._spread(count - first, len(of_first), start)
+        yield from self.topics.grow(topic, replicas, self._elected, pace or Pace())
+
+    def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
+        # If no node runs, the partitions are leaderless until one starts.
+        running = self.running or list(self.nodes)
+        stopped = self.nodes.keys() - set(running)
+        return spread(count, factor, running, stopped, start)
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic at once, and the offsets committed for it."""
+        finish(self.delete_topics([self.topics.by_name[name]], Pace()))
+
+    def delete_topics(
+        self, topics: Sequence[Topic], pace: Pace
+    ) -> Generator[None, None, None]:
+        """Deletes topics, and the offsets that groups have committed for them.
+
+        The first piece removes the topics. The other pieces are done even if the
+        work is stopped.
+
+        Raises:
+            StorageError: the deletion could not be saved; the topics stay.
+        """
+        self.topics.remove(topics)
+        names = [topic.name for topic in topics]
+        if OFFSETS_TOPIC in names:
+            self.shards.detach("deleted")
+        rest = self._deletions(topics, names)
+        try:
+            for cost in rest:
+                if pace.spend(cost):
+                    yield
+        finally:
+            for _ in rest:
+                pass
+
+    def _deletions(self, topics: Sequence[Topic], names: list[str]) -> Iterator[int]:
+        """Deletes the logs and offsets of removed topics; yields the costs."""
+        for shard in list(self.shards):
+            shard.topics_deleted(names)
+            yield SCANNED_GROUP_COST * (1 + shard.group_count)
+        for topic in topics:
+            for index, partition in enumerate(topic.partitions):
+                self._drop_partition(topic, index, partition)
+                yield self._partition_cost
+
+    def auto_create(self, name: str) -> None:
+        """Creates a topic at once with the settings of automatic creation."""
+        count, factor, overrides = self.automatic(name)
+        self.create_topic(name, count, factor, overrides)
+
+    def automatic(self, name: str) -> tuple[int, int, dict[str, str] | None]:
+        """Returns the settings of a topic that is created automatically, as in Kafka.
+
+        Returns:
+            Number of partitions, replication factor, own configuration.
+        """
+        config = self.config
+        if name == OFFSETS_TOPIC:
+            # Kafka waits for enough brokers; a kohort cluster does not grow.
+            factor = min(config["offsets.topic.replication.factor"], len(self.nodes))
+            count = config["offsets.topic.num.partitions"]
+            return count, factor, offsets_topic_overrides(config)
+        if name == EVENTS_TOPIC:
+            # One partition, so that consumers read events in order.
+            return 1, len(self.nodes), None
+        factor = min(config["default.replication.factor"], len(self.nodes))
+        return config["num.partitions"], factor, None
+
+    def _make_partition(self, topic: Topic, index: int) -> Partition:
+        if self._storage is None:
+            return Partition(f"{topic.name}-{index}")
+        return self._storage.open_partition(topic, index, 0)
+
+    def _drop_partition(self, topic: Topic, index: int, partition: Partition) -> None:
+        if self._storage is None:
+            partition.close()
+            return
+        try:
+            self._storage.delete_partition(topic, index)
+        except StorageError as error:
+            # The topic is deleted all the same; the next start removes the files.
+            log.warning(
+                "files_not_deleted", partition=partition.name, reason=str(error)
+            )
+
+    # -- moving
+
+    def move_partition(self, topic_name: str, index: int, node_id: int) -> None:
+        """Makes a node the leader of a partition; it becomes a replica if necessary.
+
+        Raises:
+            ClusterError: the topic, partition or node is unknown, or the node is
+                stopped.
+        """
+        topic = self.topics.by_name.get(topic_name)
+        if topic is None:
+            names = ", ".join(sorted(self.topics.by_name)) or "none"
+            raise ClusterError(f"there is no topic {topic_name!r}; there are: {names}")
+        if not 0 <= index < len(topic.partitions):
+            last = len(topic.partitions) - 1
+            raise ClusterError(
+                f"topic {topic_name} has no partition {index}, only 0 to {last}"
+            )
+        if not self.node(node_id).is_running:
+            raise ClusterError(f"node {node_id} does not run")
+        leader = topic.leaders[index]
+        if leader == node_id:
+            return
+        replicas = list(topic.replicas[index])
+        if node_id not in replicas:
+            # It replaces the leader, or the preferred leader.
+            replicas[replicas.index(leader) if leader in replicas else 0] = node_id
+            topic.replicas[index] = replicas
+        self._lead(topic, index, node_id)
+        self._leaders_changed([topic])
+
+    def move_coordinator(self, group_id: str, node_id: int) -> None:
+        """Makes a node the coordinator of a group, and of all groups of its shard.
+
+        Raises:
+            ClusterError: as in `move_partition`.
+        """
+        index = self.shards.index_of(group_id)
+        self.move_partition(OFFSETS_TOPIC, index, node_id)
+
+    # -- surviving restarts
+
+    def _restore(self, data_dir: Path) -> None:
+        """Takes over the state that a data directory has, if any."""
+        # Loaded only with a data directory: a broker in memory starts faster.
+        from kohort.broker.cluster.storage import ClusterStorage
+
+        self._storage = ClusterStorage(
+            data_dir,
+            self.id,
+            self.config,
+            list(self.nodes),
+            self.topics.by_name,
+            self.now_ms,
+            self.long_work,
+        )
+        restored = self._storage.restore()
+        self.id = self._storage.cluster_id
+        self.producer_ids.restore(restored.first_unused_producer_id)
+        for topic in restored.topics:
+            self.topics.add(topic)
+        epochs = [p.leader_epoch for t in restored.topics for p in t.partitions]
+        if epochs:
+            # Each start begins a leader epoch, so its number is new.
+            self.ids.go_on(max(epochs))
+
+    def _save_producer_ids(self, first_unused: int) -> None:
+        if self._storage is not None:
+            self._storage.save_producer_ids(first_unused)
+
+    def _topics_changed(self, topics: Mapping[str, Topic | None]) -> None:
+        if self._storage is not None:
+            self._storage.topics_changed(topics)
+
+    def _config_changed(self) -> None:
+        if self._storage is not None:
+            self._storage.config_changed()
+
+    def _leaders_changed(self, topics: Iterable[Topic]) -> None:
+        """Saves the leaders; errors are only logged, as a start elects anew."""
+        changed = {topic.name: topic for topic in topics}
+        if changed:
+            try:
+                self._topics_changed(changed)
+            except StorageError as error:
+                log.warning("leaders_not_kept", reason=str(error))
+
+    def load_groups(self) -> None:
+        """Starts loading the groups in ``__consumer_offsets``."""
+        topic = self.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is not None:
+            self.shards.attach(topic)
+        if self._storage is not None:
+            try:
+                self._storage.save()
+            except StorageError as error:
+                log.warning("leaders_not_kept", reason=str(error))
+
+    def close(self) -> None:
+        """Stops all timers and flushes everything to the disk."""
+        self.long_work.close()
+        self.shards.detach("stopped")
+        if self._storage is not None:
+            self._storage.close()
+
+    def flush(self) -> None:
+        """Flushes logs whose ``flush.ms`` is over."""
+        if self._storage is not None:
+            self._storage.flush()
+
+    def checkpoint(self) -> None:
+        """Writes the recovery points of the logs.
+
+        Raises:
+            StorageError: they could not be written.
+        """
+        if self._storage is not None:
+            self._storage.checkpoint()
+
+
+class Node:
+    """One broker of the cluster.
+
+    Attributes:
+        id: node id.
+        host: host that clients are told to connect to.
+        port: port that clients are told to connect to.
+        cluster: the state that it shares with the other nodes.
+        is_running: whether it takes requests.
+        is_open: whether it takes connections: not any more once it begins to stop.
+        submit_group_event: hands an event to the coordinator of its group, which
+            refuses it if it is on another node.
+        commit_refused: publishes that offsets were refused before they came to a
+            coordinator.
+        fetch_sessions: the fetch sessions that it keeps (KIP-227).
+        counters: counters of its requests; None if they are not counted.
+    """
+
+    def __init__(self, node_id: int, cluster: Cluster) -> None:
+        self.id = node_id
+        self.host = ""
+        self.port = 0
+        self.cluster = cluster
+        self.is_running = True
+        self.is_open = False
+        self.submit_group_event = partial(cluster.shards.submit, node_id)
+        self.commit_refused = partial(cluster.shards.commit_refused, node_id)
+        self.counters: ApiCounters | None = None
+        self.fetch_sessions = cluster.fetch_sessions()
+
+
+def group_settings(config: Config) -> GroupSettings:
+    """Group coordinator settings, from the configuration."""
+    return GroupSettings(
+        min_session_timeout_ms=config["group.min.session.timeout.ms"],
+        max_session_timeout_ms=config["group.max.session.timeout.ms"],
+        initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
+        max_size=config["group.max.size"],
+        offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
+        offsets_retention_ms=config["offsets.retention.minutes"] * MINUTE_MS,
+        offsets_retention_check_interval_ms=config[
+            "offsets.retention.check.interval.ms"
+        ],
+    )

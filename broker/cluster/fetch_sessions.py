@@ -1,0 +1,204 @@
+"""Fetch sessions: a client names its partitions once, then only what changes (KIP-227).
+
+A session belongs to no connection. Its epoch counts its requests; a request with
+another epoch than the next one has lost something, and starts over.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from kohort.broker.ids import Ids
+from kohort.protocol.errors import ErrorCode
+
+INITIAL_EPOCH = 0
+"""The epoch of a request that lists all its partitions and wants a session."""
+FINAL_EPOCH = -1
+"""The epoch of a request that lists all its partitions and wants no session."""
+EVICTABLE_AFTER = 120.0
+"""Seconds of silence from which on a session makes room for a new one; Kafka's
+``min.incremental.fetch.session.eviction.ms``."""
+
+MOST_PARTITIONS = 250_000
+"""Partitions of all sessions of a node together: about 100 MB. Kafka limits only the
+number of sessions, so a client could fill its memory with partitions that do not even
+exist. A client that gets no session, or loses it, names all its partitions in each
+request."""
+
+TopicKey = str | bytes
+"""A topic's name, or from Fetch v13 on its id."""
+
+PartitionKey = tuple[TopicKey, int]
+"""A topic, and which partition of it."""
+
+
+class FetchedPartition:
+    """One partition that a fetch is about, and what its client knows of it."""
+
+    __slots__ = (
+        "fetch_offset",
+        "high_watermark",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: TopicKey,
+        partition: int,
+        leader_epoch: int,
+        fetch_offset: int,
+        max_bytes: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        # What the last response of the session told; -1 for nothing yet.
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def tells_news(
+        self, error_code: int, high_watermark: int, log_start_offset: int, size: int
+    ) -> bool:
+        """Whether an incremental response has to name the partition."""
+        news = (
+            size > 0
+            or error_code != 0
+            or high_watermark != self.high_watermark
+            or log_start_offset != self.log_start_offset
+        )
+        # After an error the next success is news in any case.
+        self.high_watermark = -1 if error_code else high_watermark
+        self.log_start_offset = log_start_offset
+        return news
+
+
+class FetchSession:
+    """The partitions of one session, in the order in which they are served."""
+
+    __slots__ = ("epoch", "id", "last_used", "partitions", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        uses_topic_ids: bool,
+        partitions: dict[PartitionKey, FetchedPartition],
+        now: float,
+    ) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.last_used = now
+        self.partitions = partitions
+
+    def serve_last(self, partitions: Iterable[FetchedPartition]) -> None:
+        """Puts partitions that have had their turn behind the others."""
+        for partition in partitions:
+            key = partition.topic, partition.partition
+            if self.partitions.pop(key, None) is not None:
+                self.partitions[key] = partition
+
+
+class FetchSessions:
+    """The sessions that a node keeps.
+
+    Args:
+        ids: where session ids come from.
+        slots: how many sessions are kept
+            (``max.incremental.fetch.session.cache.slots``).
+    """
+
+    def __init__(self, ids: Ids, slots: int) -> None:
+        self._ids = ids
+        self._slots = slots
+        # The one unused for longest comes first.
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all sessions."""
+        return self._count
+
+    def create(
+        self,
+        uses_topic_ids: bool,
+        partitions: dict[PartitionKey, FetchedPartition],
+        now: float,
+    ) -> FetchSession | None:
+        """A new session; None where there is neither room nor a partition."""
+        if not partitions or len(partitions) > MOST_PARTITIONS:
+            return None
+        while (
+            len(self._sessions) >= self._slots
+            or self._count + len(partitions) > MOST_PARTITIONS
+        ):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now - oldest.last_used < EVICTABLE_AFTER:
+                return None
+            self.close(oldest.id)
+        session_id = self._ids.fetch_session_id()
+        while session_id in self._sessions:
+            session_id = self._ids.fetch_session_id()
+        session = FetchSession(session_id, uses_topic_ids, partitions, now)
+        self._sessions[session_id] = session
+        self._count += len(partitions)
+        return session
+
+    def resume(
+        self, session_id: int, epoch: int, uses_topic_ids: bool, now: float
+    ) -> FetchSession | ErrorCode:
+        """The session of an incremental request; an error if it has to start over."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1
+        session.last_used = now
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def change(
+        self, session: FetchSession, key: PartitionKey, wanted: FetchedPartition
+    ) -> bool:
+        """Takes in a partition that a request names.
+
+        Returns:
+            False if there is no room for it any more; the session is closed.
+        """
+        known = session.partitions.get(key)
+        if known is not None:
+            known.leader_epoch = wanted.leader_epoch
+            known.fetch_offset = wanted.fetch_offset
+            known.max_bytes = wanted.max_bytes
+        elif self._count >= MOST_PARTITIONS or session.id not in self._sessions:
+            self.close(session.id)
+            return False
+        else:
+            session.partitions[key] = wanted
+            self._count += 1
+        return True
+
+    def forget(self, session: FetchSession, key: PartitionKey) -> None:
+        """A request says that it wants a partition no more."""
+        if session.id in self._sessions and key in session.partitions:
+            del session.partitions[key]
+            self._count -= 1
+
+    def close(self, session_id: int) -> None:
+        """Forgets a session, if it is there."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._count -= len(session.partitions)

@@ -1,0 +1,458 @@
+"""Notices of the coordinator's decisions: one function for each kind of event.
+
+A notice is raw: it holds what the decision had at hand, and `events.render` works out
+the event's fields when it is read. Without a listener, the functions that take
+a `Turn` do nothing. Those without one return notices; commits and heartbeats, which
+have no turn, call them only for listeners.
+
+Some state is kept for notices alone: a group's `rows`, `started`, `completed` and
+`waits`, a member's `owned` and `told_at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import chain
+
+from kohort.broker.coordinator.effects import Effect, MemberRows, Notice, Who, make
+from kohort.broker.coordinator.events import (
+    CommitOffsets,
+    Heartbeat,
+    Join,
+    LeavingMember,
+    OffsetRow,
+)
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.member import Member
+from kohort.broker.coordinator.state import DEAD, EMPTY, PREPARING_REBALANCE
+from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.protocol.consumer import PROTOCOL_TYPE
+from kohort.protocol.errors import ErrorCode
+
+_BYTES_PER_ROW = 100
+"""Bytes that weigh as much as a row: a topic's name, and some partitions."""
+_NO_WAIT = (0.0, False)
+
+
+def _add(
+    turn: Turn,
+    kind: str,
+    group: Group,
+    who: Who | None = None,
+    rows: int = 0,
+    /,
+    **fields: object,
+) -> None:
+    """Adds a notice that keeps this many rows in memory, if there is a listener."""
+    if turn.listening:
+        notice = kind, group.group_id, group.generation_id, who, fields, 1 + rows
+        turn.notices.append(make(Notice, notice))
+
+
+# -- members
+
+
+def member_id_given(turn: Turn, group: Group, member_id: str) -> None:
+    """A newcomer becomes a pending member (KIP-394)."""
+    if turn.listening:
+        who = group.pending_members[member_id].identity
+        if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY:
+            group.waits[member_id] = None
+        _add(turn, "member_id_given", group, who)
+
+
+def pending_member_expired(turn: Turn, group: Group, who: Who) -> None:
+    """A pending member did not join in time."""
+    _add(turn, "pending_member_expired", group, who)
+
+
+def member_joined(
+    turn: Turn, group: Group, member: Member, event: Join, cause: str
+) -> None:
+    """A JoinGroup was accepted."""
+    if turn.listening:
+        # Five fields at most: a dict of six is twice as large.
+        _add(
+            turn,
+            "member_joined",
+            group,
+            member.identity,
+            len(member.protocols),
+            cause=cause,
+            reason=event.reason,
+            timeouts_ms=(event.session_timeout_ms, event.rebalance_timeout_ms),
+            protocol_type=event.protocol_type,
+            protocols=member.protocols,
+        )
+
+
+_REFUSALS = {
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "full",
+    ErrorCode.FENCED_INSTANCE_ID: "fenced",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "inconsistent",
+    ErrorCode.UNKNOWN_MEMBER_ID: "unknown",
+}
+
+
+def member_refused(turn: Turn, group: Group | None, event: Join, code: int) -> None:
+    """A JoinGroup was refused; its group need not exist."""
+    if turn.listening:
+        error = ErrorCode(code)
+        generation = None if group is None else group.generation_id
+        who = Who(event.member_id or None, event.group_instance_id, event.client)
+        fields = {
+            "cause": _REFUSALS.get(error, "invalid"),
+            "reason": event.reason,
+            "error": error.name,
+        }
+        notice = Notice("member_refused", event.group_id, generation, who, fields)
+        turn.notices.append(notice)
+
+
+def member_replaced(
+    turn: Turn, group: Group, event: Join, old: Member, member: Member, heard: float
+) -> None:
+    """A static member came back under a new id, with the old one's partitions.
+
+    The old one was last `heard` of then, in seconds since the epoch.
+    """
+    if not turn.listening:
+        return
+    if old.member_id in group.waits:
+        group.waits[member.member_id] = group.waits.pop(old.member_id)
+    _add(
+        turn,
+        "member_replaced",
+        group,
+        # Client id and host stay those of the old process, as in Kafka.
+        member.identity,
+        len(event.protocols),
+        reason=event.reason,
+        replaced_member_id=old.member_id,
+        heard=heard,
+        timeouts_ms=(event.session_timeout_ms, event.rebalance_timeout_ms),
+        protocol_type=event.protocol_type,
+        protocols=event.protocols,
+    )
+    if old.owned:
+        _partitions_changed(turn, group, old, old.owned, b"", "replaced")
+        _partitions_changed(turn, group, member, b"", old.owned, "replaced")
+
+
+def member_left(
+    turn: Turn, group: Group, who: Who, leaving: LeavingMember, *, was_pending: bool
+) -> None:
+    """A member, or a pending member, left or was removed by an admin."""
+    _add(
+        turn,
+        "member_left",
+        group,
+        who,
+        cause="left" if leaving.member_id else "removed",
+        reason=leaving.reason,
+        was_pending=was_pending,
+    )
+
+
+def member_expired(turn: Turn, group: Group, member: Member) -> None:
+    """A member's session ended."""
+    heard = turn.last_heard(member)
+    _add(turn, "member_expired", group, member.identity, heard=heard)
+
+
+def member_kicked(
+    turn: Turn,
+    group: Group,
+    who: Who,
+    cause: str,
+    heard: float,
+    *,
+    was_pending: bool = False,
+) -> None:
+    """The coordinator removes a member, or a pending member, last `heard` of then."""
+    _add(
+        turn,
+        "member_kicked",
+        group,
+        who,
+        cause=cause,
+        was_pending=was_pending,
+        heard=heard,
+    )
+
+
+def leader_chosen(turn: Turn, group: Group, cause: str, previous: str | None) -> None:
+    """The group's leader, where there is one and it is not the previous one."""
+    leader = group.leader
+    if leader is not None and leader != previous:
+        who = group.members[leader].identity
+        _add(turn, "leader_chosen", group, who, cause=cause, previous_leader=previous)
+
+
+def heartbeat(group: Group | None, event: Heartbeat, code: int) -> Notice:
+    """A heartbeat was answered with an error code."""
+    who = Who(event.member_id or None, event.group_instance_id)
+    generation = None
+    if group is not None:
+        generation = group.generation_id
+        member = group.members.get(event.member_id)
+        if member is not None:
+            who = member.identity
+    fields = {"error": ErrorCode(code).name}
+    return Notice("heartbeat", event.group_id, generation, who, fields)
+
+
+# -- rebalances
+
+
+def group_state(turn: Turn, group: Group) -> None:
+    """A group came to another state."""
+    _add(
+        turn,
+        "group_state",
+        group,
+        state=group.state.value,
+        previous_state=group.previous_state.value,
+    )
+
+
+def rebalance_started(turn: Turn, group: Group, cause: Cause) -> None:
+    """The join phase begins, and with it the waits for those that have not joined."""
+    if not turn.listening:
+        return
+    members = [*group.members]
+    group.started = turn.now
+    group.waits = {}
+    if group.state is not EMPTY:
+        for member_id, member in group.members.items():
+            if member.join_token is None:
+                group.waits[member_id] = None
+        for member_id in group.pending_members:
+            group.waits[member_id] = None
+    culprits = cause.culprits
+    if not culprits and cause.who is not None:
+        culprits = (cause.who.member_id,)
+    _add(
+        turn,
+        "rebalance_started",
+        group,
+        cause.who,
+        len(members) + len(culprits),
+        cause=cause.kind,
+        reason=cause.reason,
+        culprits=culprits,
+        previous_state=group.state.value,
+        members=members,
+    )
+
+
+def wait_ended(turn: Turn, group: Group, member_id: str, *, came: bool) -> None:
+    """The join phase waits no more for a member: `join_completed` says how long."""
+    if group.waits and group.waits.get(member_id, _NO_WAIT) is None:
+        group.waits[member_id] = (turn.now, came)
+
+
+def window_opened(turn: Turn, group: Group, cause: str) -> None:
+    """An initial window opened; one of no length is not worth a notice."""
+    if group.window_ms:
+        _add(
+            turn,
+            "window_opened",
+            group,
+            cause=cause,
+            delay_ms=group.window_ms,
+            remaining_ms=group.remaining_ms,
+        )
+
+
+def join_completed(
+    turn: Turn,
+    group: Group,
+    cause: str,
+    before: MemberRows,
+) -> None:
+    """The join phase is over; `before` lists the previous generation's members."""
+    if not turn.listening:
+        return
+    waits, group.waits = group.waits, {}
+    after = group.rows
+    _add(
+        turn,
+        "join_completed",
+        group,
+        None,
+        len(before) + len(after) + len(waits),
+        cause=cause,
+        before=before,
+        after=after,
+        started=group.started,
+        waits=waits,
+        protocol=group.protocol_name,
+        leader=group.leader if after else None,
+    )
+
+
+def assignment_made(
+    turn: Turn, group: Group, size: int, synced: Sequence[Member]
+) -> None:
+    """The leader brought `size` bytes of assignments, for which `synced` had waited."""
+    if not turn.listening:
+        return
+    leader = group.leader or ""
+    _add(
+        turn,
+        "assignment_made",
+        group,
+        group.members[leader].identity,
+        protocol=group.protocol_name,
+        leader=leader,
+        bytes=size,
+        members=group.rows,
+        since=group.completed,
+    )
+    group_state(turn, group)
+    if group.protocol_type == PROTOCOL_TYPE:
+        for member in group.members.values():
+            before, after = member.owned, member.assignment
+            if before != after:
+                member.owned = after
+                _partitions_changed(turn, group, member, before, after, "assigned")
+    for member in synced:
+        member_synced(turn, group, member)
+
+
+def member_synced(turn: Turn, group: Group, member: Member) -> None:
+    """A member was given its assignment."""
+    if turn.listening:
+        _add(turn, "member_synced", group, member.identity, since=member.told_at)
+
+
+def partitions_gone(turn: Turn, group: Group, member: Member) -> None:
+    """A member that was removed owns nothing any more."""
+    if member.owned:
+        _partitions_changed(turn, group, member, member.owned, b"", "gone")
+
+
+def _partitions_changed(
+    turn: Turn, group: Group, member: Member, before: bytes, after: bytes, cause: str
+) -> None:
+    _add(
+        turn,
+        "partitions_changed",
+        group,
+        member.identity,
+        (len(before) + len(after)) // _BYTES_PER_ROW,
+        cause=cause,
+        before=before,
+        after=after,
+    )
+
+
+def group_loaded(turn: Turn, group: Group) -> None:
+    """A group was read from the log, with its leader and who owns what."""
+    if not turn.listening:
+        return
+    members = [*group.members]
+    _add(
+        turn,
+        "group_loaded",
+        group,
+        None,
+        len(members),
+        state=group.state.value,
+        members=members,
+        protocol=group.protocol_name,
+        leader=group.leader,
+    )
+    leader_chosen(turn, group, "loaded", None)
+    if group.protocol_type == PROTOCOL_TYPE:
+        for member in group.members.values():
+            owned = member.owned = member.assignment
+            if owned:
+                # It has them as before: nothing is gained, nothing lost.
+                _partitions_changed(turn, group, member, owned, owned, "loaded")
+
+
+# -- offsets
+
+
+def offsets_committed(
+    group: Group, event: CommitOffsets, offsets: Sequence[OffsetRow]
+) -> Notice:
+    """Offsets of a commit were stored."""
+    fields: dict[str, object] = {"offsets": tuple(chain.from_iterable(offsets))}
+    return _commit("offsets_committed", group, event, fields, len(offsets))
+
+
+def commit_refused(
+    group: Group | None, event: CommitOffsets, offsets: Sequence[OffsetRow], code: int
+) -> Notice:
+    """Offsets of a commit were refused; its group need not exist."""
+    fields: dict[str, object] = {
+        "offsets": tuple(chain.from_iterable(offsets)),
+        "error": ErrorCode(code).name,
+    }
+    return _commit("commit_refused", group, event, fields, len(offsets))
+
+
+def commit_handled(
+    group: Group, event: CommitOffsets, codes: Sequence[int] | None, *, is_new: bool
+) -> list[Effect]:
+    """Offsets of a commit that made its group, or that was refused in part."""
+    notices: list[Effect] = []
+    if codes is None:
+        stored, refused = event.offsets, []
+    else:
+        rows = [*zip(event.offsets, codes, strict=True)]
+        stored = [offset for offset, code in rows if not code]
+        refused = [offset for offset, code in rows if code]
+    if stored:
+        if is_new:
+            fields = {"state": EMPTY.value, "previous_state": DEAD.value}
+            notices.append(Notice("group_state", group.group_id, 0, None, fields))
+        notices.append(offsets_committed(group, event, stored))
+    if refused:
+        # A group that would have been new is not there.
+        known = None if is_new and not stored else group
+        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        notices.append(commit_refused(known, event, refused, too_large))
+    return notices
+
+
+def _commit(
+    kind: str,
+    group: Group | None,
+    event: CommitOffsets,
+    fields: dict[str, object],
+    rows: int,
+) -> Notice:
+    """A notice of a commit.
+
+    Its offsets are flat: notices are kept by the thousand, and tuples in a tuple would
+    be the garbage collector's.
+    """
+    generation = member = None
+    if group is not None:
+        generation = group.generation_id
+        member = group.members.get(event.member_id)
+    if member is not None:
+        who = member.identity
+    else:
+        sender = event.member_id or None, event.group_instance_id, event.client
+        who = make(Who, sender)
+    return make(Notice, (kind, event.group_id, generation, who, fields, 1 + rows))
+
+
+def offsets_deleted(
+    turn: Turn, group: Group, deleted: Collection[tuple[str, int]], cause: str
+) -> None:
+    """Offsets were deleted."""
+    rows = len(deleted)
+    _add(turn, "offsets_deleted", group, None, rows, cause=cause, deleted=deleted)
+
+
+def offsets_expired(
+    turn: Turn, group: Group, expired: Collection[tuple[str, int]]
+) -> None:
+    """Offsets were kept for as long as their retention says."""
+    _add(turn, "offsets_expired", group, None, len(expired), expired=expired)

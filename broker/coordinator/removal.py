@@ -1,0 +1,37 @@
+"""Taking members out of their group, for whatever reason."""
+
+from __future__ import annotations
+
+from kohort.broker.coordinator import notices
+from kohort.broker.coordinator.effects import JoinResult, SyncResult
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.member import Member
+from kohort.broker.coordinator.turn import Turn
+from kohort.protocol.errors import ErrorCode
+
+
+def remove(
+    turn: Turn,
+    group: Group,
+    member: Member,
+    code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
+) -> None:
+    """Takes a member out of its group, and answers its requests that wait by `code`.
+
+    UNKNOWN_MEMBER_ID makes a client that is still there join as a new member. Kafka
+    leaves a waiting sync without an answer here.
+    """
+    turn.answer_join(group, member, JoinResult(code, ""))
+    turn.answer_sync(member, SyncResult(code))
+    turn.end_session(member)
+    leader = group.leader
+    group.remove(member)
+    notices.wait_ended(turn, group, member.member_id, came=False)
+    notices.partitions_gone(turn, group, member)
+    notices.leader_chosen(turn, group, "gone", leader)
+
+
+def remove_pending(turn: Turn, group: Group, member_id: str) -> None:
+    """Forgets a pending member (KIP-394)."""
+    del group.pending_members[member_id]
+    notices.wait_ended(turn, group, member_id, came=False)

@@ -1,0 +1,17 @@
+"""The account of every rebalance, computed once, for all views.
+
+Pure: events go in as dicts, as `kohort.broker.events.schema` has them, and nothing else
+is asked. `kohort.broker.events.account.flow` tells how an account comes about.
+
+    accounts = Accounts()
+    for event in events:
+        for account in accounts.take(event):
+            print(account.cause, account.duration_ns, account.unread_ns)
+"""
+
+from __future__ import annotations
+
+from kohort.broker.events.account.accounts import Accounts
+from kohort.broker.events.account.values import Account, Outcome
+
+__all__ = ["Account", "Accounts", "Outcome"]

@@ -1,0 +1,97 @@
+"""The accounts of one group: its events in, an account per rebalance out.
+
+The flow, step by step:
+
+1. Members. ``member_joined``, ``member_left`` and so on change `Membership`. A member
+   that joins, and is eager, has revoked its partitions: it pauses (`Rebalance.pauses`),
+   and they have no reader (`Readers`). One that is gone has stopped reading, too: at
+   its LeaveGroup, or when the broker last heard of it.
+2. ``rebalance_started`` opens a `Rebalance`, in the phase JOINING. Events about members
+   come before the rebalance that they bring about, in the same turn of the coordinator,
+   so that its cause is known. The one before is settled now, if it was not.
+3. ``join_completed`` makes the generation: SYNCING. ``assignment_made`` ends the
+   rebalance: SETTLING. ``partitions_changed`` says who owns what (`Ownership`).
+4. ``member_synced``: the member reads what it owns; its pause is over. After the last
+   one the rebalance is OVER: its account is made, with all that the partitions were
+   unread since the account before.
+5. Events may be missing. The account of a rebalance that began before them says so
+   (``unseen``); after a gap nothing is concluded from the events before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kohort.broker.events.account import members, phases
+from kohort.broker.events.account.group import GroupAccounts
+from kohort.broker.events.account.values import (
+    Account,
+    Event,
+)
+
+_MAY_NAME_NOBODY: Final = frozenset(
+    {
+        "rebalance_started",
+        "window_opened",
+        "join_completed",
+        "assignment_made",
+        "member_refused",
+        "commit_refused",
+        "group_loaded",
+        "group_state",
+    }
+)
+"""Kinds that may have no member_id. An event of another kind without one is ignored."""
+
+
+def take(group: GroupAccounts, event: Event) -> list[Account]:
+    """Takes in an event of the group, of a node, or an ``events_lost``.
+
+    Returns:
+        The accounts that are settled now, the oldest first.
+    """
+    if event["kind"] == "rebalance_account":
+        return []
+    if event["kind"] == "events_lost":
+        group.events_lost()
+        return group.told()
+    if group.run is not None and event["run"] != group.run:
+        group.began_anew()
+    group.run = event["run"]
+    if event.get("group") is None:
+        group.node_is(event["node"], is_running=event["kind"] == "node_started")
+        return group.told()
+    group.note_time(event)
+    group.notice_missing(event)
+    if event.get("member_id"):
+        group.membership.introduce(event)
+    elif event["kind"] not in _MAY_NAME_NOBODY:
+        return group.told()
+    handle = HANDLERS.get(event["kind"])
+    if handle is not None:
+        handle(group, event)
+    return group.told()
+
+
+HANDLERS: Final[Mapping[str, Callable[[GroupAccounts, Event], None]]] = {
+    "member_id_given": members.id_given,
+    "pending_member_expired": members.pending_expired,
+    "member_joined": members.joined,
+    "member_refused": members.refused,
+    "member_left": members.left,
+    "member_expired": members.expired,
+    "member_kicked": members.kicked,
+    "member_replaced": members.replaced,
+    "leader_chosen": members.leader_chosen,
+    "rebalance_started": phases.started,
+    "window_opened": phases.window_opened,
+    "join_completed": phases.join_completed,
+    "assignment_made": phases.assignment_made,
+    "member_synced": phases.synced,
+    "partitions_changed": phases.partitions_changed,
+    "group_loaded": phases.loaded,
+    "group_state": phases.state_changed,
+}
+KINDS: Final = frozenset(HANDLERS)
+"""The kinds of a group's events that matter here."""

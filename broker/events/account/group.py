@@ -1,0 +1,213 @@
+"""The state of one group: what its events have told so far."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.events.account.membership import Membership
+from kohort.broker.events.account.ownership import Ownership
+from kohort.broker.events.account.readers import Readers
+from kohort.broker.events.account.rebalance import Leadership, Phase, Rebalance
+from kohort.broker.events.account.values import (
+    Account,
+    Event,
+    Outcome,
+    Unread,
+)
+from kohort.broker.events.words import UNSEEN
+
+_OF_JOINS: Final = frozenset({"member_id_given", "member_joined", "window_opened"})
+"""Events that, in a join phase, bear the number of the generation before."""
+
+
+class GroupAccounts:
+    """One group, as far as its events have been read.
+
+    Attributes:
+        group_id: its id.
+        membership: its members.
+        ownership: the owners of partitions.
+        readers: the readers of partitions.
+        last: the last rebalance that was seen; None: there was none.
+        since_ns: the first event; None: there was none.
+        since_generation: the generation of the first event.
+        now: the latest time of an event.
+        last_ns: the time of the event before the last one.
+        set_back_ns: how far the clock was set back, at most. A broker's own never is.
+        run: the run of the last event.
+        protocol: the assignor of the last generation.
+        leadership: who leads the group, and why.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.membership = Membership()
+        self.ownership = Ownership()
+        self.readers = Readers()
+        self.last: Rebalance | None = None
+        self.since_ns: int | None = None
+        self.since_generation = 0
+        self.now = 0
+        self.set_back_ns = 0
+        self.last_ns = 0
+        self.run: str | None = None
+        self.protocol: str | None = None
+        self.leadership = Leadership()
+        self._stopped: set[int] = set()
+        self._settled: list[Account] = []
+
+    def told(self) -> list[Account]:
+        """Returns the accounts that were settled since the last call."""
+        if not self._settled:
+            return []
+        settled, self._settled = self._settled, []
+        return settled
+
+    def note_time(self, event: Event) -> None:
+        """Takes in the time of an event."""
+        at_ns = int(event["time_ns"])
+        if self.since_ns is None:
+            self.since_ns = self.now = at_ns
+            self.since_generation = max(int(event.get("generation") or 0), 0)
+            self.ownership.is_whole = not self.since_generation
+        self.set_back_ns = max(self.set_back_ns, self.now - at_ns)
+        self.last_ns = self.now
+        self.now = max(self.now, at_ns)
+
+    def under_way(self, now_ns: int | None = None) -> Account | None:
+        """The account of a rebalance that is not settled; None: there is none.
+
+        Args:
+            now_ns: now, by the broker's clock; None: the last event.
+        """
+        last = self.last
+        if last is None or last.phase is Phase.OVER:
+            return None
+        last.seal(self.ownership)
+        until_ns = self.now if now_ns is None else max(self.now, now_ns)
+        return last.account(
+            self.group_id, self.membership, self.unread_since(until_ns), until_ns
+        )
+
+    def unread_since(self, now_ns: int) -> tuple[Unread, ...]:
+        """Partitions without a reader since the last account that was settled."""
+        return self.readers.rows_until(now_ns)
+
+    def close(self) -> list[Account]:
+        """The events end here: a rebalance of a node that was stopped does not go on.
+
+        Returns:
+            Its account, if there is one.
+        """
+        last = self.last
+        if last is not None and last.opening.event["node"] in self._stopped:
+            last.seal(self.ownership)
+            last.end(self.now, Outcome.CUT)
+            self.settle(last)
+        return self.told()
+
+    def settle(self, rebalance: Rebalance, at_ns: int | None = None) -> None:
+        """Closes an account; fine if it is closed."""
+        if rebalance.phase is Phase.OVER:
+            return
+        at_ns = self.now if at_ns is None else at_ns
+        rebalance.seal(self.ownership)
+        rebalance.phase = Phase.OVER
+        rebalance.settled_ns = at_ns
+        if rebalance.outcome is Outcome.EMPTIED:
+            self.readers.empty(at_ns)
+        else:
+            self.readers.cut(at_ns)
+        unread = self.readers.take_rows()
+        made = rebalance.account(self.group_id, self.membership, unread, at_ns)
+        self._settled.append(made)
+
+    def drop_unassigned(self, rebalance: Rebalance) -> None:
+        """Drops the partitions that a completed assignment leaves out.
+
+        All but those that cooperative members gave up, for the next assignment, if a
+        member subscribes to them. To be called before another member goes: its
+        partitions wait for the next assignment, too.
+        """
+        if rebalance.outcome is not Outcome.COMPLETED:
+            return
+        unread = self.readers.unread
+        if not unread or not self.ownership.is_known:
+            return
+        for owned in self.ownership.owned.values():
+            unread -= owned
+        topics = {topic for topic, _ in unread}
+        wanted = {topic for topic in topics if self.membership.may_want(topic)}
+        self.readers.drop(p for p in unread if p[0] not in wanted)
+        self.readers.cut(self.now)
+        waiting = self.readers.revoked_since(rebalance.opening.started_ns)
+        self.readers.drop(unread - waiting)
+
+    def settle_if_done(self) -> None:
+        """Closes the account of the last rebalance if no member of it waits."""
+        if self.last is not None and self.last.is_settled:
+            self.settle(self.last)
+
+    def joining(self) -> Rebalance | None:
+        """The rebalance that waits for joins, if one does."""
+        return self.last if self.last is not None and self.last.is_joining else None
+
+    def seal(self) -> None:
+        """Notes who kept what in the last rebalance, before anything changes hands."""
+        if self.last is not None:
+            self.last.seal(self.ownership)
+
+    def node_is(self, node: int, *, is_running: bool) -> None:
+        """A node was started, or stopped; its groups are other nodes' then."""
+        if is_running:
+            self._stopped.discard(node)
+        else:
+            self._stopped.add(node)
+
+    def began_anew(self) -> None:
+        """The broker was started again."""
+        self._stopped.clear()
+        self.membership.connections.clear()
+        self._lose_sight()
+        if self.last is not None:
+            self.last.end(self.now, Outcome.CUT)
+            self.settle(self.last)
+
+    def events_lost(self) -> None:
+        """Events are missing from here on."""
+        self._lose_sight()
+        self.ownership.forget()
+        last = self.last
+        if last is not None and not last.has_ended:
+            last.is_whole = False
+            if last.seen_ns is None:
+                last.seen_ns = self.now
+        self.settle_if_done()
+
+    def _lose_sight(self) -> None:
+        """The state that was seen last may have changed."""
+        self.seal()
+        self.membership.pending.clear()
+        self.readers.forget(self.now)
+        if self.last is not None:
+            for member_id in [*self.last.pauses.open]:
+                self.last.pauses.end(member_id, self.now, UNSEEN)
+            if self.last.has_ended:
+                self.last.unsynced.clear()
+
+    def notice_missing(self, event: Event) -> None:
+        """Ends a join phase that is over by the number of the generation."""
+        rebalance, generation = self.joining(), event.get("generation")
+        if rebalance is None or generation is None:
+            return
+        ahead = generation - rebalance.opening.generation
+        if ahead > 1 or (ahead == 1 and event["kind"] in _OF_JOINS):
+            self.end_unseen(rebalance)
+
+    def end_unseen(self, rebalance: Rebalance, until_ns: int | None = None) -> None:
+        """The end, and perhaps more, is missing from the events."""
+        rebalance.is_whole = False
+        seen_ns = self.last_ns if rebalance.seen_ns is None else rebalance.seen_ns
+        if until_ns is not None:
+            seen_ns = min(seen_ns, until_ns)
+        rebalance.end(max(seen_ns, rebalance.pieces.at_ns), Outcome.UNSEEN)

@@ -1,0 +1,152 @@
+"""Members come and go: one function for each kind of event about a member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kohort.broker.events.account import reasons
+from kohort.broker.events.account.group import GroupAccounts
+from kohort.broker.events.account.rebalance import Leadership
+from kohort.broker.events.account.values import (
+    Event,
+    Gone,
+    RefusedJoin,
+)
+
+
+def id_given(group: GroupAccounts, event: Event) -> None:
+    """A pending member has an id to join with (KIP-394)."""
+    member_id = event["member_id"]
+    group.membership.pending[member_id] = None
+    rebalance = group.joining()
+    if rebalance is not None and not rebalance.is_initial:
+        rebalance.missing[member_id] = None
+
+
+def pending_expired(group: GroupAccounts, event: Event) -> None:
+    """A pending member did not join."""
+    member_id = event["member_id"]
+    if member_id in group.membership.pending:
+        del group.membership.pending[member_id]
+        rebalance = group.joining()
+        if rebalance is not None:
+            rebalance.went(member_id, group.now, None)
+
+
+def joined(group: GroupAccounts, event: Event) -> None:
+    """A JoinGroup was taken."""
+    member_id = event["member_id"]
+    group.membership.pending.pop(member_id, None)
+    if member_id not in group.membership:
+        is_first = bool(event.get("is_first"))
+        group.membership.begin(member_id, group.now if is_first else None)
+        if is_first:
+            group.ownership.owned[member_id] = set()
+    if event.get("cause") == "repeated":
+        return
+    pause_readers(group, member_id)
+    rebalance = group.joining()
+    if rebalance is not None:
+        rebalance.came(member_id, group.now, group.ownership.count(member_id))
+
+
+def pause_readers(group: GroupAccounts, member_id: str) -> None:
+    """An eager member has revoked all that it owns, and joined."""
+    if group.membership.is_eager(member_id, group.protocol) is not False:
+        group.readers.stop(member_id, group.now, "paused")
+
+
+def refused(group: GroupAccounts, event: Event) -> None:
+    """A JoinGroup was refused."""
+    rebalance = group.joining()
+    if rebalance is not None:
+        names = ("member_id", "instance_id", "client_id")
+        who = next((event[name] for name in names if event.get(name)), "")
+        rebalance.refused.append(RefusedJoin(who, str(event.get("cause"))))
+
+
+def replaced(group: GroupAccounts, event: Event) -> None:
+    """A static member came back under a new id (KIP-345)."""
+    old, new = str(event.get("replaced_member_id")), event["member_id"]
+    group.seal()
+    silent_ns = event.get("silent_ns")
+    group.membership.inherit(new, old)
+    group.membership.end(event, old, Gone.REPLACED, group.now, silent_ns)
+    group.membership.begin(new, group.now)
+    group.readers.leave(old, group.now, group.now - (silent_ns or 0), "replaced")
+    group.ownership.rename(old, new)
+    if group.last is not None:
+        group.last.pauses.end(old, group.now, "gone")
+        group.last.replace(old, new)
+    rebalance = group.joining()
+    if rebalance is not None:
+        rebalance.came(new, group.now, group.ownership.count(new))
+
+
+def leader_chosen(group: GroupAccounts, event: Event) -> None:
+    """The group has another leader."""
+    group.leadership = Leadership(
+        event["member_id"], event.get("cause"), event.get("previous_leader")
+    )
+
+
+def left(group: GroupAccounts, event: Event) -> None:
+    """A member sent LeaveGroup, or an admin removed it."""
+    if event.get("was_pending"):
+        pending_expired(group, event)
+        return
+    # An admin may name a member by its id, as the member itself does.
+    is_removed = event.get("cause") == "removed" or reasons.is_removed(
+        event.get("reason")
+    )
+    how = Gone.REMOVED if is_removed else Gone.LEFT
+    goes(group, event, event["member_id"], how)
+
+
+def expired(group: GroupAccounts, event: Event) -> None:
+    """A session expired."""
+    member_id = event["member_id"]
+    silent_ns = event.get("silent_ns")
+    timeout_ms = group.membership.members[member_id].session_timeout_ms
+    if silent_ns is None and timeout_ms is not None:
+        silent_ns = timeout_ms * 1_000_000
+    goes(group, event, member_id, Gone.EXPIRED, silent_ns)
+
+
+def kicked(group: GroupAccounts, event: Event) -> None:
+    """The broker removed a member."""
+    member_id = event["member_id"]
+    if event.get("was_pending"):
+        pending_expired(group, event)
+        return
+    rebalance = group.joining()
+    if rebalance is not None and event.get("cause") == "did_not_join_in_time":
+        # The wait may go on: a generation needs a leader that has joined.
+        rebalance.timed_out(member_id, group.now)
+    goes(group, event, member_id, Gone.KICKED, event.get("silent_ns"))
+
+
+def goes(
+    group: GroupAccounts,
+    event: Event,
+    member_id: str,
+    how: Gone,
+    silent_ns: int | None = None,
+) -> None:
+    """A member is gone."""
+    group.seal()
+    group.membership.end(event, member_id, how, group.now, silent_ns)
+    group.readers.leave(member_id, group.now, group.now - (silent_ns or 0), how.value)
+    group.ownership.owned.pop(member_id, None)
+    if group.last is not None:
+        group.last.went(member_id, group.now, how)
+
+
+def forget_others(
+    group: GroupAccounts, event: Event, members: Iterable[str | None]
+) -> None:
+    """Members that are not among these have gone unseen."""
+    here = {*members}
+    for member_id in group.membership.present:
+        if member_id not in here:
+            goes(group, {"sequence": event["sequence"]}, member_id, Gone.UNSEEN)

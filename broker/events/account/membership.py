@@ -1,0 +1,252 @@
+"""The members of a group, present and past, as its events tell of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kohort.broker.events.account.values import Event, Gone
+from kohort.broker.events.words import COOPERATIVE
+
+_UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.IGNORECASE)
+
+MOST_GONE: Final = 1_000
+"""Members that are gone and are remembered: by their connection, or as a cause."""
+
+_OFFERS: Final = frozenset({"member_joined", "member_replaced"})
+"""Kinds with what a member supports and subscribes to."""
+
+_IDENTITY: Final = (
+    *("instance_id", "client_id", "host"),
+    *("session_timeout_ms", "rebalance_timeout_ms"),
+)
+"""Fields of events that are attributes of `Member`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member id, and the client behind it.
+
+    Attributes:
+        member_id: as the coordinator gave it out.
+        instance_id: its group.instance.id; None for a dynamic member.
+        client_id: its client.id; if no event names it, the part of the member id
+            before the UUID.
+        host: its host as Kafka shows it.
+        session_timeout_ms: as of its last JoinGroup; None: not known.
+        rebalance_timeout_ms: likewise; consumers give their max.poll.interval.ms.
+        protocols: the assignors that it supports, likewise.
+        topics: its subscription, likewise.
+        previous_id: the id that the same process had before: it joined anew on the
+            same connection. None: not known.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    host: str = ""
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    protocols: tuple[str, ...] | None = None
+    topics: tuple[str, ...] | None = None
+    previous_id: str | None = None
+
+    @property
+    def process(self) -> tuple[str, str]:
+        """Identity across restarts of the process: an instance id, or client and host.
+
+        Two processes of the same client id on one host look the same here.
+        """
+        if self.instance_id is not None:
+            return ("instance", self.instance_id)
+        return (self.client_id, self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A member id's time in the group.
+
+    Attributes:
+        member_id: whose.
+        since_ns: its first JoinGroup; None: before the events begin.
+        until_ns: when it went; None: it is there.
+        how: how it went.
+        reason: the reason that it gave (KIP-800).
+        until_sequence: of the event that says it is gone.
+        silent_ns: how long the broker had not heard of it then; None: not known.
+    """
+
+    member_id: str
+    since_ns: int | None
+    until_ns: int | None = None
+    how: Gone | None = None
+    reason: str | None = None
+    until_sequence: int | None = None
+    silent_ns: int | None = None
+
+
+class Membership:
+    """The members of a group.
+
+    Attributes:
+        members: all ids that were ever seen.
+        lives: their times in the group, in order of their beginnings.
+        gone: of each id that went, the life that ended last.
+        pending: ids that were given out and not used yet (KIP-394).
+        changed: whether a member's last JoinGroup offered other assignors or topics
+            than the one before; a member is missing if that is not known.
+        connections: the member that last used each connection.
+    """
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        self.lives: list[Life] = []
+        self.gone: dict[str, Life] = {}
+        self.pending: dict[str, None] = {}
+        self.changed: dict[str, bool] = {}
+        self.connections: dict[int, str] = {}
+        self._life_of: dict[str, int] = {}
+
+    def __contains__(self, member_id: object) -> bool:
+        """Whether an id is a member now."""
+        return member_id in self._life_of
+
+    @property
+    def present(self) -> list[str]:
+        """The ids of the members that there are."""
+        return [*self._life_of]
+
+    def introduce(self, event: Event) -> None:
+        """Takes in the identity and the offer of the member that an event names."""
+        member_id, kind = event["member_id"], event["kind"]
+        known = self.members.get(member_id)
+        if known is None:
+            if kind in {"rebalance_started", "member_refused", "rebalance_account"}:
+                return  # its id may be several, or none that was ever given out
+            known = stranger(member_id)
+        if event.get("connection") is not None:
+            known = self._connected(known, event)
+        if not known.host or kind in _OFFERS:
+            known = self._introduced(known, event)
+        self.members[member_id] = known
+
+    def _connected(self, member: Member, event: Event) -> Member:
+        connection = event["connection"]
+        before = self.connections.get(connection)
+        self.connections[connection] = member.member_id
+        if before is None or before == member.member_id or before in self:
+            return member
+        # Of several clients behind one connection each is a process of its own.
+        known = self.members.get(before)
+        if known is None or known.client_id != (event.get("client_id") or ""):
+            return member
+        return replace(member, previous_id=member.previous_id or before)
+
+    def _introduced(self, known: Member, event: Event) -> Member:
+        told: dict[str, Any] = {
+            name: event[name] for name in _IDENTITY if event.get(name) is not None
+        }
+        for name in ("protocols", "topics"):
+            if event.get(name) is not None:
+                told[name] = tuple(event[name])
+        if event["kind"] == "member_joined":
+            self.changed.pop(known.member_id, None)
+            offer = [(getattr(known, n), told.get(n)) for n in ("protocols", "topics")]
+            if all(None not in pair for pair in offer):
+                self.changed[known.member_id] = any(old != new for old, new in offer)
+        return replace(known, **told) if told else known
+
+    def meet(self, member_ids: Iterable[str]) -> None:
+        """Members that were there before the events begin."""
+        for member_id in member_ids:
+            if member_id not in self.members:
+                self.members[member_id] = stranger(member_id)
+            if member_id not in self:
+                self.begin(member_id, None)
+
+    def begin(self, member_id: str, since_ns: int | None) -> None:
+        """An id is a member from now on; None: since before the events begin."""
+        self._life_of[member_id] = len(self.lives)
+        self.lives.append(Life(member_id, since_ns))
+
+    def end(
+        self,
+        event: Event,
+        member_id: str,
+        how: Gone,
+        at_ns: int,
+        silent_ns: int | None = None,
+    ) -> None:
+        """An id is no member any more."""
+        self.meet([member_id])
+        at = self._life_of.pop(member_id)
+        self.gone[member_id] = self.lives[at] = replace(
+            self.lives[at],
+            until_ns=at_ns,
+            how=how,
+            reason=event.get("reason"),
+            until_sequence=event["sequence"],
+            silent_ns=silent_ns,
+        )
+
+    def inherit(self, new: str, old: str) -> None:
+        """Gives the new id of a static member what is known of its old one."""
+        before, now = self.members.get(old), self.members[new]
+        if before is not None:
+            self.members[new] = replace(
+                now,
+                instance_id=now.instance_id or before.instance_id,
+                session_timeout_ms=now.session_timeout_ms or before.session_timeout_ms,
+                rebalance_timeout_ms=now.rebalance_timeout_ms
+                or before.rebalance_timeout_ms,
+                protocols=now.protocols or before.protocols,
+                topics=now.topics or before.topics,
+            )
+
+    def trim(self) -> None:
+        """Forgets the members that went first, if many are gone.
+
+        A broker that runs for long has had more members than it has memory for.
+        """
+        if len(self.gone) <= 2 * MOST_GONE:
+            return
+        kept = {*[*self.gone][-MOST_GONE:], *self.pending, *self._life_of}
+        self.members = {m: each for m, each in self.members.items() if m in kept}
+        self.gone = {m: life for m, life in self.gone.items() if m in kept}
+        self.changed = {m: each for m, each in self.changed.items() if m in kept}
+        self.connections = {c: m for c, m in self.connections.items() if m in kept}
+        self.lives = [life for life in self.lives if life.member_id in kept]
+        self._life_of = {
+            life.member_id: at
+            for at, life in enumerate(self.lives)
+            if life.until_ns is None
+        }
+
+    def is_eager(self, member_id: str, protocol: str | None) -> bool | None:
+        """Whether a member revokes all that it owns to join; None: not known.
+
+        A member works eagerly if one of its assignors does: kafka-clients, franz-go
+        and kohort take the protocol that all of them support. So a member in the middle
+        of the two rolling restarts of KIP-429 is eager, whatever the group has chosen.
+        """
+        member = self.members.get(member_id)
+        if member is not None and member.protocols:
+            return not COOPERATIVE.issuperset(member.protocols)
+        return None if protocol is None else protocol not in COOPERATIVE
+
+    def may_want(self, topic: str) -> bool:
+        """Whether a present member subscribes to a topic, or may."""
+        wanted = (self.members[member_id].topics for member_id in self._life_of)
+        return any(topics is None or topic in topics for topics in wanted)
+
+
+def stranger(member_id: str) -> Member:
+    """A member that no event has introduced."""
+    return Member(member_id, client_id=client_id_of(member_id))
+
+
+def client_id_of(member_id: str) -> str:
+    """The part of a member id before the UUID: the client id, in Kafka."""
+    return _UUID.sub("", member_id)

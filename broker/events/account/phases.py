@@ -1,0 +1,273 @@
+"""The phases of a rebalance: one function for each kind of event about a group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kohort.broker.events.account import reasons
+from kohort.broker.events.account.group import GroupAccounts
+from kohort.broker.events.account.members import forget_others, pause_readers
+from kohort.broker.events.account.ownership import Ownership
+from kohort.broker.events.account.readers import Readers
+from kohort.broker.events.account.rebalance import Opening, Phase, Rebalance, waits
+from kohort.broker.events.account.values import (
+    Event,
+    Gone,
+    Outcome,
+    Partition,
+)
+from kohort.broker.events.words import UNSEEN
+
+JOINED_BY_CAUSE: Final = frozenset(
+    {
+        "member_joined",
+        "metadata_changed",
+        "leader_rejoined",
+        "static_member_replaced",
+    }
+)
+"""Causes that are a JoinGroup: the culprits have joined already."""
+
+
+def started(group: GroupAccounts, event: Event) -> None:
+    """A rebalance begins."""
+    group.seal()
+    last = group.last
+    generation = event.get("generation")
+    if last is not None and not last.has_ended:
+        if last.is_joining or generation not in {None, last.generation}:
+            group.end_unseen(last)
+        last.end(group.now, Outcome.INTERRUPTED)
+    expected = tuple(event.get("members") or ())
+    if event.get("previous_state") == "Empty":
+        forget_others(group, event, (*expected, event.get("member_id")))
+    group.membership.meet(expected)
+    rebalance = Rebalance(_opening(group, event, expected))
+    if last is not None:
+        _hand_over(group, last, rebalance)
+        group.settle(last)
+    opening = rebalance.opening
+    if opening.cause in JOINED_BY_CAUSE:
+        for member_id in opening.culprits:
+            rebalance.missing.pop(member_id, None)
+            owned = group.ownership.count(member_id)
+            rebalance.pauses.begin(member_id, group.now, owned)
+            pause_readers(group, member_id)
+    if event.get("previous_state") != "Empty":
+        rebalance.missing |= group.membership.pending
+    group.last = rebalance
+
+
+def _opening(group: GroupAccounts, event: Event, expected: tuple[str, ...]) -> Opening:
+    culprits = tuple(event.get("culprits") or ())
+    if not culprits and event.get("member_id"):
+        culprits = (event["member_id"],)
+    opening = Opening(
+        event,
+        group.now,
+        expected=expected,
+        culprits=culprits,
+        cause=event.get("cause") or UNSEEN,
+        reason=event.get("reason"),
+    )
+    for member_id in culprits:
+        # It went in the same turn.
+        life = group.membership.gone.get(member_id)
+        if life is None or life.how is None or life.until_ns != group.now:
+            continue
+        opening.departures[member_id] = life.how
+        opening.reason = opening.reason or life.reason
+        if life.how is Gone.EXPIRED:
+            opening.silent_ns = life.silent_ns
+    opening.is_second_half = _is_second_half(group, opening)
+    opening.is_same_offer = _is_same_offer(group, opening)
+    return opening
+
+
+def _is_second_half(group: GroupAccounts, opening: Opening) -> bool:
+    """Whether a member rejoins because the last rebalance took something from it.
+
+    Clients say so, where they can. A follower that has given something up says
+    another subscription, with what it still owns; a leader is known as such.
+    """
+    if opening.cause not in {"metadata_changed", "leader_rejoined"}:
+        return False
+    if reasons.is_second_half(opening.reason):
+        return True
+    return group.last is not None and any(
+        group.last.shares.losses.get(member_id)
+        and group.membership.is_eager(member_id, group.protocol) is False
+        for member_id in opening.culprits
+    )
+
+
+def _is_same_offer(group: GroupAccounts, opening: Opening) -> bool | None:
+    """Whether members that rejoined offer what they did before; None: not known.
+
+    What they offer has more in it than assignors and topics: what they own, as of
+    which generation, their rack. That alone is another one than before.
+    """
+    if opening.cause != "metadata_changed" or not opening.culprits:
+        return None
+    changed = [group.membership.changed.get(m) for m in opening.culprits]
+    return None if None in changed else not any(changed)
+
+
+def _hand_over(group: GroupAccounts, last: Rebalance, rebalance: Rebalance) -> None:
+    """Members that paused because of the last one do so because of this now."""
+    start_ns = rebalance.opening.started_ns
+    for member_id, (since_ns, owned) in [*last.pauses.open.items()]:
+        if since_ns < start_ns:
+            last.pauses.end(member_id, start_ns, "rebalance")
+        else:
+            del last.pauses.open[member_id]
+        if member_id in group.membership:
+            since = max(since_ns, start_ns)
+            rebalance.pauses.open[member_id] = (since, owned)
+
+
+def window_opened(group: GroupAccounts, event: Event) -> None:
+    """A window of the initial delay begins."""
+    rebalance = group.joining()
+    if rebalance is not None:
+        rebalance.is_initial = True
+        if event.get("cause") == "extended":
+            rebalance.extended(group.now)
+
+
+def join_completed(group: GroupAccounts, event: Event) -> None:
+    """A join phase is over."""
+    rebalance = group.joining()
+    if rebalance is not None and not rebalance.is_mine(event):
+        group.end_unseen(rebalance)
+        rebalance = None
+    if rebalance is None:
+        rebalance = _began_before(group, event)
+    members = event.get("members") or ()
+    group.protocol = event.get("protocol") or group.protocol
+    rebalance.join_completed(event, group.now)
+    rebalance.leadership = group.leadership
+    group.membership.meet(members)
+    forget_others(group, event, members)
+    if not members:
+        group.membership.pending.clear()
+    group.settle_if_done()
+
+
+def _began_before(group: GroupAccounts, event: Event) -> Rebalance:
+    """A rebalance whose start is missing: the coordinator says how long it took."""
+    group.seal()
+    last = group.last
+    start_ns = group.now - int(event.get("duration_ns") or 0)
+    if last is not None:
+        if not last.has_ended:
+            group.end_unseen(last, start_ns)
+        start_ns = max(start_ns, last.pieces.at_ns)
+    before = int(event.get("generation") or 1) - 1
+    opening = Opening(
+        {"run": event["run"], "node": event["node"], "generation": before}
+        | {"sequence": event["sequence"]},
+        start_ns,
+    )
+    rebalance = Rebalance(opening)
+    rebalance.is_whole = False
+    rebalance.is_initial = event.get("cause") == "initial_delay"
+    if last is not None:
+        _hand_over(group, last, rebalance)
+        group.settle(last)
+    for row in sorted(waits(event), key=lambda row: row.waited_ns):
+        rebalance.missing[row.member_id] = None
+        if row.came:
+            at_ns = min(start_ns + row.waited_ns, group.now)
+            owned = group.ownership.count(row.member_id)
+            rebalance.came(row.member_id, at_ns, owned)
+    group.last = rebalance
+    return rebalance
+
+
+def assignment_made(group: GroupAccounts, event: Event) -> None:
+    """The leader has sent the assignment."""
+    rebalance = group.last
+    if rebalance is None or rebalance.has_ended:
+        return
+    if not rebalance.is_mine(event):
+        group.end_unseen(rebalance)
+        return
+    if rebalance.is_joining:
+        rebalance.join_ended_unseen(event, group.now)
+        rebalance.unsynced = {*group.membership.present}
+    rebalance.assignment_made(event, group.now)
+
+
+def synced(group: GroupAccounts, event: Event) -> None:
+    """A member was given its assignment."""
+    member_id, last = event["member_id"], group.last
+    owned = group.ownership.owned.get(member_id)
+    unread_ns: dict[Partition, int] = {}
+    if owned is not None:
+        unread_ns = group.readers.start(member_id, owned, group.now)
+    if last is None:
+        return
+    last.synced(member_id, group.now)
+    if owned is not None and last.is_mine(event) and last.joined_ns is not None:
+        last.shares.synced(member_id, owned, unread_ns)
+    if last.phase is not Phase.OVER and last.is_settled:
+        group.drop_unassigned(last)
+        group.settle(last)
+
+
+def partitions_changed(group: GroupAccounts, event: Event) -> None:
+    """A member has other partitions, or an event says which it has."""
+    member_id, cause = event["member_id"], event.get("cause")
+    group.ownership.is_known = True
+    if cause == "assigned":
+        _assigned(group, event, member_id)
+    elif cause == "gone":
+        group.seal()
+        group.ownership.owned.pop(member_id, None)
+        group.ownership.lose(event)
+    elif cause in {"loaded", "replaced"}:
+        group.seal()
+        process = group.membership.members[member_id].process
+        group.ownership.know(event, member_id, process)
+        if cause == "loaded":
+            owned = group.ownership.owned[member_id]
+            group.readers.assume(member_id, owned, group.now)
+
+
+def _assigned(group: GroupAccounts, event: Event, member_id: str) -> None:
+    new, lost = group.ownership.change(event)
+    if group.membership.is_eager(member_id, group.protocol) is False:
+        # A member from before the events has read what it loses or keeps now.
+        before = {*group.ownership.owned[member_id], *lost}
+        group.readers.assume(member_id, before.difference(new), group.now)
+    last = group.last
+    shares = last.shares if last is not None and last.is_mine(event) else None
+    process = group.membership.members[member_id].process
+    take = group.ownership.take
+    gained = {partition: take(partition, member_id, process) for partition in new}
+    if shares is not None:
+        shares.changed(member_id, gained, lost)
+
+
+def state_changed(group: GroupAccounts, event: Event) -> None:
+    """A group that is Dead owns nothing; it may come to be again, as another one."""
+    if event.get("state") == "Dead":
+        group.seal()
+        group.ownership = Ownership()
+        group.readers = Readers()
+
+
+def loaded(group: GroupAccounts, event: Event) -> None:
+    """Another coordinator has the group, or the same one again."""
+    group.seal()
+    if group.last is not None:
+        group.last.end(group.now, Outcome.MOVED)
+    members = event.get("members") or ()
+    group.protocol = event.get("protocol") or group.protocol
+    group.membership.pending.clear()
+    group.membership.meet(members)
+    forget_others(group, event, members)
+    # Right behind it comes what each of them has, if it has anything.
+    group.ownership.owned.update((member_id, set()) for member_id in members)
+    group.settle_if_done()

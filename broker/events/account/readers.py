@@ -1,0 +1,217 @@
+"""The readers of partitions over time: since when the others have none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from kohort.broker.events.account.values import EMPTY, Partition, Unread, parts
+
+
+@dataclass(slots=True, eq=False)
+class _Gap:
+    """Partitions that one reader stopped reading at one moment.
+
+    Attributes:
+        member_id: the reader.
+        cause: `kohort.broker.events.words.UNREAD_CAUSES`.
+        since_ns: when it stopped.
+        told_ns: up to where rows have it.
+        partitions: those that have no reader yet.
+    """
+
+    member_id: str
+    cause: str
+    since_ns: int
+    told_ns: int
+    partitions: set[Partition] = field(default_factory=set)
+
+
+_Row = tuple[str, str | None, str, int, int]
+"""Last reader, next reader, cause, since, until."""
+
+
+class Readers:
+    """The readers of partitions, and since when the others have none.
+
+    A member reads its partitions from when it is given its assignment (SyncGroup's
+    answer). It stops when it joins, if it is eager; when it is given an assignment
+    without them, if it is cooperative; when it leaves or is removed; and if it simply
+    went silent, when the broker last heard of it. A partition that never had a reader
+    is never counted.
+
+    Rows are made where a gap ends, and where an account does (`cut`).
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[_Row, list[Partition]] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._reads: dict[str, set[Partition]] = {}
+        self._since: dict[str, int] = {}
+        self._reader: dict[Partition, str] = {}
+        self._gaps: dict[str, list[_Gap]] = {}
+        self._gap_of: dict[Partition, _Gap] = {}
+
+    def start(
+        self, member_id: str, owned: Collection[Partition], at_ns: int
+    ) -> dict[Partition, int]:
+        """A member was given its assignment: it reads that, and nothing else.
+
+        Returns:
+            How long each partition that it did not read already had no reader: 0 if
+            another member read it up to now; those that never had a reader are missing.
+        """
+        reads = self._reads.setdefault(member_id, set())
+        if not reads.issubset(owned):
+            self._stop(member_id, reads.difference(owned), at_ns, "revoked")
+        self._since[member_id] = at_ns
+        unread = {}
+        # In order: rows are, and a set has another order in each process.
+        for partition in sorted({*owned} - reads):
+            reader = self._reader.get(partition)
+            gap = self._close(partition)
+            if gap is not None:
+                self._add(gap, member_id, at_ns, (partition,))
+                unread[partition] = max(at_ns - gap.since_ns, 0)
+            elif reader is not None:
+                self._reads[reader].discard(partition)
+                unread[partition] = 0
+            self._reader[partition] = member_id
+            reads.add(partition)
+        return unread
+
+    def assume(self, member_id: str, owned: Iterable[Partition], at_ns: int) -> None:
+        """A member from before the events: it reads what it owns, unless known not to.
+
+        From now on, that is: nothing is counted of the time before.
+        """
+        self._since.setdefault(member_id, at_ns)
+        for partition in owned:
+            if partition not in self._reader and partition not in self._gap_of:
+                self._reader[partition] = member_id
+                self._reads.setdefault(member_id, set()).add(partition)
+
+    def stop(self, member_id: str, at_ns: int, cause: str) -> None:
+        """A member reads nothing any more."""
+        at_ns = max(at_ns, self._since.get(member_id, at_ns))
+        self._stop(member_id, {*self._reads.get(member_id, ())}, at_ns, cause)
+
+    def leave(self, member_id: str, at_ns: int, stopped_ns: int, cause: str) -> None:
+        """A member is gone: it has read nothing since `stopped_ns`, or longer.
+
+        What it had paused already has no reader because it is gone from now on.
+        """
+        for gap in self._gaps.get(member_id, ()):
+            if gap.cause == "paused":
+                self._tell(gap, at_ns)
+                gap.cause = cause
+        self.stop(member_id, stopped_ns, cause)
+        self._reads.pop(member_id, None)
+        self._since.pop(member_id, None)
+
+    def _stop(
+        self, member_id: str, stopped: set[Partition], at_ns: int, cause: str
+    ) -> None:
+        if not stopped:
+            return
+        self._reads[member_id] -= stopped
+        gap = _Gap(member_id, cause, at_ns, at_ns, stopped)
+        self._gaps.setdefault(member_id, []).append(gap)
+        for partition in stopped:
+            del self._reader[partition]
+            self._gap_of[partition] = gap
+
+    def _close(self, partition: Partition) -> _Gap | None:
+        """A partition has a reader, or needs none; None: it had one, or never had."""
+        gap = self._gap_of.pop(partition, None)
+        if gap is not None:
+            gap.partitions.discard(partition)
+            if not gap.partitions:
+                gaps = self._gaps[gap.member_id]
+                gaps.remove(gap)
+                if not gaps:
+                    del self._gaps[gap.member_id]
+        return gap
+
+    def _open(self) -> Iterator[_Gap]:
+        return chain.from_iterable(self._gaps.values())
+
+    # -- rows
+
+    def cut(self, at_ns: int) -> None:
+        """An account ends: the gaps go on in the next one."""
+        for gap in self._open():
+            self._tell(gap, at_ns)
+
+    def empty(self, at_ns: int) -> None:
+        """The group is Empty: that is why the partitions have no reader from now on."""
+        self.cut(at_ns)
+        for gap in self._open():
+            gap.cause = EMPTY
+
+    def drop(self, partitions_: Iterable[Partition]) -> None:
+        """Partitions that are not assigned any more: nothing waits for a reader."""
+        for partition in partitions_:
+            self._close(partition)
+
+    def revoked_since(self, at_ns: int) -> set[Partition]:
+        """Partitions that cooperative members gave up, and that have no reader."""
+        return {
+            partition
+            for gap in self._open()
+            if gap.cause == "revoked" and gap.since_ns >= at_ns
+            for partition in gap.partitions
+        }
+
+    @property
+    def unread(self) -> set[Partition]:
+        """All partitions that had a reader, and have none."""
+        return {*self._gap_of}
+
+    def forget(self, at_ns: int) -> None:
+        """Events are missing: the readers are not known any more, from `at_ns` on."""
+        self.cut(at_ns)
+        self._clear()
+
+    def _tell(self, gap: _Gap, at_ns: int) -> None:
+        if at_ns > gap.told_ns:
+            self._add(gap, None, at_ns, gap.partitions)
+            gap.told_ns = at_ns
+
+    def _add(
+        self, gap: _Gap, reader: str | None, at_ns: int, rows: Iterable[Partition]
+    ) -> None:
+        if at_ns > gap.told_ns:
+            key = (gap.member_id, reader, gap.cause, gap.told_ns, at_ns)
+            self._rows.setdefault(key, []).extend(rows)
+
+    def take_rows(self) -> tuple[Unread, ...]:
+        """The rows since the last call."""
+        rows = tuple(_made(self._rows))
+        self._rows = {}
+        return rows
+
+    def rows_until(self, at_ns: int) -> tuple[Unread, ...]:
+        """The rows since the last call of `take_rows`, and the gaps up to now."""
+        rows = {key: [*found] for key, found in self._rows.items()}
+        for gap in self._open():
+            if at_ns > gap.told_ns:
+                key = (gap.member_id, None, gap.cause, gap.told_ns, at_ns)
+                rows.setdefault(key, []).extend(gap.partitions)
+        return tuple(_made(rows))
+
+
+def _made(rows: dict[_Row, list[Partition]]) -> Iterator[Unread]:
+    for (member_id, reader, cause, since_ns, until_ns), found in rows.items():
+        yield Unread(
+            member_id=member_id,
+            reader=reader,
+            cause=cause,
+            since_ns=since_ns,
+            until_ns=until_ns,
+            count=len(found),
+            parts=parts(found),
+        )

@@ -1,0 +1,524 @@
+"""One rebalance while its events come in; `Rebalance.account` makes a value of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import chain
+from typing import Any, NamedTuple
+
+from kohort.broker.events.account.membership import Membership
+from kohort.broker.events.account.ownership import Ownership
+from kohort.broker.events.account.values import (
+    Account,
+    Departure,
+    Event,
+    Gone,
+    Holding,
+    Move,
+    Outcome,
+    Partition,
+    Pause,
+    Piece,
+    RefusedJoin,
+    Unread,
+    Wait,
+    parts,
+)
+from kohort.broker.events.words import UNSEEN
+
+
+class Leadership(NamedTuple):
+    """Which member leads, why, and which one led before; None: unknown."""
+
+    leader: str | None = None
+    cause: str | None = None
+    previous_leader: str | None = None
+
+
+class Phase(Enum):
+    """The phase of a rebalance.
+
+    JOINING -- join_completed --> SYNCING -- assignment_made --> SETTLING -- all members
+    have synced --> OVER. JOINING and SYNCING may also end early (see `Outcome`), and
+    lead to SETTLING, too; the start of the next rebalance ends SETTLING at the latest.
+    """
+
+    JOINING = "joining"
+    """The group waits for JoinGroups."""
+    SYNCING = "syncing"
+    """The generation is made; the group waits for the leader's assignment."""
+    SETTLING = "settling"
+    """It has an outcome; some members have not been given their assignment."""
+    OVER = "over"
+    """Nothing of it changes any more: its account can be made."""
+
+
+class Pieces:
+    """The pieces of a rebalance's duration: each begins where the last one ends."""
+
+    def __init__(self, since_ns: int) -> None:
+        self.at_ns = since_ns
+        self.rows: list[Piece] = []
+
+    def end(
+        self,
+        what: str,
+        until_ns: int,
+        ended_by: str,
+        member_id: str | None = None,
+        missing: Iterable[str] = (),
+    ) -> None:
+        """Ends a piece, if any time has passed."""
+        self.rows += self.last(what, until_ns, ended_by, member_id, missing)
+        self.at_ns = until_ns
+
+    def last(
+        self,
+        what: str,
+        until_ns: int,
+        ended_by: str,
+        member_id: str | None = None,
+        missing: Iterable[str] = (),
+    ) -> list[Piece]:
+        """The piece that would end then; none if no time has passed."""
+        if until_ns <= self.at_ns:
+            return []
+        late = () if member_id is not None else tuple(missing)
+        return [Piece(what, self.at_ns, until_ns, str(ended_by), member_id, late)]
+
+
+class Pauses:
+    """The pauses of members.
+
+    Attributes:
+        open: since when a member pauses, and how many partitions it had.
+        rows: those that are over.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[str, tuple[int, int | None]] = {}
+        self.rows: list[Pause] = []
+
+    def begin(self, member_id: str, at_ns: int, owned: int | None) -> None:
+        """A member pauses, if it does not already."""
+        self.open.setdefault(member_id, (at_ns, owned))
+
+    def end(self, member_id: str, at_ns: int, ended_by: str) -> None:
+        """A member goes on, or never will; fine if it did not pause."""
+        if member_id in self.open:
+            since_ns, owned = self.open.pop(member_id)
+            self.rows.append(Pause(member_id, since_ns, at_ns, owned, ended_by))
+
+    def rows_until(self, at_ns: int) -> list[Pause]:
+        """All rows, with those that are not over up to a time."""
+        return self.rows + [
+            Pause(member_id, since_ns, max(at_ns, since_ns), owned, UNSEEN)
+            for member_id, (since_ns, owned) in self.open.items()
+        ]
+
+
+@dataclass(slots=True)
+class Opening:
+    """Why a rebalance began.
+
+    Attributes are those of `Account`, but for the first ones.
+    """
+
+    event: Event
+    started_ns: int
+    expected: tuple[str, ...] = ()
+    culprits: tuple[str, ...] = ()
+    cause: str = UNSEEN
+    reason: str | None = None
+    departures: dict[str, Gone] = field(default_factory=dict)
+    silent_ns: int | None = None
+    is_second_half: bool = False
+    is_same_offer: bool | None = None
+
+    @property
+    def generation(self) -> int:
+        """The generation that it ended."""
+        return int(self.event.get("generation") or 0)
+
+
+@dataclass(slots=True)
+class Shares:
+    """The partitions of each member, as the assignment changed them.
+
+    The rows of a member are made when it has synced, so that there is little left to
+    make at once when the last one has.
+
+    Attributes:
+        gains: by target and partition, its source, and whether it is a return.
+        losses: by member the partitions that it lost.
+        taken: all partitions that a member gained.
+        free: partitions that a member lost, and no other gained.
+        losers: by partition the member that lost it.
+        kept: partitions whose owner is the same; None: not yet known, or not at all.
+        is_whole: whether all earlier assignments were seen.
+    """
+
+    gains: dict[str, dict[Partition, tuple[str | None, bool]]] = field(
+        default_factory=dict
+    )
+    losses: dict[str, list[Partition]] = field(default_factory=dict)
+    losers: dict[Partition, str] = field(default_factory=dict)
+    taken: set[Partition] = field(default_factory=set)
+    free: set[Partition] = field(default_factory=set)
+    kept: tuple[Holding, ...] | None = None
+    is_whole: bool = False
+    _held: dict[str, Holding] = field(default_factory=dict)
+    _moved: dict[str, list[Move]] = field(default_factory=dict)
+
+    def changed(
+        self,
+        member_id: str,
+        gained: dict[Partition, tuple[str | None, bool]],
+        lost: list[Partition],
+    ) -> None:
+        """An assignment has given partitions to a member, and taken others from it."""
+        self.gains[member_id] = gained
+        self.losses[member_id] = lost
+        self.losers.update(dict.fromkeys(lost, member_id))
+        self.taken.update(gained)
+        self.free.update(lost)
+        self.free.difference_update(gained, self.taken.intersection(lost))
+
+    def synced(
+        self, member_id: str, owned: set[Partition], unread_ns: Mapping[Partition, int]
+    ) -> None:
+        """A member was given its assignment; fine if it was before.
+
+        Args:
+            member_id: which.
+            owned: its partitions.
+            unread_ns: of those that it did not read: how long they had no reader.
+        """
+        if member_id not in self._held:
+            self._held[member_id] = self._holding(member_id, owned)
+            self._moved[member_id] = self._moves_to(member_id, unread_ns)
+
+    def seal(self, ownership: Ownership) -> None:
+        """Notes who kept what, before anything else changes hands."""
+        self.is_whole = ownership.is_whole
+        held = (
+            self._held.get(member_id) or self._holding(member_id, owned)
+            for member_id, owned in ownership.owned.items()
+        )
+        self.kept = tuple(row for row in held if row.parts)
+
+    def _holding(self, member_id: str, owned: set[Partition]) -> Holding:
+        gained = self.gains.get(member_id)
+        return Holding(member_id, parts(owned.difference(gained) if gained else owned))
+
+    def _moves_to(self, target: str, unread_ns: Mapping[Partition, int]) -> list[Move]:
+        """Partitions by source, and time without a reader."""
+        rows: dict[tuple[str | None, bool, int | None], list[Partition]] = {}
+        for partition, (known, is_return) in self.gains.get(target, {}).items():
+            source = known or self.losers.get(partition)
+            gap_ns = None if source is None else unread_ns.get(partition)
+            rows.setdefault((source, is_return, gap_ns), []).append(partition)
+        return [
+            Move(source, target, is_return, gap_ns, len(found), parts(found))
+            for (source, is_return, gap_ns), found in rows.items()
+        ]
+
+    def moves(self) -> tuple[Move, ...] | None:
+        """The partitions with a new owner."""
+        if self.kept is None:
+            return None
+        rows = (
+            self._moved[target] if target in self._moved else self._moves_to(target, {})
+            for target in self.gains
+        )
+        return tuple(chain.from_iterable(rows))
+
+    def given_up(self) -> tuple[Holding, ...] | None:
+        """The partitions that were taken from a member, and have no owner yet."""
+        if self.kept is None:
+            return None
+        if not self.free:
+            return ()
+        held = ((m, self.free.intersection(lost)) for m, lost in self.losses.items())
+        return tuple(Holding(m, parts(p)) for m, p in held if p)
+
+
+class Rebalance:
+    """A rebalance that is, or was, under way.
+
+    Attributes:
+        opening: why it began.
+        phase: see `Phase`.
+        joined_ns: the end of its join phase, if that ended with a generation.
+        ended_ns: its end; None: it goes on.
+        settled_ns: when it was over.
+        outcome: how it ended.
+        generation: the one that it made.
+        missing: members that have not joined yet, pending ones included.
+        unsynced: members of the generation that were not given their assignment yet.
+        is_initial: the group waits for its initial delay (KIP-134).
+        completed: its ``join_completed``, as far as that was seen.
+        waits: the rows of that.
+        assigned: its ``assignment_made``.
+        leadership: who leads the generation, and why.
+        refused: JoinGroups refused in the join phase.
+        latecomers: members removed because they missed the join phase.
+        pieces: of its duration.
+        pauses: of its members.
+        shares: who got which partitions.
+        seen_ns: up to where no event is missing; None: none is missing so far.
+        is_whole: no event of it is known to be missing.
+    """
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+        self.phase = Phase.JOINING
+        self.joined_ns: int | None = None
+        self.ended_ns: int | None = None
+        self.settled_ns: int | None = None
+        self.outcome = Outcome.UNDER_WAY
+        self.generation: int | None = None
+        self.missing: dict[str, None] = dict.fromkeys(opening.expected)
+        self.unsynced: set[str] = set()
+        self.is_initial = False
+        self.completed: Event = {}
+        self.waits: tuple[Wait, ...] = ()
+        self.assigned: Event = {}
+        self.leadership = Leadership()
+        self.refused: list[RefusedJoin] = []
+        self.latecomers: list[str] = []
+        self.pieces = Pieces(opening.started_ns)
+        self.pauses = Pauses()
+        self.shares = Shares()
+        self.seen_ns: int | None = None
+        self.is_whole = True
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether the group waits for JoinGroups."""
+        return self.phase is Phase.JOINING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has an outcome."""
+        return self.ended_ns is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all members that it stopped go on."""
+        return self.has_ended and not self.unsynced and not self.pauses.open
+
+    def is_mine(self, event: Event) -> bool:
+        """Whether an event is of the generation that it makes.
+
+        Each join phase that comes to its end makes one. So if the number is another
+        one the end of this is among events that are missing.
+        """
+        number = event.get("generation")
+        return number is None or number == self.opening.generation + 1
+
+    # -- the join phase
+
+    def came(self, member_id: str, at_ns: int, owned: int | None) -> None:
+        """A member's JoinGroup was taken."""
+        self.pauses.begin(member_id, at_ns, owned)
+        if member_id in self.missing:
+            if not self.is_initial:
+                self.pieces.end("join", at_ns, "joined", member_id)
+            del self.missing[member_id]
+
+    def went(self, member_id: str, at_ns: int, how: Gone | None) -> None:
+        """A member is gone; None: a pending member is, which never joined."""
+        self.pauses.end(member_id, at_ns, "gone")
+        self.unsynced.discard(member_id)
+        if not self.is_joining:
+            return
+        if how is not None:
+            self.opening.departures[member_id] = how
+        if member_id in self.missing:
+            if not self.is_initial:
+                self.pieces.end("join", at_ns, "gone", member_id)
+            del self.missing[member_id]
+
+    def extended(self, at_ns: int) -> None:
+        """The next window of the initial delay begins."""
+        self.pieces.end("initial_delay", at_ns, "extended", missing=self.missing)
+
+    def timed_out(self, member_id: str, at_ns: int) -> None:
+        """A member missed the join phase: all that are missing were waited for."""
+        self.latecomers.append(member_id)
+        self.pieces.end("join", at_ns, "rebalance_timeout", missing=self.missing)
+
+    def replace(self, old: str, new: str) -> None:
+        """A static member has another id now."""
+        self.missing = {new if each == old else each: None for each in self.missing}
+        if old in self.unsynced:
+            self.unsynced.remove(old)
+            self.unsynced.add(new)
+
+    def join_completed(self, event: Event, at_ns: int) -> None:
+        """The join phase is over."""
+        self.completed = event
+        self.waits = waits(event)
+        self.pieces.end(*self._piece(at_ns, str(event.get("cause"))))
+        self.joined_ns = at_ns
+        self.generation = event.get("generation")
+        self.unsynced = {*(event.get("members") or ())}
+        self.phase = Phase.SYNCING
+        if not self.unsynced:
+            self.end(at_ns, Outcome.EMPTIED)
+
+    def join_ended_unseen(self, event: Event, at_ns: int) -> None:
+        """The assignment is made, and the end of the join phase was not seen."""
+        self.is_whole = False
+        joined_ns = at_ns - int(event.get("duration_ns") or 0)
+        self.joined_ns = max(joined_ns, self.pieces.at_ns)
+        self.pieces.end(UNSEEN, self.joined_ns, UNSEEN, missing=self.missing)
+        self.completed = {k: event.get(k) for k in ("protocol", "leader")}
+        self.generation = event.get("generation")
+        self.phase = Phase.SYNCING
+
+    def _piece(
+        self, at_ns: int, ended_by: str
+    ) -> tuple[str, int, str, str | None, Iterable[str]]:
+        """The piece that goes on, as `Pieces.end` takes it."""
+        if self.is_joining:
+            what = "initial_delay" if self.is_initial else "join"
+            return what, at_ns, ended_by, None, self.missing
+        return "sync", at_ns, ended_by, self.completed.get("leader"), self.missing
+
+    # -- the sync phase, and after
+
+    def assignment_made(self, event: Event, at_ns: int) -> None:
+        """The leader has sent the assignment."""
+        self.assigned = event
+        self.end(at_ns, Outcome.COMPLETED)
+
+    def end(self, at_ns: int, outcome: Outcome) -> None:
+        """It has an outcome; fine if it had one already."""
+        if self.has_ended:
+            return
+        ended_by = "synced" if outcome is Outcome.COMPLETED else outcome.value
+        self.pieces.end(*self._piece(at_ns, ended_by))
+        self.ended_ns = at_ns
+        self.outcome = outcome
+        self.phase = Phase.SETTLING
+        if outcome is not Outcome.COMPLETED:
+            self.unsynced.clear()
+
+    def synced(self, member_id: str, at_ns: int) -> None:
+        """A member was given its assignment."""
+        # Even if this made no generation: where the coordinator has moved, the member
+        # may find its old generation there, and go on in that.
+        self.pauses.end(member_id, at_ns, "synced")
+        self.unsynced.discard(member_id)
+
+    def seal(self, ownership: Ownership) -> None:
+        """Notes who kept what, before anything else changes hands."""
+        if self.shares.kept is not None or self.outcome is not Outcome.COMPLETED:
+            return
+        if not ownership.is_known:
+            return  # no consumers, or no assignment of theirs was ever seen
+        self.shares.seal(ownership)
+
+    # -- the value
+
+    def account(
+        self,
+        group: str,
+        membership: Membership,
+        unread: tuple[Unread, ...],
+        until_ns: int,
+    ) -> Account:
+        """The account; of a rebalance that goes on, up to `until_ns`."""
+        ended_ns, pieces = self.ended_ns, [*self.pieces.rows]
+        if ended_ns is None:
+            ended_ns = max(until_ns, self.pieces.at_ns)
+            pieces += self.pieces.last(*self._piece(ended_ns, self.outcome.value))
+        opening, event, completed = self.opening, self.opening.event, self.completed
+        protocol = completed.get("protocol")
+        leader = completed.get("leader")
+        led = self.leadership if self.leadership.leader == leader else Leadership()
+        first = opening.culprits[0] if opening.culprits else None
+        culprit = membership.members.get(first or "")
+        members = _listed(completed, "members")
+        pauses = self.pauses.rows_until(until_ns)
+        eager = {
+            member_id: membership.is_eager(member_id, protocol)
+            for member_id in {*members, *(row.member_id for row in pauses)}
+        }
+        shares = self.shares
+        return Account(
+            run=str(event["run"]),
+            node=int(event["node"]),
+            group=group,
+            generation=self.generation,
+            member_id=first,
+            instance_id=culprit.instance_id if culprit else event.get("instance_id"),
+            client_id=culprit.client_id if culprit else event.get("client_id"),
+            host=culprit.host if culprit else event.get("host"),
+            cause=opening.cause,
+            reason=opening.reason,
+            started_sequence=int(event["sequence"]),
+            previous_state=str(event.get("previous_state") or ""),
+            previous_generation=opening.generation,
+            culprits=opening.culprits,
+            departures=tuple(Departure(*row) for row in opening.departures.items()),
+            silent_ns=opening.silent_ns,
+            is_second_half=opening.is_second_half,
+            is_same_offer=opening.is_same_offer,
+            outcome=self.outcome,
+            started_ns=opening.started_ns,
+            joined_ns=self.joined_ns,
+            ended_ns=ended_ns,
+            settled_ns=until_ns if self.settled_ns is None else self.settled_ns,
+            join_ended_by=completed.get("cause"),
+            pieces=tuple(pieces),
+            waits=self.waits,
+            expected=opening.expected,
+            members=members,
+            gained=_listed(completed, "gained"),
+            lost=_listed(completed, "lost"),
+            latecomers=tuple(self.latecomers),
+            missing=() if self.joined_ns is not None else tuple(self.missing),
+            refused=tuple(self.refused),
+            protocol=protocol,
+            leader=leader,
+            leader_cause=led.cause,
+            previous_leader=led.previous_leader,
+            is_eager=_any([eager[m] for m in members]),
+            bytes=self.assigned.get("bytes"),
+            metadata_bytes=self.assigned.get("metadata_bytes"),
+            pauses=tuple(
+                row
+                for row in pauses
+                if row.count == 0 or eager[row.member_id] is not False
+            ),
+            moves=shares.moves(),
+            kept=shares.kept,
+            given_up=shares.given_up(),
+            unread=unread,
+            is_whole=self.is_whole,
+            is_ownership_whole=shares.is_whole,
+        )
+
+
+def _listed(completed: Event, name: str) -> tuple[str, ...]:
+    return tuple(completed.get(name) or ())
+
+
+def _any(known: list[bool | None]) -> bool | None:
+    """True if one is; None if that is not known of all."""
+    if True in known:
+        return True
+    return None if None in known or not known else False
+
+
+def waits(completed: Event) -> tuple[Wait, ...]:
+    """The rows of a ``join_completed``."""
+    rows: Iterable[Mapping[str, Any]] = completed.get("waits") or ()
+    return tuple(
+        Wait(r["member_id"], int(r["waited_ns"]), bool(r["came"])) for r in rows
+    )

@@ -1,0 +1,407 @@
+"""The account of a rebalance as a value, with the fields and rows of its event.
+
+Attributes have the names, types and meanings that `kohort.broker.events.schema` gives
+them at ``rebalance_account``; lists are tuples here, and partitions are `Parts`.
+
+All times are the broker's clock (`time_ns` of events), in ns since the epoch, and never
+run back within a group. All durations are in ns and differences of those, so that the
+pieces of a duration add up to it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Final, Self
+
+Event = Mapping[str, Any]
+"""One event: a JSON object as `kohort.broker.events.schema` has it."""
+
+Partition = tuple[str, int]
+"""(topic, partition)."""
+
+Parts = Mapping[str, tuple[int, ...]]
+"""Partitions by topic, both in order."""
+
+
+class Outcome(StrEnum):
+    """How a rebalance ended: `kohort.broker.events.words.OUTCOMES`."""
+
+    COMPLETED = "completed"
+    EMPTIED = "emptied"
+    INTERRUPTED = "interrupted"
+    MOVED = "moved"
+    CUT = "cut"
+    UNSEEN = "unseen"
+    UNDER_WAY = "under_way"
+
+
+class Gone(StrEnum):
+    """How a member went: `kohort.broker.events.words.DEPARTURES`."""
+
+    LEFT = "left"
+    REMOVED = "removed"
+    EXPIRED = "expired"
+    KICKED = "kicked"
+    REPLACED = "replaced"
+    UNSEEN = "unseen"
+
+
+class Span:
+    """A row with a start and an end."""
+
+    __slots__ = ()
+    since_ns: int
+    until_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        """From its start to its end."""
+        return self.until_ns - self.since_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Row ``departure``: a member that went."""
+
+    member_id: str
+    how: Gone
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedJoin:
+    """Row ``refused_join``: a JoinGroup that was refused."""
+
+    who: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Row ``wait``: the coordinator's own account of the wait for a member."""
+
+    member_id: str
+    waited_ns: int
+    came: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Piece(Span):
+    """Row ``piece``: a piece of a rebalance's duration."""
+
+    what: str
+    since_ns: int
+    until_ns: int
+    ended_by: str
+    member_id: str | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Span):
+    """Row ``pause``: the time in which an eager member did not process.
+
+    From its JoinGroup, before which it has revoked all that it owned, to its
+    SyncGroup's answer. The broker sees neither the revocation, which is a little
+    earlier, nor the first fetch, which is a little later.
+    """
+
+    member_id: str
+    since_ns: int
+    until_ns: int
+    count: int | None
+    ended_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Row ``move``: partitions that came from one member to another."""
+
+    source: str | None
+    target: str
+    is_return: bool
+    unread_ns: int | None
+    count: int
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Row ``holding``: partitions of a member."""
+
+    member_id: str
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Unread(Span):
+    """Row ``unread``: partitions without a reader."""
+
+    member_id: str
+    reader: str | None
+    cause: str
+    since_ns: int
+    until_ns: int
+    count: int
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One rebalance: why it began, its course, its members, and what it cost.
+
+    The fields are those of ``rebalance_account`` in `kohort.broker.events.schema`. The
+    sums among them are properties here.
+    """
+
+    run: str
+    node: int
+    group: str
+    generation: int | None
+    member_id: str | None
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    cause: str
+    reason: str | None
+    started_sequence: int
+    previous_state: str
+    previous_generation: int
+    culprits: tuple[str, ...]
+    departures: tuple[Departure, ...]
+    silent_ns: int | None
+    is_second_half: bool
+    is_same_offer: bool | None
+    outcome: Outcome
+    started_ns: int
+    joined_ns: int | None
+    ended_ns: int
+    settled_ns: int
+    join_ended_by: str | None
+    pieces: tuple[Piece, ...]
+    waits: tuple[Wait, ...]
+    expected: tuple[str, ...]
+    members: tuple[str, ...]
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+    latecomers: tuple[str, ...]
+    missing: tuple[str, ...]
+    refused: tuple[RefusedJoin, ...]
+    protocol: str | None
+    leader: str | None
+    leader_cause: str | None
+    previous_leader: str | None
+    is_eager: bool | None
+    bytes: int | None
+    metadata_bytes: int | None
+    pauses: tuple[Pause, ...]
+    moves: tuple[Move, ...] | None
+    kept: tuple[Holding, ...] | None
+    given_up: tuple[Holding, ...] | None
+    unread: tuple[Unread, ...]
+    is_whole: bool
+    is_ownership_whole: bool
+
+    @property
+    def key(self) -> str:
+        """Which rebalance it is: see `key_of`."""
+        return _KEY.format(self.run, self.node, self.started_sequence)
+
+    @property
+    def duration_ns(self) -> int:
+        """From its start to its end: the join phase and the sync phase."""
+        return self.ended_ns - self.started_ns
+
+    @property
+    def join_ns(self) -> int:
+        """How long the group waited for JoinGroups."""
+        end = self.ended_ns if self.joined_ns is None else self.joined_ns
+        return end - self.started_ns
+
+    @property
+    def sync_ns(self) -> int:
+        """How long the group waited for the leader's assignment."""
+        return self.duration_ns - self.join_ns
+
+    @property
+    def paused_ns(self) -> int:
+        """The pauses of all members that had partitions, together."""
+        return sum(row.duration_ns for row in self.pauses if row.count != 0)
+
+    @property
+    def unread_ns(self) -> int:
+        """Partition-time without a reader, but for an Empty group."""
+        return sum(r.duration_ns * r.count for r in self.unread if r.cause != EMPTY)
+
+    @property
+    def unread_empty_ns(self) -> int:
+        """Partition-time without a reader while the group was Empty."""
+        return sum(r.duration_ns * r.count for r in self.unread if r.cause == EMPTY)
+
+    @property
+    def moved_count(self) -> int:
+        """Partitions that went from one member to another."""
+        return sum(row.count for row in self.moves or () if row.source is not None)
+
+    @property
+    def first_count(self) -> int:
+        """Partitions that had no known owner before."""
+        return sum(row.count for row in self.moves or () if row.source is None)
+
+    @property
+    def kept_count(self) -> int:
+        """Partitions whose owner is the same."""
+        return sum(count(row.parts) for row in self.kept or ())
+
+    @property
+    def given_up_count(self) -> int:
+        """Partitions that were taken from a member, and have no owner yet."""
+        return sum(count(row.parts) for row in self.given_up or ())
+
+    @property
+    def least_moved_count(self) -> int:
+        """The least that had to move for the same shares, among kept and moved ones.
+
+        Which member has which share is not asked: the largest one before may go on
+        with the largest one after.
+        """
+        before = dict.fromkeys(self.members, 0)
+        after = dict(before)
+        for holding in self.kept or ():
+            size = count(holding.parts)
+            for shares in (before, after):
+                shares[holding.member_id] = shares.get(holding.member_id, 0) + size
+        for move in self.moves or ():
+            if move.source is not None:
+                before[move.source] = before.get(move.source, 0) + move.count
+                after[move.target] = after.get(move.target, 0) + move.count
+        befores = sorted(before[each] for each in self.members)
+        afters = sorted(after[each] for each in self.members)
+        return sum(afters) - sum(map(min, befores, afters))
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that it was about."""
+        changed = self.moved_count + self.first_count + self.given_up_count
+        return changed + self.kept_count
+
+    def own_fields(self) -> dict[str, Any]:
+        """The fields of its event besides those that every event has."""
+        made: dict[str, Any] = {}
+        for _ in self.render(made):
+            pass
+        return made
+
+    def render(self, made: dict[str, Any]) -> Iterator[None]:
+        """Adds its `own_fields` to `made`; yields after each `ROWS` rows."""
+        for name in _OWN:
+            value = getattr(self, name)
+            if name not in _ROWS or value is None:
+                made[name] = _to_json(value)
+                continue
+            rows = made[name] = []
+            left = iter(value)
+            while piece := [_to_json(row) for row in islice(left, ROWS)]:
+                rows += piece
+                yield
+
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        """The account that an event carries."""
+        return cls(**{name: _from_json(name, event.get(name)) for name in _NAMES})
+
+
+def key_of(event: Event) -> str:
+    """Which rebalance an account is of: where its ``rebalance_started`` stands."""
+    return _KEY.format(event["run"], event["node"], event["started_sequence"])
+
+
+ROWS: Final = 10
+"""Rows of a step of `Account.render`: some 30 us, as long as an event takes."""
+
+EMPTY: Final = "group_empty"
+"""The cause of partitions that have no reader because the group is Empty."""
+
+_KEY: Final = "{}/{}/{}"
+_NAMES: Final = tuple(each.name for each in fields(Account))
+_COMMON: Final = frozenset(
+    {"run", "node", "group", "generation", "member_id", "instance_id", "client_id"}
+    | {"host", "reason"}
+)
+_SUMS: Final = (
+    *("duration_ns", "join_ns", "sync_ns", "paused_ns", "unread_ns", "unread_empty_ns"),
+    *("moved_count", "least_moved_count", "first_count", "kept_count"),
+    "given_up_count",
+)
+_OWN: Final = (*(name for name in _NAMES if name not in _COMMON), *_SUMS)
+_ROWS: Final[Mapping[str, type]] = {
+    "departures": Departure,
+    "refused": RefusedJoin,
+    "pieces": Piece,
+    "waits": Wait,
+    "pauses": Pause,
+    "moves": Move,
+    "kept": Holding,
+    "given_up": Holding,
+    "unread": Unread,
+}
+_SCALARS: Final = frozenset({str, int, bool, type(None)})
+_NOT_SCALAR: Final = frozenset({"how", "missing", "parts"})
+"""Attributes of rows that are not JSON's own."""
+_ATTRIBUTES: Final = {
+    row: tuple(each.name for each in fields(row)) for row in _ROWS.values()
+}
+
+
+def _to_json(value: Any) -> Any:
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_to_json(each) for each in value]
+    if isinstance(value, Mapping):
+        return [{"topic": t, "partitions": [*p]} for t, p in value.items()]
+    made = {name: getattr(value, name) for name in _ATTRIBUTES[type(value)]}
+    for name in _NOT_SCALAR & made.keys():
+        made[name] = _to_json(made[name])
+    return made
+
+
+def _from_json(name: str, value: Any) -> Any:
+    if name == "outcome":
+        return Outcome(value)
+    if not isinstance(value, list):
+        return value
+    row = _ROWS.get(name)
+    if row is None:
+        return tuple(value)
+    return tuple(row(**{k: _of_row(k, v) for k, v in each.items()}) for each in value)
+
+
+def _of_row(name: str, value: Any) -> Any:
+    if name == "parts":
+        return {part["topic"]: tuple(part["partitions"]) for part in value}
+    if name == "how":
+        return Gone(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def parts(partitions: Iterable[Partition]) -> Parts:
+    """Partitions by topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return {topic: tuple(numbers) for topic, numbers in topics.items()}
+
+
+def partitions(rows: Iterable[Mapping[str, Any]] | None) -> list[Partition]:
+    """The partitions in a list of ``part`` rows of an event."""
+    return [(p["topic"], n) for p in rows or () for n in p["partitions"]]
+
+
+def count(held: Parts) -> int:
+    """How many partitions there are."""
+    return sum(map(len, held.values()))

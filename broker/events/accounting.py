@@ -1,0 +1,162 @@
+"""Publishes the accounts of rebalances, off the hot path, while a reader wants them.
+
+An event that is published only goes into a queue here, still raw. In the next turns of
+the event loop a few steps of work are done at a time. A step renders an event and takes
+it into `kohort.broker.events.account`, or it renders some rows of an account that is
+settled. With its last row the account becomes an event of the node that saw the
+rebalance begin, and only then the next event in the queue has its turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from kohort.broker.coordinator.effects import Notice, Who
+from kohort.broker.coordinator.events import Client
+from kohort.broker.events.account import Account, Accounts
+from kohort.broker.events.account.flow import KINDS
+from kohort.broker.events.account.values import key_of
+from kohort.broker.events.schema import BY_NAME
+from kohort.broker.long_work import DONE
+
+KIND: Final = "rebalance_account"
+
+UNHEARD: Final = (
+    BY_NAME.keys() - KINDS - {"group_state", "node_started", "node_stopped"}
+)
+"""Kinds that no account needs: heartbeats and commits among them."""
+
+SLICE: Final = 40
+"""Steps of one turn: some 25 us each, so about a millisecond."""
+BEHIND: Final = 10_000
+"""Events in the queue from which on five slices are taken in a turn."""
+MOST: Final = 100_000
+"""Events that may wait. If more come, all are given up: the accounts of rebalances that
+were under way are marked as not whole."""
+
+
+class Seen(Protocol):
+    """An event as it was seen: `kohort.broker.events.bus.Seen`."""
+
+    @property
+    def time(self) -> float:
+        """The broker's clock, seconds since the epoch."""
+
+    @property
+    def notice(self) -> Notice:
+        """The event, raw."""
+
+    @property
+    def event(self) -> Mapping[str, Any]:
+        """The event, rendered."""
+
+
+class Accounting:
+    """Takes in a stream of events, and publishes the accounts of its rebalances.
+
+    Args:
+        publish: publishes a notice of a run's node, at a time.
+        soon: calls a function in the next turn of the event loop.
+    """
+
+    def __init__(
+        self,
+        publish: Callable[[str, int, Notice, float], None],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._publish = publish
+        self._soon = soon
+        self._accounts = Accounts()
+        self._queue: deque[Seen] = deque()
+        self._work: Iterator[None] = iter(())
+        self._published: set[str] = set()
+        self._now = 0.0
+        self._is_due = False
+        self._is_closed = False
+
+    def catch_up(self, past: Iterable[Seen]) -> None:
+        """Takes in remembered events; accounts among them are not published again."""
+        for seen in past:
+            if seen.notice.kind == KIND:
+                self._published.add(key_of(seen.event))
+            elif seen.notice.kind not in UNHEARD:
+                self.add(seen)
+
+    def add(self, seen: Seen) -> None:
+        """Takes an event; the stream calls it."""
+        self._queue.append(seen)
+        self._now = max(self._now, seen.time)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Asks for the next turn of the loop, once."""
+        if not self._is_due:
+            self._is_due = True
+            self._soon(self._turn)
+
+    def finish(self) -> None:
+        """Takes in all that waits, at once: the stream ends, perhaps."""
+        while self._go_on(SLICE):
+            pass
+        for account in self._accounts.close():
+            for _ in self._tell(account):
+                pass
+
+    def close(self) -> None:
+        """Publishes nothing any more."""
+        self._is_closed = True
+        self._queue.clear()
+        self._work = iter(())
+
+    def _turn(self) -> None:
+        self._is_due = False
+        if len(self._queue) > MOST:
+            self._give_up()
+        if self._go_on(SLICE if len(self._queue) < BEHIND else 5 * SLICE):
+            self._ask()
+
+    def _go_on(self, steps: int) -> bool:
+        """Does some steps of the work; whether any is left."""
+        for _ in range(steps):
+            if next(self._work, DONE) is DONE:
+                if not self._queue:
+                    return False
+                self._work = self._take(self._queue.popleft())
+        return True
+
+    def _give_up(self) -> None:
+        last = self._queue[-1].event
+        self._queue.clear()
+        self._accounts.take({**last, "kind": "events_lost", "group": None})
+
+    def _take(self, seen: Seen) -> Iterator[None]:
+        notice = seen.notice
+        if notice.kind == "group_state":
+            if notice.fields["state"] == "Dead" and notice.group_id is not None:
+                self._accounts.forget(notice.group_id)
+            return
+        for account in self._accounts.take(seen.event):
+            yield from self._tell(account)
+
+    def _tell(self, account: Account) -> Iterator[None]:
+        self._accounts.trim(account.group)
+        if self._is_closed or account.key in self._published:
+            return
+        client = None
+        if account.client_id is not None:
+            client = Client(account.client_id, account.host or "")
+        who = Who(account.member_id, account.instance_id, client)
+        fields = {"reason": account.reason}
+        yield from account.render(fields)
+        notice = Notice(
+            KIND, account.group, account.generation, who, fields, _weight(account)
+        )
+        self._publish(account.run, account.node, notice, self._now)
+
+
+def _weight(account: Account) -> int:
+    rows = (account.members, account.waits, account.pauses, account.unread)
+    moves, kept = account.moves or (), account.kept or ()
+    return 1 + sum(map(len, rows)) + len(moves) + len(kept)

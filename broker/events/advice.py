@@ -1,0 +1,36 @@
+"""Thresholds of advice: findings of `kohort why` and the pipeline's rules share them.
+
+``pipeline/event_schema.json`` has `as_json` under the key "advice".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kohort.broker.events.account.reasons import POLL_INTERVAL
+
+_SECOND: Final = 1_000_000_000
+
+ARRIVAL_GAP_NS: Final = 10 * _SECOND
+"""The longest pause between arrivals of one start. The longest delay that anybody would
+wait for is of that order; a member that comes later was added."""
+HELD_UP_NS: Final = 5 * _SECOND
+"""Waits for one member that are too long. A member learns of a rebalance by its next
+heartbeat: 3 s by default (heartbeat.interval.ms), and some time to revoke in."""
+EAGER_PAUSE_NS: Final = _SECOND
+"""The least pause of all members together that an eager rebalance has to cost, on
+average: below that, a pause goes unnoticed."""
+KEPT_SHARE: Final = 0.5
+"""Partitions that return, of all that were revoked: from half of them on most of the
+pause was for nothing."""
+
+
+def as_json() -> dict[str, Any]:
+    """All of it as JSON's types, for Spark."""
+    return {
+        "arrival_gap_ns": ARRIVAL_GAP_NS,
+        "held_up_ns": HELD_UP_NS,
+        "eager_pause_ns": EAGER_PAUSE_NS,
+        "kept_share": KEPT_SHARE,
+        "poll_interval_reasons": POLL_INTERVAL,
+    }

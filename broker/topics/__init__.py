@@ -1,0 +1,1 @@
+"""Topics, their partitions and settings."""

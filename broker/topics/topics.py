@@ -1,0 +1,260 @@
+"""All topics of the cluster: made, entered, grown, configured, removed."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+
+from kohort.broker import telemetry
+from kohort.broker.config import Config
+from kohort.broker.ids import Ids
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.settings import LogConfig
+from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import Pace
+from kohort.broker.topics.settings import EVENTS_TOPIC_OVERRIDES, log_config
+from kohort.broker.topics.topic import EVENTS_TOPIC, Topic, why_no_topic_name
+
+log = telemetry.Logger("topics")
+
+MakePartition = Callable[[Topic, int], Partition]
+"""Makes, or opens, the log of one partition of a topic."""
+
+DropPartition = Callable[[Topic, int, Partition], None]
+"""Deletes the log of one partition of a topic."""
+
+
+class Topics:
+    """All topics, by name and by id, and the ids by name.
+
+    Args:
+        config: the broker's configuration.
+        ids: the source of topic ids.
+        make_partition: makes logs.
+        cost: cost of making or deleting one, as `Pace` counts.
+        drop_partition: deletes the logs of partitions whose creation failed.
+        changed: saves topics that are new or changed; None for deleted ones.
+        configured: saves the broker's configuration that was changed at run time.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        ids: Ids,
+        make_partition: MakePartition,
+        drop_partition: DropPartition,
+        cost: int,
+        changed: Callable[[Mapping[str, Topic | None]], None],
+        configured: Callable[[], None],
+    ) -> None:
+        self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+        self.ids: dict[str, bytes] = {}
+        self._config = config
+        self._ids = ids
+        self._make_partition = make_partition
+        self._drop_partition = drop_partition
+        self._cost = cost
+        self._changed = changed
+        self._configured = configured
+        # Names of topics that are being made; they are taken.
+        self._being_made: set[str] = set()
+        # Metric names do not distinguish "." and "_", so Kafka refuses a topic whose
+        # name differs from another's only in these.
+        self._by_metric_name: dict[str, str] = {}
+
+    def why_illegal(self, name: str) -> str | None:
+        """Returns why a new topic may not have this name; None if it may."""
+        why = why_no_topic_name(name)
+        if why is not None:
+            return why
+        other = self._by_metric_name.get(_metric_name(name))
+        if other is not None and other != name:
+            return f"topic name {name!r} collides with {other!r}"
+        return None
+
+    def add(self, topic: Topic) -> None:
+        """Adds a topic as it is; its name is legal and not taken."""
+        self._apply(topic)
+        self.by_name[topic.name] = self.by_id[topic.id] = topic
+        self.ids[topic.name] = topic.id
+        self._by_metric_name[_metric_name(topic.name)] = topic.name
+
+    @property
+    def count(self) -> int:
+        """The number of topics, those that are being made included."""
+        return len(self.by_name) + len(self._being_made)
+
+    def make(
+        self,
+        name: str,
+        replicas: Sequence[Sequence[int]],
+        overrides: dict[str, str] | None,
+        pace: Pace,
+    ) -> Generator[None, None, Topic]:
+        """Makes the logs of a new topic; its name is legal and not taken.
+
+        The topic becomes visible, and gets its leaders, with `enter`.
+
+        Args:
+            name: its name.
+            replicas: the replicas of each partition.
+            overrides: the topic's own configuration.
+            pace: when to yield.
+
+        Raises:
+            StorageError: the disk has no room for it, or it is being made already.
+        """
+        # Otherwise its files would be open twice.
+        assert name not in self.by_name
+        if name in self._being_made:
+            raise StorageError(f"topic {name} is being created")
+        own = overrides or {}
+        if name == EVENTS_TOPIC:
+            # The broker fills this topic, so it is bounded by default.
+            own = EVENTS_TOPIC_OVERRIDES | own
+        topic = Topic(name, self._ids.topic_id(), own)
+        self._being_made.add(name)
+        self._by_metric_name[_metric_name(name)] = name
+        try:
+            partitions = yield from self._partitions(topic, 0, len(replicas), pace)
+        except BaseException:
+            self._release(topic)
+            raise
+        topic.partitions += partitions
+        topic.replicas += replicas
+        return topic
+
+    def enter(self, topics: Sequence[Topic]) -> None:
+        """Saves topics that were made, in one write, and makes them visible.
+
+        Raises:
+            StorageError: they could not be saved; none of them is visible.
+        """
+        try:
+            self._changed({topic.name: topic for topic in topics})
+        except BaseException:
+            # A restart would lose them, with records that were acknowledged.
+            self.abandon(topics)
+            raise
+        for topic in topics:
+            self._being_made.discard(topic.name)
+            self.add(topic)
+
+    def abandon(self, topics: Iterable[Topic]) -> None:
+        """Deletes topics that were made but not entered."""
+        for topic in topics:
+            self._release(topic)
+            for index, partition in enumerate(topic.partitions):
+                self._drop_partition(topic, index, partition)
+
+    def _release(self, topic: Topic) -> None:
+        self._being_made.discard(topic.name)
+        del self._by_metric_name[_metric_name(topic.name)]
+
+    def _partitions(
+        self, topic: Topic, first: int, count: int, pace: Pace
+    ) -> Generator[None, None, list[Partition]]:
+        """Makes logs, from the partition `first` on."""
+        made: list[Partition] = []
+        try:
+            for index in range(first, first + count):
+                made.append(self._make_partition(topic, index))
+                if pace.spend(self._cost):
+                    yield
+        except BaseException:
+            for index, partition in enumerate(made, first):
+                self._drop_partition(topic, index, partition)
+            raise
+        return made
+
+    def grow(
+        self,
+        topic: Topic,
+        replicas: Sequence[Sequence[int]],
+        elected: Callable[[Sequence[int]], int],
+        pace: Pace,
+    ) -> Generator[None, None, None]:
+        """Adds partitions to a topic: as many as there are lists of replicas.
+
+        Args:
+            topic: the topic.
+            replicas: the replicas of each new partition.
+            elected: the leader among the replicas of a partition, once it is made.
+            pace: when to yield.
+
+        Raises:
+            StorageError: the disk has no room for them; none is added.
+        """
+        count = len(topic.partitions)
+        partitions = yield from self._partitions(topic, count, len(replicas), pace)
+        topic.partitions += partitions
+        topic.replicas += replicas
+        topic.leaders += map(elected, replicas)
+        try:
+            self._changed({topic.name: topic})
+        except BaseException:
+            self._shrink(topic, count)
+            raise
+        self._apply(topic)
+
+    def _shrink(self, topic: Topic, count: int) -> None:
+        """Deletes partitions that are not visible yet; `count` are left."""
+        dropped = topic.partitions[count:]
+        del topic.partitions[count:], topic.replicas[count:], topic.leaders[count:]
+        for index, partition in enumerate(dropped, count):
+            self._drop_partition(topic, index, partition)
+
+    def configure(self, topic: Topic, overrides: dict[str, str]) -> None:
+        """Replaces the topic's own configuration."""
+        topic.overrides = overrides
+        self._apply(topic)
+        self._changed({topic.name: topic})
+
+    def reconfigure(self) -> None:
+        """Applies a change of the broker's configuration to all topics."""
+        for topic in self.by_name.values():
+            self._apply(topic)
+        self._configured()
+
+    def _apply(self, topic: Topic) -> None:
+        config = self.log_config(topic.overrides)
+        for partition in topic.partitions:
+            partition.config = config
+        values = self._config.topic(topic.overrides)
+        topic.min_insync_replicas = values["min.insync.replicas"]
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Settings of the logs of a topic with these overrides."""
+        return log_config(self._config, overrides)
+
+    def lead(self, topic: Topic, index: int, node_id: int) -> None:
+        """Sets the leader of a partition; fetches that wait for its records end."""
+        topic.leaders[index] = node_id
+        partition = topic.partitions[index]
+        try:
+            partition.begin_epoch(partition.leader_epoch + 1)
+        except StorageError as error:
+            # Nothing is lost: the batches have their epochs, too.
+            log.warning("epoch_not_kept", partition=partition.name, reason=str(error))
+        partition.wake()
+
+    def remove(self, topics: Sequence[Topic]) -> None:
+        """Removes topics; the caller deletes their logs.
+
+        Raises:
+            StorageError: the removal could not be saved; the topics stay.
+        """
+        self._changed({topic.name: None for topic in topics})
+        for topic in topics:
+            del self.by_name[topic.name], self.by_id[topic.id], self.ids[topic.name]
+            del self._by_metric_name[_metric_name(topic.name)]
+
+
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_")
