@@ -1,15 +1,29 @@
 """The asyncio client: consumer, producer and admin, for kohort and for Apache Kafka.
 
-What applications use stands here; the errors are in `kohort.client.errors`.
+Applications import from here; the errors are in `kohort.client.errors`. Inside:
+
+    consumer.py producer.py admin.py    the clients; config.py has their settings
+    group/             the member's side of the group protocol: pure but for driver.py
+    assignors/         how the leader assigns partitions
+    consuming/         records, positions, listeners; commits.py: refused commits
+    producing/         batches, their numbers and delivery
+    administering/     the calls of the admin client
+    network/           connections, metadata, coordinators, retries
+
+Back-pressure: `consuming/fetcher.py` limits what is fetched ahead, `Producer.send`
+waits for memory, and `network/connection.py` waits for a broker that does not read.
 """
 
 from kohort.client.admin import Admin
-from kohort.client.admin_values import NewTopic
+from kohort.client.administering.values import NewTopic
 from kohort.client.config import AdminConfig, ConsumerConfig, ProducerConfig
-from kohort.client.consumed import ConsumerRecord
 from kohort.client.consumer import Consumer
+from kohort.client.consuming.chunks import ConsumerRecord
+from kohort.client.consuming.consumer_group import (
+    ConsumerGroupMetadata,
+    ConsumerRebalanceListener,
+)
 from kohort.client.errors import GroupMaxSizeReachedError, KohortError
-from kohort.client.listener import ConsumerGroupMetadata, ConsumerRebalanceListener
 from kohort.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kohort.client.producer import Producer, RecordMetadata
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from kohort.client.admin_groups import GroupCalls
-from kohort.client.admin_topics import TopicCalls
-from kohort.client.admin_values import ClusterDescription
-from kohort.client.cluster import CLOSE_MS, Cluster
+from kohort.client.administering import config_calls, group_calls, topic_calls
+from kohort.client.administering.values import ClusterDescription
 from kohort.client.config import AdminConfig
-from kohort.client.errors import ClosedError, ConfigError
-from kohort.client.metadata import Node
+from kohort.client.errors import ClosedError
+from kohort.client.lifecycle import Lifecycle
+from kohort.client.network.cluster import CLOSE_MS, Cluster
+from kohort.client.network.metadata import Node
 from kohort.protocol.apis.k60_describe_cluster import DescribeClusterRequest
 
 
-class Admin(TopicCalls, GroupCalls):
+class Admin:
     """An admin client.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:
@@ -23,24 +23,25 @@ class Admin(TopicCalls, GroupCalls):
     Each request goes to the node that can answer it: the controller, a leader, a
     coordinator, a certain broker; it is tried again if that has moved.
 
+    Every call takes `timeout_ms`, None for ``default.api.timeout.ms``, within which
+    it is tried again, and raises `ClosedError` if the client is closed. The error of
+    an item is in its result. The calls are functions of `kohort.client.administering`.
+
     Args:
         config: the configuration; or else
         settings: its keys.
 
     Raises:
-        ConfigError: a key does not exist, or a value cannot be.
+        ConfigError: a setting is unknown, or its value is invalid.
     """
 
     def __init__(self, config: AdminConfig | None = None, **settings: Any) -> None:
-        if config is not None and settings:
-            raise ConfigError(f"{next(iter(settings))}: is given besides a config")
-        self.config = AdminConfig.of(settings) if config is None else config
+        self.config = AdminConfig.choose(config, settings)
+        self._life = Lifecycle("client")
         self._cluster: Cluster | None = None
-        self._is_starting = False
-        self._is_closed = False
 
     @property
-    def cluster(self) -> Cluster:  # type: ignore[override]
+    def cluster(self) -> Cluster:
         """The connections.
 
         Raises:
@@ -64,21 +65,13 @@ class Admin(TopicCalls, GroupCalls):
             ClosedError: it was started before, or closed.
             KohortError: no bootstrap server answers in ``default.api.timeout.ms``.
         """
-        if self._is_starting or self._is_closed:
-            raise ClosedError("an admin client is started once")
-        self._is_starting = True
         cluster = Cluster(self.config)
-        await cluster.start()
-        if self._is_closed:
-            await cluster.close(0)
-            raise ClosedError("the client was closed")
+        await self._life.connect(cluster)
         self._cluster = cluster
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
         """Ends all connections, within the time; calls under way fail."""
-        self._is_closed = True
-        if self._cluster is not None:
-            await self._cluster.close(timeout_ms)
+        await self._life.close(timeout_ms, lambda: self.cluster.close(timeout_ms))
 
     async def describe_cluster(
         self, timeout_ms: int | None = None
@@ -92,10 +85,7 @@ class Admin(TopicCalls, GroupCalls):
 
         async def once() -> ClusterDescription:
             connection = await self.cluster.connection(None)
-            version = connection.version(api)
-            response = await connection.send(api, version, DescribeClusterRequest())
-            if response.error_code:
-                raise connection.error_of(response.error_code, api)
+            response = await connection.call(api, DescribeClusterRequest())
             nodes = {
                 b.broker_id: Node(b.broker_id, b.host, b.port, b.rack)
                 for b in response.brokers
@@ -106,3 +96,23 @@ class Admin(TopicCalls, GroupCalls):
 
         deadline = self.cluster.deadline(timeout_ms)
         return await self.cluster.retrying(deadline, once, api=api)
+
+    list_topics = topic_calls.list_topics
+    describe_topics = topic_calls.describe_topics
+    create_topics = topic_calls.create_topics
+    delete_topics = topic_calls.delete_topics
+    create_partitions = topic_calls.create_partitions
+    delete_records = topic_calls.delete_records
+    list_offsets = topic_calls.list_offsets
+
+    describe_configs = config_calls.describe_configs
+    alter_configs = config_calls.alter_configs
+
+    list_consumer_groups = group_calls.list_consumer_groups
+    describe_consumer_groups = group_calls.describe_consumer_groups
+    delete_consumer_groups = group_calls.delete_consumer_groups
+    remove_members_from_consumer_group = group_calls.remove_members_from_consumer_group
+
+    list_consumer_group_offsets = group_calls.list_consumer_group_offsets
+    alter_consumer_group_offsets = group_calls.alter_consumer_group_offsets
+    delete_consumer_group_offsets = group_calls.delete_consumer_group_offsets

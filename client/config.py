@@ -1,10 +1,8 @@
 """Settings of the clients: Kafka's names with underscores, the Java client's defaults.
 
 Durations are in milliseconds, sizes in bytes. Values may be text, as they come
-from a command line; `of` takes Kafka's own names with dots, too.
+from a command line; `parse` takes Kafka's own names with dots, too.
 """
-
-# ruff: noqa: RUF009 - the functions that are called in defaults make fields
 
 from __future__ import annotations
 
@@ -13,18 +11,31 @@ import functools
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
-from kohort.client.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kohort.client.connection import Connection
+from kohort.client.errors import ConfigError, KohortError
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
-Authenticate = Callable[["Connection"], Awaitable[None]]
-"""Proves who the client is, by requests on a connection that is otherwise unused."""
+
+class NewConnection(Protocol):
+    """A connection on which only authentication may send requests."""
+
+    def version(self, api_name: str) -> int:
+        """The newest version of an API that both sides have."""
+
+    async def send(self, api_name: str, version: int, message: object) -> Any:
+        """Sends a request; returns its response."""
+
+    def error_of(
+        self, code: int, api_name: str, message: str | None = None
+    ) -> KohortError:
+        """The error that an error code of this broker stands for."""
+
+
+Authenticate = Callable[[NewConnection], Awaitable[None]]
+"""Authenticates the client by requests on a new connection (SASL)."""
 
 _Check = Callable[[str, Any], Any]
 
@@ -127,7 +138,7 @@ def _setting(default: Any, check: _Check) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommonConfig:
-    """What all clients have.
+    """Settings of all clients.
 
     Attributes:
         ssl_context: makes connections with TLS; see `security_protocol`.
@@ -184,7 +195,7 @@ class CommonConfig:
         """
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
+    def parse(cls, values: Mapping[str, Any]) -> Self:
         """The configuration with these settings, defaults for the others.
 
         Args:
@@ -205,20 +216,33 @@ class CommonConfig:
             settings[name] = value
         return cls(**settings)
 
+    @classmethod
+    def choose(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
+        """The configuration of a client that was given one, or else settings.
+
+        Raises:
+            ConfigError: both are given, or as from `parse`.
+        """
+        if config is None:
+            return cls.parse(settings)
+        if settings:
+            raise ConfigError(f"{next(iter(settings))}: is given besides a config")
+        return config
+
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What connections are made with; None for plain ones.
+        """The TLS context of connections; None for plain ones.
 
         Where none is given, SSL takes the system's certificates.
         """
         if self.security_protocol not in _TLS:
             return None
-        return self.ssl_context or _of_the_system()
+        return self.ssl_context or _system_tls_context()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumerConfig(CommonConfig):
-    """What a consumer has besides."""
+    """Settings of a consumer."""
 
     group_id: str | None = _text(None)
     group_instance_id: str | None = _text(None, may_be_empty=False)
@@ -263,7 +287,7 @@ class ConsumerConfig(CommonConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerConfig(CommonConfig):
-    """What a producer has besides."""
+    """Settings of a producer."""
 
     acks: str = _choice("all", "all", "-1", "0", "1")
     enable_idempotence: bool | None = _flag(None)
@@ -319,12 +343,12 @@ class ProducerConfig(CommonConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdminConfig(CommonConfig):
-    """What an admin client has besides: nothing."""
+    """Settings of an admin client."""
 
 
 @functools.cache
-def _of_the_system() -> ssl.SSLContext:
-    """What trusts whom the system trusts; to read that takes a while."""
+def _system_tls_context() -> ssl.SSLContext:
+    """A TLS context with the system's CA certificates. Slow to load, so cached."""
     return ssl.create_default_context()
 
 

@@ -4,41 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Self
 
-from kohort.client.cluster import Cluster
-from kohort.client.commit import Commits
 from kohort.client.config import ConsumerConfig
-from kohort.client.consumed import ConsumerRecord
-from kohort.client.coordination import Coordination
-from kohort.client.errors import ClosedError, ConfigError, KohortError
-from kohort.client.fetcher import Fetcher
-from kohort.client.listener import ConsumerGroupMetadata, ConsumerRebalanceListener
-from kohort.client.membership import (
-    Call,
-    CallKind,
-    Closed,
+from kohort.client.consuming.chunks import ConsumerRecord
+from kohort.client.consuming.commits import Commits
+from kohort.client.consuming.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupMetadata,
+    ConsumerRebalanceListener,
+)
+from kohort.client.consuming.fetcher import Fetcher
+from kohort.client.consuming.partition import Partition
+from kohort.client.consuming.polls import Polls
+from kohort.client.consuming.subscription import compile_pattern
+from kohort.client.errors import (
+    ClosedError,
+    ConfigError,
+)
+from kohort.client.group.events import (
     CommitRefused,
     RebalanceEnforced,
-    Subscribed,
     Unsubscribed,
 )
-from kohort.client.metadata import Metadata
-from kohort.client.offsets import TopicPartition
-from kohort.client.positions import Positions
-from kohort.client.subscribed import Watched, compiled, matching
+from kohort.client.lifecycle import Lifecycle
+from kohort.client.network.cluster import Cluster
+from kohort.client.offsets import (
+    EARLIEST,
+    LATEST,
+    Committable,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    committable,
+)
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 
 CLOSE_MS = 30_000
 """How long `close` may take, as in the Java client."""
 
 _LAST_MS = 500
-"""Of that, what is kept at most for the connections."""
+"""The part of that which is kept for the connections."""
 
 
-class Consumer(Positions):
+class Consumer:
     """Consumes records, alone or as a member of a group.
 
         async with Consumer("orders", group_id="billing") as consumer:
@@ -62,27 +72,18 @@ class Consumer(Positions):
     def __init__(
         self, *topics: str, config: ConsumerConfig | None = None, **settings: Any
     ) -> None:
-        if config is not None and settings:
-            raise ConfigError(f"{next(iter(settings))}: is given besides a config")
-        self.config = ConsumerConfig.of(settings) if config is None else config
+        self.config = ConsumerConfig.choose(config, settings)
         self._topics = topics
+        self._life = Lifecycle("consumer")
         self._changed = asyncio.Event()
-        self._listener: ConsumerRebalanceListener | None = None
-        self._pattern: re.Pattern[str] | None = None
-        self._watched = Watched()
-        self._is_closing = False
-        self._is_closed = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._last_commit = 0.0
         # From `start` on:
         self._cluster: Cluster
         self._fetcher: Fetcher
-        self._commits: Commits | None = None
-        self._member: Coordination | None = None
-        self._has_started = False
+        self._polls: Polls
+        self._group: ConsumerGroup | None = None
 
-    # -- the start and the end
+    # -- start and close
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -97,22 +98,29 @@ class Consumer(Positions):
         Raises:
             KohortError: no broker answers. The consumer is closed.
         """
-        if self._has_started or self._is_closing:
-            raise ClosedError("a consumer is started once")
+        self._life.begin()
         config = self.config
         cluster = Cluster(
             config, allow_auto_topic_creation=config.allow_auto_create_topics
         )
+        commits = None
         if config.group_id is not None:
-            self._commits = Commits(cluster, config, self._on_refused)
-            self._member = Coordination(cluster, config, self._on_call, self._wake)
+            commits = Commits(cluster, config, self._commit_refused)
+        fetcher = Fetcher(cluster, config, commits, self._changed.set)
+        if commits is not None:
+            self._group = ConsumerGroup(
+                cluster, config, fetcher, commits, self._changed.set
+            )
         self._cluster = cluster
-        self._fetcher = Fetcher(cluster, config, self._commits, self._wake)
-        self._has_started = True
+        self._fetcher = fetcher
+        self._polls = Polls(
+            cluster, fetcher, self._group, self._changed, self._life, self._check
+        )
+        self._life.is_started = True
         try:
             await cluster.start()
-            cluster.listeners.append(self._metadata_changed)
-            self._last_commit = cluster.clock()
+            if self._group is not None:
+                self._group.start()
             if self._topics:
                 self.subscribe(self._topics)
         except BaseException:
@@ -125,77 +133,68 @@ class Consumer(Positions):
         """Gives the partitions back, commits if that is automatic, and leaves.
 
         Returns within the time, whatever brokers and listeners do. Called by the
-        listener it returns at once: the rest is done when the listener has returned.
+        listener it returns immediately: the rest is done when the listener returns.
 
         Args:
             timeout_ms: the time.
-            leaves: whether the group is told; None for: not of a static member.
+            leaves: whether LeaveGroup is sent; None sends none for static members.
         """
-        is_inside = self._member is not None and self._member.is_inside
-        if self._is_closing:
-            if is_inside:
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_ms / 1000):
-                    await self._is_closed.wait()
+        if not self._life.begin_close():
+            if not self._is_inside:
+                await self._life.wait_closed(timeout_ms)
             return
-        self._is_closing = True
-        self._wake()
-        if not self._has_started:
-            self._is_closed.set()
-        elif is_inside:
-            self._closing = asyncio.create_task(self._close(timeout_ms, leaves))
+        self._changed.set()
+        if self._is_inside:
+            self._closing = asyncio.create_task(self._end(timeout_ms, leaves))
         else:
-            await self._close(timeout_ms, leaves)
+            await self._end(timeout_ms, leaves)
+
+    async def _end(self, timeout_ms: int, leaves: bool | None) -> None:
+        try:
+            await self._life.end_close(lambda: self._close(timeout_ms, leaves))
+        finally:
+            self._changed.set()
 
     async def _close(self, timeout_ms: int, leaves: bool | None) -> None:
         deadline = self._cluster.clock() + timeout_ms / 1000
         last_ms = min(_LAST_MS, timeout_ms // 4)
+        group = self._group
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout((timeout_ms - last_ms) / 1000):
-                    await self._say_goodbye(leaves)
+            if group is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout((timeout_ms - last_ms) / 1000):
+                        await group.close(leaves)
         finally:
-            tasks = self._stop()
-            try:
-                await self._cluster.close(min(self._left_ms(deadline), _LAST_MS))
-                if tasks:
-                    left_ms = self._left_ms(deadline)
-                    await asyncio.wait(tasks, timeout=left_ms / 1000)
-            finally:
-                self._is_closed.set()
-                self._wake()
+            tasks = self._fetcher.under_way()
+            self._fetcher.stop()
+            if group is not None:
+                tasks += group.stop()
+            await self._cluster.close(min(self._left_ms(deadline), _LAST_MS))
+            if tasks:
+                await asyncio.wait(tasks, timeout=self._left_ms(deadline) / 1000)
 
     def _left_ms(self, deadline: float) -> int:
         return max(int((deadline - self._cluster.clock()) * 1000), 0)
 
-    async def _say_goodbye(self, leaves: bool | None) -> None:
-        member = self._member
-        if member is not None:
-            with member.polling():
-                member.tell(Closed(leaves))
-                await member.ended()
-        if self._commits is not None:
-            # Of partitions that were assigned by hand.
-            await self._commit_if_automatic(self._fetcher.partitions)
-            await self._commits.drained()
+    @property
+    def _is_inside(self) -> bool:
+        """Whether the caller is the listener, or a task of it."""
+        return self._group is not None and self._group.driver.is_inside
 
-    def _stop(self) -> list[asyncio.Task[None]]:
-        """Ends everything at once: the tasks that are still on their way out."""
-        tasks = self._fetcher.under_way()
-        self._fetcher.stop()
-        if self._watching is not None:
-            self._watching.cancel()
-            tasks.append(self._watching)
-        if self._member is not None:
-            tasks += self._member.under_way()
-            self._member.stop()
-        if self._commits is not None:
-            tasks += self._commits.under_way()
-            self._commits.stop()
-        return tasks
+    def _check(self) -> None:
+        """Raises `ClosedError`, but to the listener until it returns."""
+        self._life.check(is_inside=self._is_inside)
 
-    # -- what is consumed
+    def _commit_refused(self, generation_id: int, code: int) -> None:
+        if self._group is not None:
+            self._group.driver.submit(CommitRefused(generation_id, code))
+
+    def _group_to(self, what: str) -> ConsumerGroup:
+        if self._group is None:
+            raise ConfigError(f"group_id: is needed to {what}")
+        return self._group
+
+    # -- the subscription
 
     def subscribe(
         self,
@@ -204,15 +203,13 @@ class Consumer(Positions):
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Wants the records of some topics, shared with the group, from now on.
-
-        In place of what was subscribed to before. Nothing is waited for.
+        """Subscribes to topics, in place of those before; waits for nothing.
 
         Args:
             topics: their names.
-            pattern: a regular expression for names, in place of them: topics
-                that come later count as well.
-            listener: is told of partitions that come and go.
+            pattern: a regular expression for names, in place of them: topics that
+                are created later count as well.
+            listener: is called when partitions are assigned, revoked or lost.
 
         Raises:
             ConfigError: there is no ``group_id``, or not one of topics and pattern,
@@ -222,82 +219,39 @@ class Consumer(Positions):
         if not isinstance(listener, ConsumerRebalanceListener | None):
             what = type(listener).__name__
             raise ConfigError(f"listener: {what} is no ConsumerRebalanceListener")
-        if isinstance(topics, str):
-            topics = [topics]
-        names = [*topics]
-        if self._member is None:
-            raise ConfigError("group_id: is needed to subscribe")
+        names = [topics] if isinstance(topics, str) else [*topics]
+        group = self._group_to("subscribe")
         if bool(names) == (pattern is not None):
             raise ConfigError("subscribe takes either topics or a pattern")
-        if self._fetcher.partitions and self._member.session.subscription is None:
+        if self._fetcher.partitions and group.member.subscription is None:
             raise ConfigError("partitions are assigned by hand: unsubscribe first")
-        wanted = None if pattern is None else compiled(pattern)
-        self._listener = listener
-        assert self._commits is not None  # noqa: S101 - there is a group
-        self._commits.session = self._member.session
-        self._follow(wanted)
-        if wanted is None:
-            self._member.tell(Subscribed(names))
-            self._cluster.want_topics(names)
-
-    def _follow(self, pattern: re.Pattern[str] | None) -> None:
-        """Goes by a pattern, or by none any more."""
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
-        self._pattern = pattern
-        if pattern is not None:
-            # The first topics come with the metadata, see `_metadata_changed`.
-            self._watching = asyncio.create_task(self._watch_all())
-
-    async def _watch_all(self) -> None:
-        cluster = self._cluster
-        try:
-            await cluster.retrying(cluster.deadline(), lambda: cluster.watch(None))
-        except KohortError as error:
-            self._fetcher.error = error
-            self._wake()
-
-    def _metadata_changed(self, metadata: Metadata) -> None:
-        member = self._member
-        if member is None:
-            return
-        if self._pattern is not None:
-            hides = self.config.exclude_internal_topics
-            names = matching(self._pattern, metadata, hides_internal=hides)
-            member.tell(Subscribed(names))
-        topics = member.session.subscription or ()
-        error = self._watched.error_in(metadata, topics)
-        if error is not None:
-            self._fetcher.error = error
-            self._wake()
+        wanted = None if pattern is None else compile_pattern(pattern)
+        group.subscribe(names, wanted, listener)
 
     async def unsubscribe(self) -> None:
-        """Wants nothing any more: leaves the group, or drops what was assigned.
+        """Leaves the group, or drops the partitions that were assigned by hand.
 
-        Called by the listener it returns at once: the member leaves when the listener
-        has returned.
+        Called by the listener it returns immediately: the member leaves when the
+        listener returns.
 
         Raises:
-            Exception: what the listener has raised meanwhile.
+            Exception: an exception of the listener meanwhile.
         """
         self._check()
-        member = self._member
-        self._follow(None)
-        if member is not None and member.session.subscription is not None:
-            with member.polling():
-                member.tell(Unsubscribed())
-                if member.is_inside:
-                    return
-                while member.session.is_unsubscribing and not self._is_closing:
-                    await self._next_change(None)
+        group = self._group
+        if group is not None:
+            group.subscription.clear()
+            if group.member.subscription is not None:
+                with group.driver.polling:
+                    group.driver.submit(Unsubscribed())
+                    if group.driver.is_inside:
+                        return
+                    while group.member.is_unsubscribing and not self._life.is_closing:
+                        await self._polls.next_change()
         self._fetcher.remove([*self._fetcher.partitions])
-        if self._commits is not None:
-            self._commits.session = None
-        if member is not None:
-            raised, member.raised = member.raised, None
-            if raised is not None:
-                raise raised
+        if group is not None:
+            group.commits.member = None
+            group.driver.raise_from_listener()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Consumes some partitions, in no group, from now on.
@@ -306,74 +260,220 @@ class Consumer(Positions):
             ConfigError: the consumer is subscribed to topics.
         """
         self._check()
-        member = self._member
-        if member is not None and (
-            self._pattern is not None
-            or member.session.subscription is not None
-            or member.session.is_unsubscribing
-        ):
-            raise ConfigError("topics are subscribed to: unsubscribe first")
-        if self._commits is not None:
-            self._commits.session = None
-        wanted = [TopicPartition(*place) for place in partitions]
+        if self._group is not None:
+            if self._group.is_subscribed:
+                raise ConfigError("topics are subscribed to: unsubscribe first")
+            self._group.commits.member = None
+        wanted = dict.fromkeys(TopicPartition(*place) for place in partitions)
         fetcher = self._fetcher
-        fetcher.remove([p for p in fetcher.partitions if p not in set(wanted)])
+        fetcher.remove([p for p in fetcher.partitions if p not in wanted])
         fetcher.add(wanted)
 
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed to."""
-        if self._member is None:
+        if self._group is None:
             return frozenset()
-        return frozenset(self._member.session.subscription or ())
+        return frozenset(self._group.member.subscription or ())
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are consumed."""
-        if not self._has_started:
+        if not self._life.is_started:
             return frozenset()
         return frozenset(self._fetcher.partitions)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The group, the generation and the member that this is at the moment.
+        """The current group, generation and member.
 
         Raises:
             ConfigError: there is no ``group_id``.
         """
         self._check()
-        if self._member is None:
-            raise ConfigError("group_id: is needed to be in a group")
-        session = self._member.session
+        member = self._group_to("be in a group").member
         return ConsumerGroupMetadata(
-            session.settings.group_id,
-            session.generation_id,
-            session.member_id,
-            session.settings.group_instance_id,
+            member.group_id,
+            member.generation_id,
+            member.member_id,
+            member.config.group_instance_id,
         )
 
     def enforce_rebalance(self, reason: str = "the application wants one") -> None:
-        """Has the group rebalance; the brokers hear the reason (KIP-568, KIP-800)."""
+        """Has the group rebalance, for a reason (KIP-568, KIP-800)."""
         self._check()
-        if self._member is not None:
-            self._member.tell(RebalanceEnforced(reason))
+        if self._group is not None:
+            self._group.driver.submit(RebalanceEnforced(reason))
 
-    # -- the cluster
+    # -- positions
 
-    async def topics(self, timeout_ms: int | None = None) -> frozenset[str]:
-        """The topics that there are; internal ones if those are not excluded.
+    def _partition(self, place: TopicPartition) -> Partition:
+        self._check()
+        return self._fetcher.partition(place)
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Continues at an offset.
 
         Args:
+            partition: that is consumed here.
+            offset: of the next record. If it has a leader epoch, a log that was
+                truncated before it is noticed first (KIP-320).
+
+        Raises:
+            ConfigError: the partition is not consumed here, or it is no offset.
+        """
+        row = committable(partition, offset)
+        self._partition(partition).seek(row.offset, row.leader_epoch)
+        self._fetcher.pump()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Continues at the first record; in all partitions if none is named."""
+        self._seek_to(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Continues behind the last record; in all partitions if none is named."""
+        self._seek_to(partitions, LATEST)
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Continues at the first record of a time, or the end if there is none.
+
+        Args:
+            timestamp_ms: since the epoch.
+            partitions: all if none is named.
+        """
+        self._seek_to(partitions, timestamp_ms)
+
+    def _seek_to(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        self._check()
+        for place in [*partitions] or [*self._fetcher.partitions]:
+            self._partition(place).seek_to(timestamp)
+        self._fetcher.pump()
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition, timeout_ms: int | None = None
+    ) -> None:
+        """Continues at the committed offsets; in all partitions if none is named.
+
+        Without a committed offset ``auto_offset_reset`` applies.
+
+        Args:
+            partitions: that are consumed here.
             timeout_ms: None for ``default.api.timeout.ms``.
+
+        Raises:
+            ConfigError: a partition is not consumed here, or there is no group.
+            KohortError: the committed offsets could not be fetched.
+        """
+        wanted = partitions or tuple(self.assignment())
+        for place in wanted:
+            self._partition(place)
+        found = await self.committed(*wanted, timeout_ms=timeout_ms)
+        for place, row in found.items():
+            partition = self._partition(place)
+            if row is not None:
+                partition.seek(row.offset, row.leader_epoch)
+            else:
+                partition.begin_again()
+        self._fetcher.pump()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Returns no records of some partitions until `resume`."""
+        for place in partitions:
+            self._partition(place).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Continues with partitions that were paused."""
+        for place in partitions:
+            self._partition(place).is_paused = False
+        self._fetcher.pump()
+        self._changed.set()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        held = self._fetcher.partitions.items() if self._life.is_started else ()
+        return frozenset(place for place, p in held if p.is_paused)
+
+    async def position(
+        self, partition: TopicPartition, timeout_ms: int | None = None
+    ) -> int:
+        """The offset of the next record of a partition.
+
+        Raises:
+            RequestTimedOutError: it was not found in time.
+            KohortError: there is none, as ``auto_offset_reset`` is none.
+        """
+        self._check()
+        deadline = self._cluster.deadline(timeout_ms)
+        return await self._polls.position(partition, deadline)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset behind the last record, as of the last fetch."""
+        return self._partition(partition).high_watermark
+
+    # -- commits
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, Committable] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commits, after all commits before, and waits for the response.
+
+        Cancelling the caller does not cancel the commit.
+
+        Args:
+            offsets: of the next records to consume; None for all positions.
+            timeout_ms: None for ``default.api.timeout.ms``.
+
+        Raises:
+            CommitFailedError: the group has moved on.
+            KohortError: it failed otherwise.
+        """
+        await asyncio.shield(self.commit_async(offsets, timeout_ms))
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, Committable] | None = None,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Task[None]:
+        """Commits without waiting: the task has the result.
+
+        Raises:
+            ConfigError: there is no group, or an offset is none.
+        """
+        self._life.check(is_inside=True)
+        group = self._group_to("commit")
+        if offsets is None:
+            rows = self._fetcher.positions(self._fetcher.partitions)
+        else:
+            rows = {TopicPartition(*p): committable(p, o) for p, o in offsets.items()}
+        return group.commits.post(rows, timeout_ms)
+
+    async def committed(
+        self, *partitions: TopicPartition, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offsets of some partitions; None where there is none."""
+        self._check()
+        commits = self._group_to("ask what is committed").commits
+        places = [TopicPartition(*place) for place in partitions]
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            await commits.drained()
+            return await commits.committed(places)
+
+        deadline = self._cluster.deadline(timeout_ms)
+        return await self._cluster.retrying(deadline, attempt)
+
+    # -- topics and logs
+
+    async def topics(self, timeout_ms: int | None = None) -> frozenset[str]:
+        """All topics; internal ones unless those are excluded.
 
         Raises:
             KohortError: no broker answers.
         """
         self._check()
-
-        def message(version: int) -> object:
-            return MetadataRequest(None if version else (), False)
-
+        request = MetadataRequest(None, False)
         response = await self._cluster.retrying(
             self._cluster.deadline(timeout_ms),
-            lambda: self._cluster.call(None, "Metadata", message),
+            lambda: self._cluster.call(None, "Metadata", request),
         )
         hides = self.config.exclude_internal_topics
         return frozenset(
@@ -387,10 +487,6 @@ class Consumer(Positions):
     ) -> frozenset[int]:
         """The numbers of a topic's partitions; none if there is no such topic.
 
-        Args:
-            topic: its name.
-            timeout_ms: None for ``default.api.timeout.ms``.
-
         Raises:
             KohortError: no broker answers.
         """
@@ -402,67 +498,44 @@ class Consumer(Positions):
         infos = self._cluster.metadata.partitions(topic)
         return frozenset(info.partition for info in infos)
 
-    async def seek_to_committed(
-        self, *partitions: TopicPartition, timeout_ms: int | None = None
-    ) -> None:
-        """Goes on from what is committed; of all partitions if none is named.
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        found = await self._offsets_at(dict.fromkeys(partitions, EARLIEST), timeout_ms)
+        return {place: row.offset for place, row in found.items()}
 
-        Where nothing is committed, from where ``auto_offset_reset`` says.
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition."""
+        found = await self._offsets_at(dict.fromkeys(partitions, LATEST), timeout_ms)
+        return {place: row.offset for place, row in found.items()}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time, per partition; None for none.
 
         Args:
-            partitions: that are consumed here.
+            times: milliseconds since the epoch.
             timeout_ms: None for ``default.api.timeout.ms``.
-
-        Raises:
-            ConfigError: a partition is not consumed here, or there is no group.
-            KohortError: what is committed could not be found out.
         """
-        wanted = partitions or tuple(self.assignment())
-        for place in wanted:
-            self._of(place)
-        found = await self.committed(*wanted, timeout_ms=timeout_ms)
-        for place, row in found.items():
-            partition = self._of(place)
-            if row is not None:
-                partition.seek(row.offset, row.leader_epoch)
-            else:
-                partition.begin_again()
-        self._fetcher.pump()
+        found = await self._offsets_at(times, timeout_ms)
+        return {p: row if row.offset >= 0 else None for p, row in found.items()}
 
-    # -- the listener
+    async def _offsets_at(
+        self, times: Mapping[TopicPartition, int], timeout_ms: int | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self._check()
+        asked = {TopicPartition(*place): time for place, time in times.items()}
 
-    def _on_refused(self, generation_id: int, code: int) -> None:
-        if self._member is not None:
-            self._member.tell(CommitRefused(generation_id, code))
+        async def attempt() -> dict[TopicPartition, OffsetAndTimestamp]:
+            await self._cluster.add_topics({place.topic for place in asked})
+            return await self._fetcher.lookup.offsets_at(asked)
 
-    async def _on_call(self, call: Call) -> None:
-        places = frozenset(TopicPartition(*place) for place in call.partitions)
-        fetcher = self._fetcher
-        listener = self._listener or ConsumerRebalanceListener()
-        assert self._commits is not None  # noqa: S101 - there is a group
-        if call.kind is CallKind.ASSIGNED:
-            fetcher.add(places, is_held=True)
-            try:
-                await listener.on_partitions_assigned(places)
-            finally:
-                fetcher.release(places)
-            return
-        fetcher.hold(places)
-        try:
-            if call.kind is CallKind.LOST:
-                await listener.on_partitions_lost(places)
-            else:
-                await self._commit_if_automatic(places)
-                try:
-                    await listener.on_partitions_revoked(places)
-                except Exception:
-                    await self._commits.drained()
-                    raise
-                # Whoever gets them next begins behind all that was handed in.
-                await self._commits.drained()
-        finally:
-            self._commits.lost(places)
-            fetcher.remove(places)
+        deadline = self._cluster.deadline(timeout_ms)
+        return await self._cluster.retrying(deadline, attempt)
 
     # -- records
 
@@ -477,7 +550,7 @@ class Consumer(Positions):
         Rebalances go on here, and listeners are called, whatever the timeout.
 
         Args:
-            partitions: that are of interest; all that are consumed if none.
+            partitions: to return records of; all that are consumed if none.
             timeout_ms: how long to wait for records.
             max_records: in all; None for ``max_poll_records``.
 
@@ -489,7 +562,7 @@ class Consumer(Positions):
             raise ConfigError(f"max_records: {most} is not at least 1")
         self._check()
         deadline = self._cluster.clock() + timeout_ms / 1000
-        return await self._poll(partitions, deadline, most)
+        return await self._polls.poll(partitions, deadline, most)
 
     async def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
@@ -504,64 +577,21 @@ class Consumer(Positions):
             KohortError: as from `getmany`.
         """
         self._check()
-        if not partitions and (record := self._at_once()) is not None:
+        if not partitions and (record := self._polls.next_ready()) is not None:
             return record
-        found = await self._poll(partitions, None, 1)
+        found = await self._polls.poll(partitions, None, 1)
         ((record,),) = found.values()
         return record
 
-    def _at_once(self) -> ConsumerRecord | None:
-        """The next record, where nothing else is to be done before.
-
-        Whatever else a poll does, commits and calls of the listener, is put off by
-        one turn of the fetcher at most.
-        """
-        member = self._member
-        if self._is_closing or self._changed.is_set():
-            return None
-        if member is not None and member.is_calling:
-            return None
-        return self._fetcher.one()
-
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """All records, as they come; ends when the consumer is closed."""
-        while not self._is_closing:
+        while not self._life.is_closing:
             try:
-                record = await self.getone()
+                record: ConsumerRecord | None = await self.getone()
             except ClosedError:
-                if self._is_closing:
+                if self._life.is_closing:
                     return
                 raise
-            yield record
-            while (record := self._at_once()) is not None:  # type: ignore[assignment]
+            while record is not None:
                 yield record
-
-    async def _poll(
-        self,
-        partitions: Sequence[TopicPartition],
-        deadline: float | None,
-        most: int,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        member = self._member
-        if member is not None and member.is_caller:
-            raise KohortError("a listener cannot wait for records: they wait for it")
-        self._commit_in_time()
-        with contextlib.nullcontext() if member is None else member.polling():
-            # Whoever never has to wait would keep everybody else from running.
-            await asyncio.sleep(0)
-            while True:
-                self._check()
-                self._changed.clear()
-                if member is None or not member.is_calling:
-                    self._raise()
-                    found = self._fetcher.take(partitions, most)
-                    if found:
-                        return found
-                    left = None
-                    if deadline is not None:
-                        left = deadline - self._cluster.clock()
-                        if left <= 0:
-                            return {}
-                else:
-                    left = None
-                await self._next_change(left)
+                record = self._polls.next_ready()

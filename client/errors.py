@@ -1,4 +1,4 @@
-"""What the client raises: one tree, and every error says where it happened.
+"""Errors of the client: one tree, and every error says where it happened.
 
 `retriable` decides whether trying again can help; what it is for an error code
 is Apache Kafka's own judgement (its RetriableException).
@@ -6,55 +6,14 @@ is Apache Kafka's own judgement (its RetriableException).
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar, Self
 
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 
-__all__ = [
-    "AuthorizationError",
-    "BrokerError",
-    "ClosedError",
-    "CommitFailedError",
-    "ConfigError",
-    "ConnectionFailedError",
-    "CoordinatorLoadInProgressError",
-    "CoordinatorNotAvailableError",
-    "CorruptMessageError",
-    "FencedInstanceError",
-    "FencedLeaderEpochError",
-    "GroupIdNotFoundError",
-    "GroupMaxSizeReachedError",
-    "IllegalGenerationError",
-    "InconsistentProtocolError",
-    "InvalidSessionTimeoutError",
-    "InvalidTopicError",
-    "KohortError",
-    "LeaderNotAvailableError",
-    "LogTruncationError",
-    "MemberIdRequiredError",
-    "MessageTooLargeError",
-    "NoOffsetForPartitionError",
-    "NonEmptyGroupError",
-    "NotControllerError",
-    "NotCoordinatorError",
-    "NotLeaderError",
-    "OffsetOutOfRangeError",
-    "OutOfOrderSequenceError",
-    "ProducerFencedError",
-    "RebalanceInProgressError",
-    "RequestTimedOutError",
-    "SaslAuthenticationError",
-    "SerializationError",
-    "TopicExistsError",
-    "UnknownMemberError",
-    "UnknownTopicError",
-    "UnsupportedVersionError",
-    "error_of",
-]
-
 
 class KohortError(Exception):
-    """Whatever goes wrong in the client.
+    """The base of all errors of the client.
 
     Args:
         message: what happened.
@@ -126,6 +85,13 @@ class KohortError(Exception):
         for name, value in where.items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
+
+    def copy(self, **where: Any) -> Self:
+        """A copy with a traceback of its own, filled with `where`."""
+        error = copy.copy(self)
+        error.__cause__ = self.__cause__
+        error.fill(**where)
+        return error
 
     def __str__(self) -> str:
         what = self.message or type(self).__name__
@@ -405,16 +371,7 @@ def _what_it_means(cls: type[KohortError]) -> str:
 _CODES = {int(code): code for code in ErrorCode}
 
 
-def error_of(
-    code: int,
-    *,
-    api: str | None = None,
-    broker: str | None = None,
-    group: str | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    message: str | None = None,
-) -> KohortError:
+def error_of(code: int, message: str | None = None, **where: Any) -> KohortError:
     """The error that an error code other than 0 stands for.
 
     In a response to JoinGroup 77 is GROUP_MAX_SIZE_REACHED, as KIP-389 numbers
@@ -422,15 +379,11 @@ def error_of(
 
     Args:
         code: from a response.
-        api: as for `KohortError`, and so on.
-        broker: who answered.
-        group: that was asked about.
-        topic: that was asked about.
-        partition: that was asked about.
         message: the broker's own words, where it has some.
+        where: `api`, `broker` and so on, by the names of `KohortError`.
     """
     wire_code = int(code)
-    if code == KIP_389_GROUP_MAX_SIZE_REACHED and api == "JoinGroup":
+    if code == KIP_389_GROUP_MAX_SIZE_REACHED and where.get("api") == "JoinGroup":
         code = ErrorCode.GROUP_MAX_SIZE_REACHED
     known = _CODES.get(code)
     if known is None:
@@ -442,14 +395,6 @@ def error_of(
         message = GROUP_IS_FULL
     elif not message and cls is not BrokerError:
         message = _what_it_means(cls)
-    error = cls(
-        message or known.name,
-        api=api,
-        broker=broker,
-        group=group,
-        topic=topic,
-        partition=partition,
-        code=known,
-    )
+    error = cls(message or known.name, code=known, **where)
     error.wire_code = wire_code
     return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kohort.client.errors import ConfigError
@@ -21,8 +22,16 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """The numbers of partitions, by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
 class OffsetAndMetadata(NamedTuple):
-    """What is committed of a partition.
+    """A committed offset of a partition.
 
     Attributes:
         offset: of the record to consume next.
@@ -40,7 +49,7 @@ Committable = int | tuple[int, str] | OffsetAndMetadata
 
 
 def committable(place: TopicPartition, offset: Committable) -> OffsetAndMetadata:
-    """What is to be committed of a partition.
+    """An offset to commit, as a row.
 
     Raises:
         ConfigError: it is no offset: brokers would take it.
@@ -56,7 +65,7 @@ def committable(place: TopicPartition, offset: Committable) -> OffsetAndMetadata
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """What was found in a log.
+    """An offset that was found in a log.
 
     Attributes:
         offset: -1 where there is none.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import copy
 import operator
 import time
 from collections import deque
@@ -12,13 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, Self
 
-from kohort.client.accumulator import NEVER, Accumulator
-from kohort.client.batches import OVERHEAD, Batch, Headers, encode_tail
-from kohort.client.cluster import Cluster
 from kohort.client.config import INT64_MAX, ProducerConfig
 from kohort.client.errors import (
     ClosedError,
-    ConfigError,
     KohortError,
     MessageTooLargeError,
     RequestTimedOutError,
@@ -26,9 +20,13 @@ from kohort.client.errors import (
     UnknownTopicError,
     error_of,
 )
-from kohort.client.metadata import NOBODY, Metadata, PartitionInfo
-from kohort.client.partitioners import StickyPartitioner, partition_for_key
-from kohort.client.sender import API, Sender
+from kohort.client.lifecycle import Lifecycle
+from kohort.client.network.cluster import Cluster
+from kohort.client.network.metadata import NO_NODE, Metadata, PartitionInfo
+from kohort.client.producing.accumulator import NEVER, Accumulator
+from kohort.client.producing.batches import OVERHEAD, Batch, Headers, encode_tail
+from kohort.client.producing.partitioners import StickyPartitioner, partition_for_key
+from kohort.client.producing.sender import API, Sender
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import NO_TIMESTAMP
 
@@ -86,10 +84,9 @@ class Producer:
     """
 
     def __init__(self, config: ProducerConfig | None = None, **settings: Any) -> None:
-        if config is not None and settings:
-            raise ConfigError(f"{next(iter(settings))}: is given besides a config")
-        self.config = ProducerConfig.of(settings) if config is None else config
-        random = Random()  # noqa: S311 - no secret
+        self.config = ProducerConfig.choose(config, settings)
+        self._life = Lifecycle("producer", API)
+        random = Random()
         self._random = random
         self._accumulator = Accumulator(self.config)
         self._sticky = StickyPartitioner(
@@ -100,16 +97,12 @@ class Producer:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
         self._gives_way = False
-        self._is_starting = False
-        self._is_closing = False
-        self._is_closed = asyncio.Event()
         # From `start` on:
         self._cluster: Cluster
         self._sender: Sender
         self._loop: asyncio.AbstractEventLoop
-        self._has_started = False
 
-    # -- the start and the end
+    # -- start and close
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -125,23 +118,16 @@ class Producer:
             ClosedError: it was started before, or closed.
             KohortError: no bootstrap server answers in ``default.api.timeout.ms``.
         """
-        if self._is_starting or self._is_closing:
-            raise ClosedError("a producer is started once")
-        self._is_starting = True
         cluster = Cluster(
             self.config, random=self._random, allow_auto_topic_creation=True
         )
-        await cluster.start()
-        if self._is_closing:
-            await cluster.close(0)
-            raise _closed()
+        await self._life.connect(cluster)
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         cluster.listeners.append(self._metadata_changed)
         self._sender = Sender(
             cluster, self.config, self._accumulator, self, self._random
         )
-        self._has_started = True
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
         """Sends what there is, and ends all connections.
@@ -150,17 +136,14 @@ class Producer:
         `ClosedError`, and may be in the log or not. Cancelled, it does that at once.
         Called once more, it waits for the first call to end, within its own time.
         """
-        if not self._has_started:
-            self._is_closing = True
-            return
-        if self._is_closing:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_ms / 1000):
-                    await self._is_closed.wait()
-            return
-        self._is_closing = True
+        await self._life.close(timeout_ms, lambda: self._close(timeout_ms))
+
+    async def _close(self, timeout_ms: int) -> None:
         until = self._cluster.clock() + timeout_ms / 1000
-        self._refuse_waiters()
+        waiters, self._waiters = self._waiters, deque()
+        for _, waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(self._life.closed_error())
         try:
             await self._flush(max(0, timeout_ms - _LAST_MS))
         except RequestTimedOutError:
@@ -168,22 +151,16 @@ class Producer:
         finally:
             for batch in self._accumulator.abandon():
                 what = "the producer was closed before the record was delivered"
-                self.failed(batch, self._error(ClosedError, what, batch), {})
+                error = ClosedError(
+                    what, api=API, topic=batch.topic, partition=batch.partition
+                )
+                self.failed(batch, error, {})
             self.progressed()
             left_ms = max(0, int((until - self._cluster.clock()) * 1000))
             try:
                 await self._sender.stop()
             finally:
-                try:
-                    await self._cluster.close(left_ms)
-                finally:
-                    self._is_closed.set()
-
-    def _refuse_waiters(self) -> None:
-        waiters, self._waiters = self._waiters, deque()
-        for _, waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(_closed())
+                await self._cluster.close(left_ms)
 
     # -- records
 
@@ -220,8 +197,7 @@ class Producer:
             ClosedError: the producer is not started, or it was closed.
             KohortError: there can be no such topic, or it may not be written to.
         """
-        if self._is_closing or not self._has_started:
-            raise _closed()
+        self._life.check()
         key_bytes, tail = self._encode(topic, value, key, headers)
         if timestamp_ms is None:
             timestamp_ms = int(time.time() * 1000)
@@ -242,8 +218,8 @@ class Producer:
             if deadline is None:
                 deadline = self._cluster.deadline(self.config.max_block_ms)
             await self._wait_for_room(topic, size, deadline)
-        if self._is_closing:
-            raise _closed()
+        if self._life.is_closing:
+            raise self._life.closed_error()
         return self._append(topic, choice, partition, key_bytes, tail, timestamp_ms)
 
     async def send_and_wait(
@@ -344,8 +320,7 @@ class Producer:
             ClosedError: the producer is not started, or it was closed.
             KohortError: there can be no such topic.
         """
-        if self._is_closing or not self._has_started:
-            raise _closed()
+        self._life.check()
         deadline = self._cluster.deadline(self.config.max_block_ms)
         await self._choice(topic, None, deadline)
         return self._cluster.metadata.partitions(topic)
@@ -374,7 +349,7 @@ class Producer:
         where = {"api": "Metadata", "topic": topic, "partition": partition}
         await self._cluster.retrying(deadline, attempt, **where)
         rows = self._cluster.metadata.partitions(topic)
-        available = [p.partition for p in rows if p.leader_id != NOBODY]
+        available = [p.partition for p in rows if p.leader_id != NO_NODE]
         choice = self._choices[topic] = _Choice(range(len(rows)), available)
         return choice
 
@@ -423,8 +398,7 @@ class Producer:
             RequestTimedOutError: there are still some.
             ClosedError: the producer is not started, or it was closed.
         """
-        if self._is_closing or not self._has_started:
-            raise _closed()
+        self._life.check()
         await self._flush(timeout_ms)
 
     async def _flush(self, timeout_ms: int | None) -> None:
@@ -445,7 +419,7 @@ class Producer:
             if entry in self._flushes:
                 self._flushes.remove(entry)
 
-    # -- what the sender tells
+    # -- results of batches, from the sender
 
     def delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
         """A batch is in the log."""
@@ -465,8 +439,7 @@ class Producer:
         for number, delivery in enumerate(batch.deliveries):
             if delivery.done():
                 continue
-            each = copy.copy(error)  # a traceback for each who waits
-            each.__cause__ = error.__cause__
+            each = error.copy()  # a traceback for each who waits
             if messages.get(number):
                 each.message = messages[number]
             delivery.set_exception(each)
@@ -485,11 +458,6 @@ class Producer:
             if order <= oldest and not done.done():
                 done.set_result(None)
 
-    def _error(
-        self, cls: Callable[..., KohortError], what: str, batch: Batch
-    ) -> KohortError:
-        return cls(what, api=API, topic=batch.topic, partition=batch.partition)
-
 
 def _as_bytes(
     value: Any, serializer: Callable[[Any], bytes] | None, what: str, topic: str
@@ -506,10 +474,6 @@ def _as_bytes(
         return bytes(value)
     message = f"{what}: {type(value).__name__} is not bytes"
     raise SerializationError(message, topic=topic)
-
-
-def _closed() -> ClosedError:
-    return ClosedError("the producer is not started, or it was closed", api=API)
 
 
 def _no_partition(topic: str, partition: int) -> UnknownTopicError:

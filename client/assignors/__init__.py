@@ -6,46 +6,11 @@ not exist (any more) are not assigned, and none goes back to a member that has l
 interest in its topic.
 """
 
-from kohort.client.assignors.contract import (
-    Assignment,
-    Assignor,
-    Cluster,
-    MemberSubscription,
-    PartitionInfo,
-    RebalanceProtocol,
-    Subscriptions,
-    TopicPartition,
-)
+from kohort.client.assignors.contract import Assignor
 from kohort.client.assignors.cooperative import CooperativeStickyAssignor
-from kohort.client.assignors.metadata import (
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
 from kohort.client.assignors.range import RangeAssignor
 from kohort.client.assignors.roundrobin import RoundRobinAssignor
 from kohort.client.assignors.sticky import StickyAssignor
-
-__all__ = [
-    "ASSIGNORS",
-    "Assignment",
-    "Assignor",
-    "Cluster",
-    "CooperativeStickyAssignor",
-    "MemberSubscription",
-    "PartitionInfo",
-    "RangeAssignor",
-    "RebalanceProtocol",
-    "RoundRobinAssignor",
-    "StickyAssignor",
-    "Subscriptions",
-    "TopicPartition",
-    "decode_assignment",
-    "decode_subscription",
-    "encode_assignment",
-    "encode_subscription",
-]
 
 ASSIGNORS: dict[str, Assignor] = {
     assignor.name: assignor

@@ -1,4 +1,4 @@
-"""Who owned what before, as far as it can be believed.
+"""Previous owners of partitions, as far as the claims agree.
 
 Every member tells what it owned, and in which generation. A member that has missed
 a rebalance still claims what others have been given since: of two that claim one
@@ -20,10 +20,10 @@ from kohort.client.assignors.contract import (
 from kohort.client.assignors.java_order import hash_order
 
 Memory: TypeAlias = tuple[Sequence[TopicPartition], int]
-"""What a member remembers to have owned, and the generation of that, or -1."""
+"""Partitions that a member owned, and their generation, or -1."""
 
 Remember: TypeAlias = Callable[[MemberSubscription], Memory]
-"""Where an assignor finds that in a subscription."""
+"""Reads the memory of a subscription."""
 
 
 @dataclass(slots=True)

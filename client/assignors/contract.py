@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives."""
+"""Input and output of assignors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """How members hand over partitions; Kafka's names and numbers (KIP-429)."""
+    """Rebalance protocols, with Kafka's names and numbers (KIP-429)."""
 
     EAGER = 0
     """All partitions are revoked before the group is joined again."""
@@ -21,8 +21,8 @@ class RebalanceProtocol(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """A partition as the cluster's metadata has it.
+class PartitionRacks:
+    """A partition, and where its replicas are.
 
     Attributes:
         partition: its number.
@@ -33,13 +33,13 @@ class PartitionInfo:
     racks: Sequence[str | None] = ()
 
 
-Cluster: TypeAlias = Mapping[str, Sequence[PartitionInfo]]
+Topics: TypeAlias = Mapping[str, Sequence[PartitionRacks]]
 """Topics and their partitions, in any order; a topic that is not there is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What a member has said of itself when it joined.
+    """A member's subscription, as it joined.
 
     Attributes:
         topics: what it wants.
@@ -80,19 +80,19 @@ class Assignor(Protocol):
 
     @property
     def protocols(self) -> Sequence[RebalanceProtocol]:
-        """What members that use it may speak, the best first."""
+        """Rebalance protocols that its members support, the best first."""
 
     def metadata_user_data(
         self, owned: Sequence[TopicPartition] | None, generation: int
     ) -> bytes | None:
-        """What a member adds to its subscription.
+        """User data of a member's subscription.
 
         Args:
             owned: its last assignment; None if it has had none.
             generation: the generation of that assignment; -1 if there was none.
         """
 
-    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> Assignment:
+    def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
         """The leader's division.
 
         Args:
@@ -102,8 +102,8 @@ class Assignor(Protocol):
 
 
 def partitions_by_topic(
-    cluster: Cluster, subscriptions: Subscriptions
-) -> dict[str, list[PartitionInfo]]:
+    cluster: Topics, subscriptions: Subscriptions
+) -> dict[str, list[PartitionRacks]]:
     """Subscribed topics that have partitions, these by number."""
     wanted = {
         topic: None

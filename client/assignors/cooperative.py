@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from kohort.client.assignors.claims import Memory
 from kohort.client.assignors.contract import (
     Assignment,
-    Cluster,
     MemberSubscription,
     RebalanceProtocol,
     Subscriptions,
     TopicPartition,
+    Topics,
 )
 from kohort.client.assignors.sticky import divide
 from kohort.protocol.consumer import (
@@ -27,7 +27,7 @@ from kohort.protocol.messages import WireError
 
 
 def remember(subscription: MemberSubscription) -> Memory:
-    """What the fields of the subscription say.
+    """The memory in the fields of a subscription.
 
     Before version 2 of it (KIP-792) the generation is in the user data.
     """
@@ -44,7 +44,7 @@ def remember(subscription: MemberSubscription) -> Memory:
 def _moving(
     given: Assignment, subscriptions: Subscriptions
 ) -> dict[TopicPartition, str]:
-    """What one member owns, as it says itself, and another one has been given."""
+    """Partitions that one member claims to own, and another was assigned."""
     owned = {member: set(subscriptions[member].owned) for member in given}
     revoked = {
         partition
@@ -75,7 +75,7 @@ class CooperativeStickyAssignor:
         del owned
         return encode_user_data(CooperativeStickyUserData(generation))
 
-    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> Assignment:
+    def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
         """Divides, and leaves out what has to be revoked first."""
         given, moving = divide(cluster, subscriptions, remember)
         if moving is None:

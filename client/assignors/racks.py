@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from kohort.client.assignors.contract import (
-    PartitionInfo,
+    PartitionRacks,
     Subscriptions,
     TopicPartition,
 )
 
 
-def replica_racks(info: PartitionInfo) -> frozenset[str]:
+def replica_racks(info: PartitionRacks) -> frozenset[str]:
     """The racks on which a partition has replicas."""
     return frozenset(rack for rack in info.racks if rack is not None)
 
@@ -51,7 +51,7 @@ class Racks:
     __slots__ = ("_members_on", "of_member", "of_partition")
 
     def __init__(
-        self, topics: Mapping[str, list[PartitionInfo]], subscriptions: Subscriptions
+        self, topics: Mapping[str, list[PartitionRacks]], subscriptions: Subscriptions
     ) -> None:
         self.of_member = member_racks(subscriptions)
         self.of_partition: dict[TopicPartition, frozenset[str]] = {}

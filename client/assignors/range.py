@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.client.assignors.contract import (
     Assignment,
-    Cluster,
-    PartitionInfo,
+    PartitionRacks,
     RebalanceProtocol,
     Subscriptions,
     TopicPartition,
+    Topics,
     partitions_by_topic,
 )
 from kohort.client.assignors.java_order import hash_order
@@ -37,7 +37,7 @@ class RangeAssignor:
         """Nothing is added."""
         del owned, generation
 
-    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> Assignment:
+    def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
         """Divides topic by topic."""
         takers: dict[str, list[str]] = {}
         for member in members_in_order(subscriptions):
@@ -80,7 +80,7 @@ class _Division:
     def __init__(
         self,
         topic: str,
-        infos: Sequence[PartitionInfo],
+        infos: Sequence[PartitionRacks],
         members: Sequence[str],
         racks: Mapping[str, str],
     ) -> None:
@@ -96,7 +96,7 @@ class _Division:
         self._left = dict.fromkeys(range(len(infos)))
 
     def room(self, member: str) -> int:
-        """How many more the member may have."""
+        """Partitions that the member may still take."""
         most = self._size + (self._longer > 0)
         return max(0, most - self._given[member])
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from kohort.client.assignors.contract import (
     Assignment,
-    Cluster,
     RebalanceProtocol,
     Subscriptions,
     TopicPartition,
+    Topics,
     partitions_by_topic,
 )
 from kohort.client.assignors.java_order import hash_order, utf16
@@ -43,7 +43,7 @@ class RoundRobinAssignor:
         """Nothing is added."""
         del owned, generation
 
-    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> Assignment:
+    def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
         """Deals the partitions out."""
         members = members_in_order(subscriptions)
         seats: dict[str, list[int]] = {}

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from kohort.client.assignors.claims import Memory, Remember, settle
 from kohort.client.assignors.contract import (
     Assignment,
-    Cluster,
     MemberSubscription,
     RebalanceProtocol,
     Subscriptions,
     TopicPartition,
+    Topics,
     partitions_by_topic,
 )
 from kohort.client.assignors.equal import EqualDivision
 from kohort.client.assignors.java_order import hash_order, utf16
-from kohort.client.assignors.metadata import by_topic, flat
 from kohort.client.assignors.racks import Racks
+from kohort.client.assignors.serialization import flat, rows_by_topic
 from kohort.client.assignors.unequal import UnequalDivision
 from kohort.protocol.consumer import (
     StickyUserData,
@@ -32,7 +32,7 @@ from kohort.protocol.messages import WireError
 
 
 def divide(
-    cluster: Cluster, subscriptions: Subscriptions, remember: Remember
+    cluster: Topics, subscriptions: Subscriptions, remember: Remember
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
     """The division that both sticky assignors start from.
 
@@ -59,7 +59,7 @@ def divide(
 
 
 def remember(subscription: MemberSubscription) -> Memory:
-    """What the user data says, and nothing if it cannot be read.
+    """The memory in the user data; none if it cannot be read.
 
     The fields of the subscription do not count.
     """
@@ -82,7 +82,7 @@ class StickyAssignor:
         """The last assignment and its generation, if there was one."""
         if owned is None:
             return None
-        topics = by_topic(owned)
+        topics = rows_by_topic(owned)
         # The Java client fills this map by computeIfAbsent, which puts a new entry in
         # front of the others of its bucket, not behind them.
         order = hash_order(topic.topic for topic in reversed(topics))
@@ -90,6 +90,6 @@ class StickyAssignor:
         topics.sort(key=lambda topic: place[topic.topic])
         return encode_user_data(StickyUserData(topics, generation))
 
-    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> Assignment:
+    def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
         """Divides, and has partitions move at once: nobody owns any by now."""
         return divide(cluster, subscriptions, remember)[0]

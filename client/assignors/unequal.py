@@ -15,7 +15,7 @@ from typing import TypeAlias
 from kohort.client.assignors.claims import Claims
 from kohort.client.assignors.contract import (
     Assignment,
-    PartitionInfo,
+    PartitionRacks,
     Subscriptions,
     TopicPartition,
 )
@@ -28,7 +28,7 @@ it comes to an end. It took seven at most in 10,000 groups."""
 
 
 class Least:
-    """Who of some members has the fewest partitions?
+    """Finds the member with the fewest partitions.
 
     A heap of members, each with a number of partitions that it has at least. At the
     top that is found out to be too low, and made exact. When a member falls below
@@ -96,7 +96,7 @@ class Moves:
     def back(
         self, partition: TopicPartition, owner: int, member: int
     ) -> TopicPartition | None:
-        """What can go back to a member instead of a partition of an owner's."""
+        """A partition that can go back to a member in place of one of an owner's."""
         topic = partition[0]
         origin = self._way[partition][0] if partition in self._way else owner
         returning = self._sets.get((topic, member, origin))
@@ -131,7 +131,7 @@ class UnequalDivision:
 
     def __init__(
         self,
-        topics: Mapping[str, Sequence[PartitionInfo]],
+        topics: Mapping[str, Sequence[PartitionRacks]],
         subscriptions: Subscriptions,
         claims: Claims,
         racks: Racks,

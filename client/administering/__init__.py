@@ -1,0 +1,1 @@
+"""Calls of the admin client."""

@@ -1,0 +1,1 @@
+"""Fetching, positions, and commits of a consumer."""

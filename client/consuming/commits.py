@@ -1,0 +1,260 @@
+"""Commits of offsets, one after the other.
+
+Whoever commits waits in line: a commit that is awaited in a callback cannot
+overtake, or be overtaken by, one that the loop before it did not wait for. So
+the last offset that was handed in is the one that stays.
+
+A commit can be refused because of the member. Its caller gets the error, and the
+member a `CommitRefused`, sooner than by a heartbeat. If the group does not know the
+member or has another generation, the member loses its partitions, and the listener's
+`on_partitions_lost` is called (`group/leave.py`); a fenced member fails, too. If the
+group rebalances, the member joins, and the listener is called as in any rebalance.
+
+A commit that is tried again goes out in the generation of the time, if its
+partitions have been the member's all the time; else it fails: it might undo what
+the next owner has committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kohort.client.config import ConsumerConfig
+from kohort.client.errors import (
+    CommitFailedError,
+    KohortError,
+    RequestTimedOutError,
+    error_of,
+)
+from kohort.client.group.member import Member
+from kohort.client.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from kohort.client.network.cluster import Cluster
+from kohort.client.network.group_offsets import BY_NAME, commit_rows, fetch_offsets
+from kohort.client.network.reconnecting import retrieve
+from kohort.client.offsets import OffsetAndMetadata, TopicPartition, by_topic
+from kohort.protocol.apis.k08_offset_commit import (
+    OffsetCommitRequest,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.slotted import slotted
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+_MOVED_ON = {
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.STALE_MEMBER_EPOCH,
+}
+_ABOUT_THE_MEMBER = {
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+}
+_PASSES = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+"""A cooperative member owns partitions through a rebalance: when it has synced, a
+commit of them will be taken."""
+_BETWEEN = {PREPARING_REBALANCE, COMPLETING_REBALANCE}
+
+
+@slotted
+class _Posted:
+    """Offsets as they were handed in, and where the member stood then."""
+
+    offsets: Offsets
+    member: Member | None
+    """None where the consumer is nobody's member."""
+    generation_id: int
+    losses: Sequence[int]
+    """How often each partition had been lost."""
+
+
+class Commits:
+    """The offsets of a group, as one consumer commits and reads them.
+
+    Args:
+        on_refused: is called with the commit's generation and the code of an error
+            that is about the member.
+
+    Attributes:
+        member: the member that commits; None where partitions are assigned by hand.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        on_refused: Callable[[int, int], None],
+    ) -> None:
+        self.member: Member | None = None
+        self._cluster = cluster
+        self._config = config
+        self._on_refused = on_refused
+        self._group = config.group_id or ""
+        self._line = asyncio.Lock()  # first come, first served
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._losses: dict[TopicPartition, int] = {}
+
+    def post(
+        self, offsets: Offsets, timeout_ms: int | None = None
+    ) -> asyncio.Task[None]:
+        """Hands offsets in; what becomes of them is the task's result.
+
+        Raises:
+            KohortError: from the task; see `KohortError.retriable`.
+        """
+        deadline = self._cluster.deadline(timeout_ms)
+        member = self.member
+        generation_id = -1 if member is None else member.generation_id
+        posted = _Posted(offsets, member, generation_id, self._losses_of(offsets))
+        task = asyncio.create_task(self._commit(posted, deadline))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are the member's no more; others may own them."""
+        for place in partitions:
+            self._losses[place] = self._losses.get(place, 0) + 1
+
+    async def drained(self) -> None:
+        """Returns when all that was handed in so far has come to an end."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def stop(self) -> None:
+        """Gives up what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    def under_way(self) -> list[asyncio.Task[None]]:
+        """The commits that have not come to an end."""
+        return [*self._tasks]
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        retrieve(task)
+
+    def _losses_of(self, offsets: Offsets) -> list[int]:
+        return [self._losses.get(place, 0) for place in offsets]
+
+    async def _commit(self, posted: _Posted, deadline: float) -> None:
+        try:
+            async with asyncio.timeout(max(deadline - self._cluster.clock(), 0)):
+                await self._line.acquire()
+        except TimeoutError:
+            raise RequestTimedOutError(
+                "the commits before it took all the time",
+                api="OffsetCommit",
+                group=self._group,
+            ) from None
+        try:
+            if posted.offsets:
+                await self._cluster.retrying(deadline, lambda: self._attempt(posted))
+        finally:
+            self._line.release()
+
+    def _is_kept(self, posted: _Posted) -> bool:
+        """Whether all its partitions have been the member's all the time."""
+        member = posted.member
+        return (
+            member is not None
+            and member.owned.issuperset(posted.offsets)
+            and posted.losses == self._losses_of(posted.offsets)
+        )
+
+    async def _attempt(self, posted: _Posted) -> None:
+        member = posted.member
+        generation_id, member_id, instance_id = -1, "", None
+        is_between = False
+        if member is not None:
+            generation_id, member_id = member.generation_id, member.member_id
+            instance_id = self._config.group_instance_id
+            is_between = member.state in _BETWEEN
+            is_other = generation_id != posted.generation_id
+            if generation_id < 0 or (is_other and not self._is_kept(posted)):
+                raise CommitFailedError(
+                    "the consumer is not in a generation of the group yet, or not any "
+                    "more; its partitions may be others' by now",
+                    api="OffsetCommit",
+                    group=self._group,
+                )
+        topics = commit_rows(posted.offsets)
+        request = OffsetCommitRequest(
+            self._group, generation_id, member_id, instance_id, -1, topics
+        )
+        try:
+            node_id = await self._cluster.coordinator(self._group)
+            response = await self._cluster.call(
+                node_id, "OffsetCommit", request, versions=(0, BY_NAME), lane="group"
+            )
+        except KohortError as error:
+            error.group = self._group
+            raise
+        # By the time of the answer the rebalance may be over for the member.
+        passes = (
+            member is not None
+            and self._is_kept(posted)
+            and (
+                is_between
+                or member.state in _BETWEEN
+                or member.generation_id != generation_id
+            )
+        )
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.error_code:
+                    place = TopicPartition(topic.name, row.partition_index)
+                    if member is not None and row.error_code in _ABOUT_THE_MEMBER:
+                        self._on_refused(generation_id, row.error_code)
+                    broker = self._cluster.name_of(node_id)
+                    raise self._refused(row.error_code, broker, place, passes=passes)
+
+    def _refused(
+        self, code: int, broker: str, place: TopicPartition, *, passes: bool
+    ) -> KohortError:
+        where: dict[str, Any] = {
+            "api": "OffsetCommit",
+            "broker": broker,
+            "group": self._group,
+            **place._asdict(),
+        }
+        if passes and code in _PASSES:
+            return error_of(code, retriable=True, **where)
+        if code in _MOVED_ON:
+            message = "the group has moved on without the consumer"
+            return CommitFailedError(message, code=ErrorCode(code), **where)
+        return error_of(code, **where)
+
+    # -- reading
+
+    async def committed(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offsets of some partitions; None where there is none.
+
+        Nothing is tried again.
+
+        Raises:
+            KohortError: the answer has an error, or there is none.
+        """
+        group = self._group
+        try:
+            found = await fetch_offsets(
+                self._cluster,
+                await self._cluster.coordinator(group),
+                {group: by_topic(partitions)},
+                require_stable=self._config.isolation_level == "read_committed",
+                lowest=0,
+                lane="group",
+            )
+        except KohortError as error:
+            error.group = group
+            raise
+        (offsets,) = found.values()
+        if isinstance(offsets, KohortError):
+            raise offsets
+        return {place: offsets.get(place) for place in partitions}

@@ -1,0 +1,134 @@
+"""The topics that a consumer subscribes to, by name or by a pattern."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from kohort.client.config import ConsumerConfig
+from kohort.client.errors import ConfigError, KohortError, error_of
+from kohort.client.group.driver import MemberDriver
+from kohort.client.group.events import Subscribed
+from kohort.client.network.cluster import Cluster
+from kohort.client.network.metadata import Metadata
+from kohort.protocol.errors import ErrorCode
+
+log = logging.getLogger("kohort.client.subscription")
+
+_FATAL = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+"""Errors of a topic that waiting does not cure."""
+
+_ABSENT_FOR_SURE = 2
+"""Responses without a topic: the first may be what makes a broker create it."""
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """A pattern for names of topics.
+
+    Raises:
+        ConfigError: it is no regular expression.
+    """
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"pattern: {pattern!r}: {error}") from error
+
+
+class Subscription:
+    """Tells the member its topics, and keeps up with a pattern.
+
+    Args:
+        on_error: takes errors for the next poll.
+
+    Attributes:
+        pattern: of the topics' names; None if they were named.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        driver: MemberDriver,
+        on_error: Callable[[KohortError], None],
+    ) -> None:
+        self.pattern: re.Pattern[str] | None = None
+        self._cluster = cluster
+        self._config = config
+        self._driver = driver
+        self._on_error = on_error
+        self._absences: Counter[str] = Counter()
+        self._watching: asyncio.Task[None] | None = None
+
+    def subscribe(self, topics: Sequence[str], pattern: re.Pattern[str] | None) -> None:
+        """Subscribes to topics, or to those that match a pattern."""
+        self.clear()
+        self.pattern = pattern
+        if pattern is None:
+            self._driver.submit(Subscribed(topics))
+            self._cluster.want_topics(topics)
+        else:
+            # The first topics come with the metadata.
+            self._watching = asyncio.create_task(self._watch_all_topics())
+
+    def clear(self) -> None:
+        """Forgets the pattern; the member unsubscribes by itself."""
+        self.pattern = None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Ends the watch; returns the task that is not done."""
+        if self._watching is None:
+            return []
+        self._watching.cancel()
+        return [self._watching]
+
+    async def _watch_all_topics(self) -> None:
+        cluster = self._cluster
+        try:
+            await cluster.retrying(cluster.deadline(), lambda: cluster.watch(None))
+        except KohortError as error:
+            self._on_error(error)
+
+    def metadata_changed(self, metadata: Metadata) -> None:
+        """Subscribes to topics that match now, and looks for errors of topics."""
+        if self.pattern is not None:
+            hides = self._config.exclude_internal_topics
+            matching = [
+                name
+                for name, topic in metadata.topics.items()
+                if not topic.error_code
+                and not (hides and topic.is_internal)
+                and self.pattern.fullmatch(name)
+            ]
+            self._driver.submit(Subscribed(sorted(matching)))
+        error = self._error_in(metadata)
+        if error is not None:
+            self._on_error(error)
+
+    def _error_in(self, metadata: Metadata) -> KohortError | None:
+        """Why a topic will never have records.
+
+        A missing topic is no error, since it may be created. It is logged, once.
+        """
+        found = None
+        for name in self._driver.member.subscription or ():
+            topic = metadata.topics.get(name)
+            if topic is None:
+                continue
+            if topic.error_code in _FATAL:
+                found = error_of(topic.error_code, api="Metadata", topic=name)
+            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                del self._absences[name]
+                continue
+            self._absences[name] += 1
+            if self._absences[name] == _ABSENT_FOR_SURE:
+                log.warning("topic %r does not exist, and is waited for", name)
+        return found

@@ -1,0 +1,1 @@
+"""Group membership: a pure state machine, and its driver for asyncio."""

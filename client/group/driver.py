@@ -1,0 +1,393 @@
+"""The asyncio driver of a member: performs its effects, and owns its timers.
+
+The same ritual everywhere: hand an event in, perform what comes out, in order.
+
+Requests that wait for other members have a connection of their own, so that
+heartbeats and commits do not wait behind them: a broker answers the requests of a
+connection one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from random import Random
+from typing import Any
+
+from kohort.client.assignors import ASSIGNORS
+from kohort.client.assignors.contract import Assignment, PartitionRacks
+from kohort.client.config import ConsumerConfig
+from kohort.client.errors import (
+    ClosedError,
+    ConnectionFailedError,
+    KohortError,
+    error_of,
+)
+from kohort.client.group.effects import (
+    Arm,
+    Call,
+    Cancel,
+    Ended,
+    Fail,
+    ForgetCoordinator,
+    MakeAssignment,
+    Notice,
+    Send,
+)
+from kohort.client.group.events import (
+    Answered,
+    AssignmentFailed,
+    AssignmentMade,
+    Event,
+    Expired,
+    Failed,
+    ListenerDone,
+    MetadataChanged,
+    PollBegan,
+    PollEnded,
+)
+from kohort.client.group.member import Member
+from kohort.client.group.membership import handle
+from kohort.client.group.state import ENDED
+from kohort.client.network.cluster import Cluster
+from kohort.client.network.metadata import Metadata
+from kohort.protocol.errors import ErrorCode
+
+log = logging.getLogger("kohort.client.group")
+
+_LONG = {"JoinGroup", "SyncGroup"}
+"""Requests that wait for other members."""
+
+_LARGE = 100
+"""Members from which on the assignor runs in a thread, so that heartbeats go on."""
+
+_JITTER = 0.2
+"""Fraction by which back-offs differ, so that members do not all come at once."""
+
+_LEAST_WAIT = 0.001
+"""Seconds to wait at least when a timer fired early."""
+
+_POLL_BEGAN, _POLL_ENDED = PollBegan(), PollEnded()
+
+_CALL: ContextVar[Call] = ContextVar("call")
+"""The listener's call that code runs in; inherited by tasks that the listener makes."""
+
+
+class Polling:
+    """The application's polls, as a context: the listener may be called (KIP-62)."""
+
+    __slots__ = ("_is_polled", "_polls", "_submit")
+
+    def __init__(self, submit: Callable[[Event], None]) -> None:
+        self._submit = submit
+        self._polls = 0
+        self._is_polled = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self._polls += 1
+        if self._polls == 1:
+            self._is_polled.set()
+            self._submit(_POLL_BEGAN)
+
+    def __exit__(self, *_: object) -> None:
+        self._polls -= 1
+        if not self._polls:
+            self._is_polled.clear()
+            self._submit(_POLL_ENDED)
+
+    async def begun(self) -> None:
+        """Returns when there is a poll."""
+        await self._is_polled.wait()
+
+
+class MemberDriver:
+    """Runs one member of a group.
+
+    Args:
+        on_call: calls the listener; an exception of it is kept in `raised`, and the
+            member goes on.
+        on_change: is called when a poll has something to look at.
+
+    Attributes:
+        failure: why the membership has ended for good.
+        raised: an exception of the listener, until a poll raises it.
+        polling: the context of a poll.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        on_call: Callable[[Call], Awaitable[None]],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.member = Member(config)
+        self.failure: KohortError | Exception | None = None
+        self.raised: Exception | None = None
+        self.polling = Polling(self.submit)
+        self._cluster = cluster
+        self._group = self.member.group_id
+        self._on_call = on_call
+        self._on_change = on_change
+        self._random = Random()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._listener_task: asyncio.Task[None] | None = None
+        self._call: Call | None = None
+        self._is_stopped = False
+        self._broker: str | None = None
+        self._ended = asyncio.Event()
+        self._perform: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            Arm: self._arm,
+            Cancel: self._cancel,
+            Call: self._call_listener,
+            MakeAssignment: self._make_assignment,
+            ForgetCoordinator: self._forget_coordinator,
+            Fail: self._fail,
+            Ended: self._end,
+            Notice: self._notice,
+        }
+        cluster.listeners.append(self._metadata_changed)
+
+    # -- the consumer
+
+    def submit(self, event: Event) -> None:
+        """Hands the member an event and performs what it asks for."""
+        if self._is_stopped:
+            return
+        for effect in handle(self.member, event, self._cluster.clock()):
+            self._perform[type(effect)](effect)
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether the listener is being called, or waits for a poll."""
+        return self._listener_task is not None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the caller is the listener while it runs, or a task of it.
+
+        If that waited for the end of the call, it would wait for itself.
+        """
+        return self._call is not None and _CALL.get(None) is self._call
+
+    @property
+    def is_caller(self) -> bool:
+        """Whether the caller is the listener itself."""
+        task = self._listener_task
+        return task is not None and asyncio.current_task() is task
+
+    def raise_from_listener(self) -> None:
+        """Raises the listener's exception, once."""
+        raised, self.raised = self.raised, None
+        if raised is not None:
+            raise raised
+
+    async def ended(self) -> None:
+        """Returns when the membership has ended."""
+        await self._ended.wait()
+
+    def stop(self) -> None:
+        """Ends everything immediately and for good, without LeaveGroup."""
+        self._is_stopped = True
+        with contextlib.suppress(ValueError):
+            self._cluster.listeners.remove(self._metadata_changed)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for task in self.under_way():
+            task.cancel()
+        self._ended.set()
+
+    def under_way(self) -> list[asyncio.Task[None]]:
+        """The tasks that are not done."""
+        calls = [] if self._listener_task is None else [self._listener_task]
+        return [*self._tasks.values(), *calls]
+
+    # -- effects
+
+    def _send(self, effect: Send) -> None:
+        self._start(effect.token, lambda: self._request(effect))
+
+    def _make_assignment(self, effect: MakeAssignment) -> None:
+        self._start(effect.token, lambda: self._assign(effect))
+
+    def _start(self, token: int, work: Callable[[], Awaitable[Event]]) -> None:
+        async def run() -> None:
+            event = await work()
+            if self._tasks.pop(token, None) is not None:
+                self.submit(event)
+                self._on_change()
+
+        self._tasks[token] = asyncio.create_task(run())
+
+    def _cancel(self, effect: Cancel) -> None:
+        task = self._tasks.pop(effect.token, None)
+        if task is not None:
+            task.cancel()
+
+    def _arm(self, effect: Arm) -> None:
+        earlier = self._timers.pop(effect.key, None)
+        if earlier is not None:
+            earlier.cancel()
+        delay = max(effect.deadline - self._cluster.clock(), 0)
+        if effect.key == "retry":
+            delay *= 1 + self._random.uniform(0, _JITTER)
+        self._wait(effect.key, self._cluster.clock() + delay, delay)
+
+    def _wait(self, key: str, deadline: float, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[key] = loop.call_later(delay, self._fire, key, deadline)
+
+    def _fire(self, key: str, deadline: float) -> None:
+        left = deadline - self._cluster.clock()
+        if left > 0:
+            # uvloop rounds to milliseconds; the member counts exactly.
+            self._wait(key, deadline, max(left, _LEAST_WAIT))
+            return
+        del self._timers[key]
+        self.submit(Expired(key))
+        self._on_change()
+
+    def _forget_coordinator(self, _: ForgetCoordinator) -> None:
+        self._cluster.forget_coordinator(self._group)
+
+    def _notice(self, notice: Notice) -> None:
+        level = logging.DEBUG if notice.kind == "generation_joined" else logging.INFO
+        if notice.kind == "membership_lost":
+            level = logging.WARNING
+        fields = ", ".join(f"{k}={v}" for k, v in notice.fields.items())
+        log.log(level, "%s: group=%s, %s", notice.kind, self._group, fields)
+
+    def _fail(self, effect: Fail) -> None:
+        self.failure = effect.error
+        if effect.error is None:
+            self.failure = error_of(
+                effect.code, api=effect.api, broker=self._broker, group=self._group
+            )
+        # No louder: it is raised as well.
+        log.info("the consumer has failed: %s", self.failure)
+        self._on_change()
+
+    def _end(self, _: Ended) -> None:
+        self.stop()
+        self._on_change()
+
+    # -- requests
+
+    async def _request(self, send: Send) -> Event:
+        lane = "join" if send.api in _LONG else "group"
+        connection = None
+        try:
+            async with asyncio.timeout(send.timeout_ms / 1000):
+                node_id = await self._cluster.coordinator(self._group)
+                connection = await self._cluster.connection(node_id, lane)
+            version = connection.version(send.api)
+            response = await connection.send(
+                send.api, version, send.request, timeout_ms=send.timeout_ms
+            )
+        except asyncio.CancelledError:
+            if connection is not None and lane == "join":
+                # The broker reads nothing else before it has answered.
+                connection.fail("the join is given up")
+            raise
+        except TimeoutError as error:
+            return Failed(send.token, error)
+        except KohortError as error:
+            error.api = error.api or send.api
+            error.group = self._group
+            if isinstance(error, ClosedError):
+                return Failed(send.token, error)
+            broke = isinstance(error, ConnectionFailedError)
+            was_waiting = broke and connection is not None
+            return Failed(send.token, error, error.retriable, was_waiting)
+        self._broker = connection.name
+        return Answered(send.token, response)
+
+    # -- the leader's assignor
+
+    async def _assign(self, effect: MakeAssignment) -> Event:
+        try:
+            # After that the leader's poll interval is over, and it leaves.
+            interval_ms = self.member.config.max_poll_interval_ms
+            await self._cluster.retrying(
+                self._cluster.deadline(interval_ms),
+                lambda: self._cluster.add_topics(effect.topics),
+            )
+            metadata = self._cluster.metadata
+            partitions = {t: len(metadata.partitions(t)) for t in effect.topics}
+            made: Assignment = {}
+            if not effect.is_skipped:
+                made = await self._run_assignor(effect, metadata)
+        except Exception as error:  # noqa: BLE001 - any, of an assignor
+            return AssignmentFailed(effect.token, error)
+        return AssignmentMade(effect.token, made, partitions)
+
+    async def _run_assignor(
+        self, effect: MakeAssignment, metadata: Metadata
+    ) -> Assignment:
+        cluster = {
+            topic: [
+                PartitionRacks(
+                    info.partition,
+                    [
+                        node.rack if (node := metadata.nodes.get(replica)) else None
+                        for replica in info.replicas
+                    ],
+                )
+                for info in metadata.partitions(topic)
+            ]
+            for topic in effect.topics
+            if metadata.partitions(topic)
+        }
+        assignor = ASSIGNORS[effect.protocol_name]
+        if len(effect.subscriptions) < _LARGE:
+            return assignor.assign(cluster, effect.subscriptions)
+        return await asyncio.to_thread(assignor.assign, cluster, effect.subscriptions)
+
+    def _metadata_changed(self, metadata: Metadata) -> None:
+        known = {}
+        for topic in self.member.topics:
+            info = metadata.topics.get(topic)
+            # Other errors pass, and say nothing about the number of partitions.
+            if info is not None and info.error_code in (
+                ErrorCode.NONE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ):
+                known[topic] = len(info.partitions)
+        if self.member.state is not ENDED:
+            self.submit(MetadataChanged(known))
+
+    # -- the listener
+
+    def _call_listener(self, call: Call) -> None:
+        self._call = call
+        self._listener_task = asyncio.create_task(self._run_listener(call))
+
+    async def _run_listener(self, call: Call) -> None:
+        """Waits for a poll of the application, and calls the listener."""
+        self._on_change()
+        try:
+            await self.polling.begun()
+            _CALL.set(call)
+            await self._on_call(call)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The listener was not cancelled, but something that it waited for.
+            failed = KohortError("the listener has waited for what was cancelled")
+            failed.__cause__ = error
+            self.raised = self.raised or failed
+        except Exception as error:  # noqa: BLE001 - any, of the application
+            log.warning("the listener has failed: %r", error)
+            self.raised = self.raised or error
+        finally:
+            # In any case: else the member would wait for this call forever.
+            self._listener_task = self._call = None
+            self.submit(ListenerDone(call.token))
+            self._on_change()

@@ -1,0 +1,140 @@
+"""Events of a group member: what the application, the coordinator and timers do.
+
+Requests and responses are the messages of `kohort.protocol.apis`, so that a driver
+only has to carry them. Tokens are made by the member; the code that performs an effect
+hands its token back with the result. Durations are in milliseconds, points in time
+in seconds on the driver's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kohort.client.assignors.contract import TopicPartition
+from kohort.protocol.slotted import slotted
+
+
+@slotted
+class Subscribed:
+    """The topics that the application subscribes to; the first begin the membership."""
+
+    topics: Sequence[str]
+
+
+@slotted
+class Unsubscribed:
+    """The application unsubscribes: the member leaves, and may subscribe again."""
+
+
+@slotted
+class Closed:
+    """The member is to leave, and the session to end."""
+
+    leaves: bool | None = None
+    """Whether LeaveGroup is sent; None for dynamic members only (KIP-345)."""
+    reason: str = "the consumer is being closed"
+    """The reason that the broker logs (KIP-800)."""
+
+
+@slotted
+class PollBegan:
+    """The application waits for records."""
+
+
+@slotted
+class PollEnded:
+    """The application works on records; max.poll.interval.ms counts (KIP-62)."""
+
+
+@slotted
+class MetadataChanged:
+    """Partitions per topic; 0 for a deleted topic."""
+
+    partitions: Mapping[str, int]
+
+
+@slotted
+class RebalanceEnforced:
+    """The application wants a rebalance."""
+
+    reason: str
+
+
+@slotted
+class Answered:
+    """The response to a `Send`."""
+
+    token: int
+    response: Any
+
+
+@slotted
+class Failed:
+    """A `Send` got no response."""
+
+    token: int
+    error: Exception
+    is_retriable: bool = True
+    was_waiting: bool = False
+    """Whether the connection broke when the request had been sent on it."""
+
+
+@slotted
+class CommitRefused:
+    """A commit of the member's was answered with an error that is about it."""
+
+    generation_id: int
+    """Generation of the commit."""
+    code: int
+
+
+@slotted
+class AssignmentMade:
+    """The answer to `MakeAssignment`."""
+
+    token: int
+    assignments: Mapping[str, Sequence[TopicPartition]]
+    """By member id."""
+    partitions: Mapping[str, int]
+    """Partitions per topic when it was made; 0 for a missing topic."""
+
+
+@slotted
+class AssignmentFailed:
+    """The assignor failed; so does the member."""
+
+    token: int
+    error: Exception
+
+
+@slotted
+class ListenerDone:
+    """A `Call` has returned."""
+
+    token: int
+
+
+@slotted
+class Expired:
+    """A timer has fired."""
+
+    key: str
+
+
+Event = (
+    Subscribed
+    | Unsubscribed
+    | Closed
+    | PollBegan
+    | PollEnded
+    | MetadataChanged
+    | RebalanceEnforced
+    | Answered
+    | Failed
+    | CommitRefused
+    | AssignmentMade
+    | AssignmentFailed
+    | ListenerDone
+    | Expired
+)

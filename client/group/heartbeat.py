@@ -1,0 +1,133 @@
+"""Signs of life: heartbeats, the session timeout, and max.poll.interval.ms."""
+
+from __future__ import annotations
+
+from kohort.client.group import leave
+from kohort.client.group.events import PollBegan, PollEnded
+from kohort.client.group.member import Member
+from kohort.client.group.state import (
+    COMPLETING_REBALANCE,
+    LEAVING,
+    PREPARING_REBALANCE,
+    STABLE,
+)
+from kohort.client.group.turn import COORDINATOR_AWAY, Turn
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kohort.protocol.errors import ErrorCode
+
+_STANDSTILL = 0.1
+"""Seconds by which a timer is late if the whole process stood still: it could not
+send heartbeats, nor read the answers that had arrived."""
+
+
+# -- heartbeats
+
+
+def send(turn: Turn, member: Member) -> None:
+    """Sends a heartbeat, unless one is under way."""
+    config = member.config
+    is_in = member.state in (COMPLETING_REBALANCE, STABLE)
+    if not is_in or member.awaits("Heartbeat"):
+        return
+    request = HeartbeatRequest(
+        member.group_id,
+        member.generation_id,
+        member.member_id,
+        config.group_instance_id,
+    )
+    member.heartbeat_sent = turn.now
+    # A lost answer must leave the time for another attempt.
+    timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms // 2)
+    turn.send(member, "Heartbeat", request, timeout_ms)
+
+
+def answered(turn: Turn, member: Member, response: HeartbeatResponse) -> None:
+    """Handles the response to a heartbeat."""
+    code = response.error_code
+    if not code or code == ErrorCode.REBALANCE_IN_PROGRESS:
+        # Since it was sent: the broker cannot have received it earlier.
+        turn.keep_alive(member, member.heartbeat_sent)
+        passed_ms = (turn.now - member.heartbeat_sent) * 1000
+        turn.arm_heartbeat(max(member.config.heartbeat_interval_ms - passed_ms, 0))
+        if code and member.state is STABLE:
+            member.rejoin_for("the group rebalances")
+    elif code in COORDINATOR_AWAY:
+        failed(turn, member)
+    else:
+        leave.expelled(turn, member, "Heartbeat", code)
+
+
+def failed(turn: Turn, member: Member) -> None:
+    """Sends another heartbeat soon, to the coordinator of that time."""
+    turn.forget_coordinator()
+    turn.arm_heartbeat(member.config.retry_backoff_ms)
+
+
+# -- session.timeout.ms
+
+
+def session_expired(turn: Turn, member: Member) -> None:
+    """Loses the membership: others may own the partitions by now.
+
+    A join that waits is a sign of life, however long it takes. If the process
+    itself stood still, one more heartbeat asks whether the member was removed.
+    """
+    armed, member.session_armed = member.session_armed, None
+    is_elsewhere = member.state in (PREPARING_REBALANCE, LEAVING)
+    if member.generation_id < 0 or is_elsewhere:
+        return
+    if turn.now < member.session_deadline:
+        turn.watch_session(member)
+        return
+    is_late = armed is not None and turn.now - armed >= _STANDSTILL
+    if is_late and not member.stood_still:
+        member.stood_still = True
+        interval = member.config.heartbeat_interval_ms / 1000
+        member.session_deadline = turn.now + interval
+        turn.watch_session(member)
+        send(turn, member)
+        return
+    turn.forget_coordinator()
+    reason = "the session timed out without an answer"
+    leave.lose(turn, member, reason, keeps_id=True)
+
+
+# -- max.poll.interval.ms (KIP-62)
+
+
+def poll_began(turn: Turn, member: Member, _: PollBegan) -> None:
+    """Stops the application's time; a listener that is called has its own."""
+    member.is_polling = True
+    member.awaits_poll = False
+    if member.call is not None:
+        turn.restart_poll_timer(member)
+
+
+def poll_ended(turn: Turn, member: Member, _: PollEnded) -> None:
+    """Starts the application's time until the next poll."""
+    member.is_polling = False
+    turn.restart_poll_timer(member)
+
+
+def poll_expired(turn: Turn, member: Member) -> None:
+    """Leaves the group, as the application or its listener is stuck.
+
+    Static members only stop their heartbeats, and keep their place until their
+    session times out (KIP-345).
+    """
+    member.poll_armed = False
+    is_waiting = member.is_polling and member.call is None
+    if is_waiting or member.subscription is None or member.is_leaving:
+        return
+    if turn.now < member.poll_deadline:
+        member.poll_armed = True
+        turn.arm("poll", member.poll_deadline)
+        return
+    interval_ms = member.config.max_poll_interval_ms
+    what = "the listener took longer than" if member.is_polling else "no poll within"
+    reason = f"{what} max.poll.interval.ms ({interval_ms} ms)"
+    if member.member_id and member.config.group_instance_id is None:
+        # Nobody waits for the answer: the member goes on without it.
+        member.settle(leave.send(turn, member, reason))
+    member.awaits_poll = True
+    leave.lose(turn, member, reason, keeps_id=False)

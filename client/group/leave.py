@@ -1,0 +1,143 @@
+"""The ends of a membership: the member leaves, loses its place, or fails."""
+
+from __future__ import annotations
+
+from kohort.client.group.effects import CallKind, Ended, Fail
+from kohort.client.group.member import NOTHING, Member
+from kohort.client.group.state import (
+    ENDED,
+    LEAVING,
+    PREPARING_REBALANCE,
+    UNJOINED,
+)
+from kohort.client.group.turn import Turn
+from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
+
+REMOVED = {
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+    KIP_389_GROUP_MAX_SIZE_REACHED,
+}
+"""Errors by which the member is not, or no longer, in the group."""
+
+LONGEST_REASON = 255
+"""Characters, as the Java client truncates reasons (KIP-800)."""
+
+_ID_GRACE = 1.0
+"""Seconds that a leaving member waits for the id it is being assigned (KIP-394), so
+that it can leave with it: rebalances would wait for a pending member."""
+
+
+# -- leaving
+
+
+def leave(turn: Turn, member: Member) -> None:
+    """Revokes all partitions, then sends LeaveGroup."""
+    if member.state is LEAVING:
+        return
+    if member.owned:
+        turn.call_listener(member, CallKind.REVOKED, member.owned)
+        return
+    leaves = member.closed.leaves if member.closed is not None else None
+    if leaves is None:
+        leaves = member.config.group_instance_id is None
+    may_get_id = not member.member_id and member.awaits("JoinGroup")
+    if leaves and may_get_id and _awaits_id(turn, member):
+        return
+    turn.cancel(member)
+    if not leaves or not member.member_id:
+        left(turn, member)
+        return
+    reason = "the consumer has unsubscribed"
+    if member.closed is not None:
+        reason = member.closed.reason
+    elif member.has_failed:
+        reason = "the consumer has failed"
+    member.transition(LEAVING)
+    send(turn, member, reason)
+
+
+def _awaits_id(turn: Turn, member: Member) -> bool:
+    if member.leave_deadline is None:
+        member.leave_deadline = turn.now + _ID_GRACE
+        turn.arm("leave", member.leave_deadline)
+    return turn.now < member.leave_deadline
+
+
+def send(turn: Turn, member: Member, reason: str) -> int:
+    """Sends LeaveGroup; returns its token."""
+    config = member.config
+    identity = MemberIdentity(
+        member.member_id, config.group_instance_id, reason[:LONGEST_REASON]
+    )
+    # The id twice: up to v2 LeaveGroup has one member and no list.
+    request = LeaveGroupRequest(member.group_id, member.member_id, [identity])
+    turn.notice(member, "left", reason=reason)
+    return turn.send(member, "LeaveGroup", request, config.request_timeout_ms)
+
+
+def left(turn: Turn, member: Member) -> None:
+    """Ends the membership, whatever LeaveGroup was answered.
+
+    A coordinator that refuses does not know the member, or removes it when its
+    session times out.
+    """
+    member.member_id, member.generation_id = "", -1
+    member.follow()
+    member.target = None
+    member.leave_deadline = None
+    if member.closed is not None or member.has_failed:
+        member.transition(ENDED)
+        turn.effects.append(Ended())
+        return
+    member.transition(UNJOINED)
+    member.unsubscribed = False
+    is_subscribed = member.subscription is not None
+    member.rejoin_reason = "the consumer subscribes" if is_subscribed else None
+
+
+# -- loss and failure
+
+
+def lose(turn: Turn, member: Member, reason: str, *, keeps_id: bool) -> None:
+    """Gives up all partitions as lost, since others may own them, and joins again."""
+    revoking: set[tuple[str, int]] = set()
+    if member.call is not None and member.call.kind is CallKind.REVOKED:
+        revoking = set(member.call.partitions)
+    turn.notice(member, "membership_lost", reason=reason, partitions=len(member.owned))
+    member.lost |= member.owned - revoking
+    member.owned = NOTHING
+    member.target = None
+    member.generation_id = -1
+    if not keeps_id:
+        member.member_id = ""
+    member.follow()
+    turn.cancel(member)
+    member.transition(UNJOINED)
+    member.rejoin_for(reason)
+    turn.retry(member, at_once=True)
+
+
+def expelled(turn: Turn, member: Member, api: str, code: int) -> None:
+    """Handles the error of a heartbeat, a sync or a commit about the membership."""
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        lose(turn, member, "the group does not know the member", keeps_id=False)
+    elif code == ErrorCode.ILLEGAL_GENERATION:
+        lose(turn, member, "the group is in another generation", keeps_id=True)
+    else:
+        fail(turn, member, api, code)
+
+
+def fail(
+    turn: Turn, member: Member, api: str, code: int, error: Exception | None = None
+) -> None:
+    """Ends the membership for good: by a code, or 0 and an exception."""
+    if not member.has_failed:
+        turn.effects.append(Fail(api, code, error))
+    member.has_failed = True
+    if code in REMOVED:
+        lose(turn, member, "the group has refused the member", keeps_id=False)
+    elif member.state is PREPARING_REBALANCE:
+        member.transition(UNJOINED)

@@ -1,0 +1,173 @@
+"""SyncGroup: the leader assigns, every member takes its assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kohort.client.assignors.contract import TopicPartition
+from kohort.client.assignors.serialization import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from kohort.client.group import leave
+from kohort.client.group.effects import CallKind, MakeAssignment
+from kohort.client.group.events import AssignmentFailed, AssignmentMade
+from kohort.client.group.member import Member
+from kohort.client.group.state import STABLE, UNJOINED
+from kohort.client.group.turn import COORDINATOR_AWAY, Turn
+from kohort.protocol.apis.k11_join_group import JoinGroupResponse
+from kohort.protocol.apis.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from kohort.protocol.consumer import PROTOCOL_TYPE
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import WireError
+
+# -- the leader
+
+
+def lead(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
+    """Asks for an assignment to all members of the generation."""
+    subscriptions = {}
+    topics = set(member.subscription or ())
+    for row in response.members:
+        try:
+            subscription = decode_subscription(row.metadata, row.group_instance_id)
+        except WireError:
+            continue
+        topics.update(subscription.topics)
+        subscriptions[row.member_id] = subscription
+    member.is_leader = True
+    member.topics = frozenset(topics)
+    # Metadata that comes from now on may be newer than the assignment's.
+    member.partitions = {}
+    token = member.token()
+    member.pending[token] = "MakeAssignment"
+    name = response.protocol_name or ""
+    is_skipped = response.skip_assignment
+    turn.effects.append(
+        MakeAssignment(token, name, subscriptions, sorted(topics), is_skipped)
+    )
+
+
+def assignment_made(turn: Turn, member: Member, event: AssignmentMade) -> None:
+    """Sends the assignment to the group."""
+    if member.settle(event.token) is None:
+        return
+    member.assigned_by = dict(event.partitions)
+    member.partitions = member.assigned_by | member.partitions
+    send(turn, member, event.assignments.items())
+
+
+def assignment_failed(turn: Turn, member: Member, event: AssignmentFailed) -> None:
+    """Fails the member, as its assignor failed."""
+    if member.settle(event.token) is not None:
+        leave.fail(turn, member, "SyncGroup", 0, event.error)
+
+
+def changed_partitions(member: Member) -> str | None:
+    """Why the leader has to assign again; None if no topic has changed."""
+    known, assigned_by = member.partitions, member.assigned_by or {}
+    if known == assigned_by:
+        return None
+    changed = [t for t, n in assigned_by.items() if known.get(t, n) != n]
+    if not changed:
+        return None
+    return f"the partitions of {', '.join(sorted(changed))} have changed"
+
+
+# -- every member
+
+
+def send(
+    turn: Turn,
+    member: Member,
+    assignments: Iterable[tuple[str, Sequence[TopicPartition]]] = (),
+) -> None:
+    """Sends SyncGroup: assignments by member id if it leads, else none."""
+    request = SyncGroupRequest(
+        member.group_id,
+        member.generation_id,
+        member.member_id,
+        member.config.group_instance_id,
+        PROTOCOL_TYPE,
+        member.protocol_name,
+        [
+            SyncGroupRequestAssignment(member_id, encode_assignment(partitions))
+            for member_id, partitions in assignments
+        ],
+    )
+    turn.send(member, "SyncGroup", request, member.rebalance_wait_ms)
+
+
+def answered(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
+    """Handles the response to SyncGroup."""
+    code = response.error_code
+    if code == ErrorCode.NONE:
+        _synced(turn, member, response)
+    elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+        member.transition(UNJOINED)
+        member.rejoin_for("the group rebalances")
+        turn.retry(member, at_once=True)
+    elif code in COORDINATOR_AWAY:
+        member.transition(UNJOINED)
+        member.rejoin_for("the coordinator has moved")
+        turn.keep_alive(member, turn.now)
+        turn.forget_coordinator()
+        turn.retry(member)
+    else:
+        leave.expelled(turn, member, "SyncGroup", code)
+
+
+def failed(turn: Turn, member: Member) -> None:
+    """Joins again after a SyncGroup without a response."""
+    member.transition(UNJOINED)
+    member.rejoin_for(member.join_reason)
+    turn.forget_coordinator()
+    turn.retry(member)
+
+
+def _synced(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
+    name = response.protocol_name
+    if response.protocol_type not in (None, PROTOCOL_TYPE) or (
+        name is not None and name != member.protocol_name
+    ):
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        leave.fail(turn, member, "SyncGroup", code)
+        return
+    try:
+        target = frozenset(decode_assignment(response.assignment))
+    except WireError as error:
+        leave.fail(turn, member, "SyncGroup", 0, error)
+        return
+    member.transition(STABLE)
+    turn.keep_alive(member, turn.now)
+    if member.unwanted(target):
+        # The leader assigned by an earlier subscription. The join claimed the owned
+        # partitions, so no other member has got them.
+        member.rejoin_for("the assignment has topics that are not subscribed to")
+        turn.retry(member)
+        return
+    member.target = target
+    member.last_assignment = tuple(sorted(target)), member.generation_id
+
+
+def take_assignment(
+    turn: Turn, member: Member, target: frozenset[TopicPartition]
+) -> None:
+    """Revokes what is not in the assignment, then owns the rest (KIP-429).
+
+    After a revocation the member joins again, so that others get the partitions.
+    """
+    revoked = member.owned - target
+    if revoked:
+        member.rejoin_for("it has given up partitions")
+        turn.call_listener(member, CallKind.REVOKED, revoked)
+        return
+    member.target = None
+    added = target - member.owned
+    member.owned = target
+    turn.call_listener(member, CallKind.ASSIGNED, added)

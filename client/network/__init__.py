@@ -1,0 +1,1 @@
+"""Connections to brokers, and the cluster as they describe it."""

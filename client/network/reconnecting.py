@@ -1,0 +1,210 @@
+"""A connection to one broker: made on demand, and again after it was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, TypeVar
+
+from kohort.client.config import CommonConfig
+from kohort.client.errors import ClosedError, KohortError
+from kohort.client.network.connection import Connection, broker_name
+
+log = logging.getLogger("kohort.client")
+
+T = TypeVar("T")
+
+JITTER = 0.2
+"""Back-offs differ by so much of themselves, that not all come back at once."""
+
+
+class Backoff:
+    """Waits that double, up to a limit, with jitter (KIP-580).
+
+    Args:
+        first_ms: before the second attempt.
+        most_ms: the limit, which jitter may exceed.
+        random: where jitter comes from.
+    """
+
+    def __init__(self, first_ms: int, most_ms: int, random: Random) -> None:
+        self._first_ms = first_ms
+        self._most_ms = max(first_ms, most_ms)
+        self._random = random
+
+    def seconds(self, failures: int) -> float:
+        """The back-off after a number of failures in a row, at least one."""
+        doubled = self._first_ms * 2.0 ** min(failures - 1, 31)
+        jitter = self._random.uniform(1 - JITTER, 1 + JITTER)
+        return min(doubled, self._most_ms) * jitter / 1000
+
+
+class Link:
+    """At most one connection to one address, made on demand.
+
+    Args:
+        backoff: between attempts to connect that fail.
+        unreachable: hosts and ports that cannot be reached, as the log has it;
+            shared by all links of a client, so that it is said once.
+
+    Attributes:
+        retry_at: when the next attempt may be made, after one that failed.
+    """
+
+    def __init__(
+        self,
+        config: CommonConfig,
+        host: str,
+        port: int,
+        node_id: int | None,
+        backoff: Backoff,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]],
+        unreachable: set[tuple[str, int]],
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.node_id = node_id
+        self.retry_at = float("-inf")
+        self._config = config
+        self._backoff = backoff
+        self._clock = clock
+        self._sleep = sleep
+        self._unreachable = unreachable
+        self._failures = 0
+        self._connection: Connection | None = None
+        self._attempt: asyncio.Task[Connection] | None = None
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """The broker as errors name it."""
+        return broker_name(self.host, self.port, self.node_id)
+
+    @property
+    def current(self) -> Connection | None:
+        """The connection, if there is one."""
+        connection = self._connection
+        return connection if connection is not None and connection.is_open else None
+
+    async def connection(self) -> Connection:
+        """The connection, a new one if need be.
+
+        One attempt is made for all who wait for it; it goes on if one of them is
+        cancelled. It waits for its time if the last one has failed.
+
+        Raises:
+            ConnectionFailedError: the attempt fails.
+            ClosedError: this was closed.
+        """
+        if self._is_closed:
+            raise ClosedError("the client was closed", broker=self.name)
+        current = self.current
+        if current is not None:
+            return current
+        if self._attempt is None:
+            self._attempt = asyncio.create_task(self._connect())
+            self._attempt.add_done_callback(self._attempt_done)
+        return await shared(self._attempt, self.name)
+
+    async def _connect(self) -> Connection:
+        delay = self.retry_at - self._clock()
+        if delay > 0:
+            await self._sleep(delay)
+        try:
+            connection = await Connection.open(
+                self._config, self.host, self.port, self.node_id
+            )
+        except Exception as error:
+            self._failures += 1
+            self.retry_at = self._clock() + self._backoff.seconds(self._failures)
+            if isinstance(error, KohortError) and error.retriable:
+                self._report_unreachable(error)
+            raise
+        if (self.host, self.port) in self._unreachable:
+            self._unreachable.discard((self.host, self.port))
+            log.info("%s is reached again", self.name)
+        self._failures = 0
+        self.retry_at = float("-inf")
+        self._connection = connection
+        return connection
+
+    def _report_unreachable(self, error: KohortError) -> None:
+        """Logs an error that is retried, so that the client does not look hung."""
+        if (self.host, self.port) not in self._unreachable:
+            self._unreachable.add((self.host, self.port))
+            log.warning("%s cannot be reached: %s", self.name, error.message)
+
+    def _attempt_done(self, attempt: asyncio.Task[Connection]) -> None:
+        self._attempt = None
+        retrieve(attempt)
+
+    def is_now_known_as(self, node_id: int) -> None:
+        """Names the node that turned out to be at this address."""
+        self.node_id = node_id
+        if self._connection is not None:
+            self._connection.node_id = node_id
+
+    def close(self) -> None:
+        """Ends the attempt or the connection, for good."""
+        self._is_closed = True
+        if self._attempt is not None:
+            self._attempt.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    def drop(self) -> None:
+        """Ends the connection; the next one who needs it makes another."""
+        if self._connection is not None:
+            self._connection.fail("nothing of this broker is wanted any more")
+
+    def abort(self) -> None:
+        """Ends the connection without sending what is written."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def wait_closed(self) -> None:
+        """Returns when nothing is left."""
+        if self._attempt is not None:
+            await asyncio.wait([self._attempt])
+        if self._connection is not None:
+            await self._connection.wait_closed()
+
+
+def reluctance(link: Link) -> tuple[int, float]:
+    """A sort key of brokers to ask; the smallest is the best."""
+    current = link.current
+    if current is None:
+        return 1, link.retry_at
+    # One that has asked for time would not be sent anything for as long.
+    quiet = current.quiet_seconds
+    return (2, quiet) if quiet else (0, current.in_flight)
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """Retrieves the error of a task that nobody may be left to wait for."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def shared(task: asyncio.Task[T], broker: str | None = None) -> T:
+    """The result of a task that several callers wait for.
+
+    A waiter that is cancelled leaves; the task goes on.
+
+    Raises:
+        ClosedError: the task was cancelled, as the client was closed.
+    """
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        waiter = asyncio.current_task()
+        if task.cancelled() and not (waiter is not None and waiter.cancelling()):
+            raise ClosedError("the client was closed", broker=broker) from None
+        raise
+    except KohortError as error:
+        # Each waiter has its own: it says what that one wanted.
+        raise copy.copy(error) from error.__cause__

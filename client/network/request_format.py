@@ -1,0 +1,80 @@
+"""Request formats: how requests of an API version are written, and responses read.
+
+They also say whether the client waits after a throttled response (KIP-219). A broker
+that throttles answers at once and reads nothing for `throttle_time_ms`; a client that
+still sends waits there, and its requests may be late. Brokers before Kafka 2.0 wait
+before they answer: by then the time in the response is over.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from kohort.protocol.registry import BY_NAME, Api
+
+_CLIENT_WAITS_SINCE: Mapping[str, int] = {
+    "Produce": 6,
+    "Fetch": 8,
+    "ListOffsets": 3,
+    "Metadata": 6,
+    "OffsetCommit": 4,
+    "OffsetFetch": 4,
+    "FindCoordinator": 2,
+    "JoinGroup": 3,
+    "Heartbeat": 2,
+    "LeaveGroup": 2,
+    "SyncGroup": 2,
+    "DescribeGroups": 2,
+    "ListGroups": 2,
+    "ApiVersions": 2,
+    "CreateTopics": 3,
+    "DeleteTopics": 2,
+    "DeleteRecords": 1,
+    "InitProducerId": 1,
+    "DescribeConfigs": 2,
+    "AlterConfigs": 1,
+    "CreatePartitions": 1,
+    "DeleteGroups": 1,
+    "IncrementalAlterConfigs": 0,
+    "ListPartitionReassignments": 0,
+    "OffsetDelete": 0,
+    "DescribeTopicPartitions": 0,
+}
+"""The first version in which the client waits, as `shouldClientThrottle` of
+kafka-clients 4.3 has it."""
+
+
+def holds_back(api_name: str, version: int) -> bool:
+    """Whether the client waits after a throttled response of this version."""
+    since = _CLIENT_WAITS_SINCE.get(api_name)
+    return since is not None and version >= since
+
+
+class RequestFormat:
+    """One version of an API."""
+
+    __slots__ = (
+        "api",
+        "decode",
+        "encode_into",
+        "holds_back",
+        "is_flexible",
+        "is_tagged",
+        "version",
+    )
+
+    def __init__(self, api: Api, version: int) -> None:
+        self.api = api
+        self.version = version
+        self.encode_into = api.request(version).encode_into
+        self.decode = api.response(version).decode
+        self.is_flexible = api.is_flexible(version)
+        self.is_tagged = api.response_header_version(version) >= 1
+        self.holds_back = holds_back(api.name, version)
+
+
+@functools.cache
+def request_format(name: str, version: int) -> RequestFormat:
+    """The format of a version, by Kafka's name of the API."""
+    return RequestFormat(BY_NAME[name], version)

@@ -1,0 +1,1 @@
+"""Batching and delivery of a producer."""

@@ -1,0 +1,374 @@
+"""Batches that are not delivered yet, by partition, in order.
+
+Pure: time is an argument, in seconds, and nothing is sent here. Of a partition the
+batches wait, are taken to be sent, and come back as delivered, to be sent again, or
+given up. What is sent again goes alone: whatever was sent with it is answered by
+then, so no later batch can get ahead of it on another node.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kohort.client.config import ProducerConfig
+from kohort.client.network.metadata import NO_NODE
+from kohort.client.producing.batches import HEAD_SIZE, Batch
+from kohort.client.producing.sequences import REFUSED, ProducerIds, Sequences
+from kohort.protocol.slotted import slotted
+
+NEVER = float("inf")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Queue:
+    """The batches of one partition."""
+
+    topic: str
+    partition: int
+    sequences: Sequences | None
+    """The numbers; None where batches have none."""
+    waiting: deque[Batch] = field(default_factory=deque)
+    """To be sent, the oldest first; the last one takes more records."""
+    in_flight: list[Batch] = field(default_factory=list)
+    """Sent and not answered, the oldest first."""
+    node_id: int = NO_NODE
+    """The node that those in flight were sent to."""
+    retry_at: float = 0.0
+    """When something may be sent again."""
+
+    @property
+    def lacks_an_id(self) -> bool:
+        """Whether its next batch needs a producer id that is not there."""
+        numbers = self.sequences
+        return (
+            numbers is not None
+            and numbers.lacks_an_id
+            and bool(self.waiting)
+            and not self.waiting[0].is_numbered
+        )
+
+    def may_send(self) -> bool:
+        """Whether the first that waits may go with what is in flight."""
+        in_flight, numbers = self.in_flight, self.sequences
+        if not in_flight:
+            return True
+        head = self.waiting[0]
+        if head.attempts or head.is_part:
+            return False
+        if in_flight[0].attempts > 1 or in_flight[0].is_part:
+            return False
+        return numbers is None or (numbers.is_known and not numbers.must_begin)
+
+    def insert(self, batch: Batch) -> None:
+        """Puts a batch back where it was."""
+        waiting = self.waiting
+        position = 0
+        while position < len(waiting) and waiting[position].place < batch.place:
+            position += 1
+        waiting.insert(position, batch)
+
+    def is_first(self, batch: Batch) -> bool:
+        """Whether no batch before this one may still be written under its number."""
+        earlier = [*self.in_flight, *self.waiting]
+        return not any(b.is_numbered and b.place < batch.place for b in earlier)
+
+
+@slotted
+class Due:
+    """The work of one moment.
+
+    Attributes:
+        ready: queues with a batch to send; first those that waited longest.
+        expired: batches that were not delivered in time, and are given up.
+        next_at: when to poll again at the latest; `NEVER` for no such time.
+    """
+
+    ready: list[Queue]
+    expired: list[Batch]
+    next_at: float
+
+
+class Accumulator:
+    """All queues, and the memory that their batches may take.
+
+    Args:
+        config: ``batch.size``, ``linger.ms``, ``buffer.memory``,
+            ``delivery.timeout.ms``, and whether batches are numbered.
+
+    Attributes:
+        ids: the producer id, for those partitions that begin.
+        is_starved: whether somebody waits for memory: then nothing lingers.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.ids = ProducerIds()
+        self.is_starved = False
+        self._batch_size = config.batch_size
+        self._linger = config.linger_ms / 1000
+        self._patience = config.delivery_timeout_ms / 1000
+        self._left = config.buffer_memory
+        self._is_idempotent = config.is_idempotent
+        self._queues: dict[tuple[str, int], Queue] = {}
+        # Those that are not empty; who was served goes to the end.
+        self._active: dict[tuple[str, int], Queue] = {}
+        # By their order; of a batch that was too large the parts that are left.
+        self._incomplete: dict[int, list[Batch]] = {}
+        self._order = 0
+
+    # -- records
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes are left."""
+        return size <= self._left
+
+    def reserve(self, size: int) -> None:
+        """Sets bytes aside for somebody who has waited for them."""
+        self._left -= size
+
+    def release(self, size: int) -> None:
+        """Gives such bytes back."""
+        self._left += size
+
+    def fits(self, topic: str, partition: int, size: int) -> bool:
+        """Whether a record's tail of so many bytes goes into a batch that is there."""
+        queue = self._queues.get((topic, partition))
+        if queue is None or not queue.waiting:
+            return False
+        last = queue.waiting[-1]
+        is_open = not last.is_closed and not last.attempts
+        return is_open and last.size + HEAD_SIZE + size <= self._batch_size
+
+    def append(
+        self,
+        now: float,
+        topic: str,
+        partition: int,
+        tail: bytes,
+        timestamp_ms: int,
+        delivery: Any,
+    ) -> float:
+        """Takes a record; there has to be room for it, and for a batch of its own.
+
+        Returns:
+            When there may be something to send because of it; `NEVER` for no time
+            that was not known before.
+        """
+        key = (topic, partition)
+        if self.fits(topic, partition, len(tail)):
+            batch = self._queues[key].waiting[-1]
+            before = batch.size
+            batch.append(tail, timestamp_ms, delivery)
+            self._left -= batch.size - before
+            return NEVER
+        queue = self._queues.get(key)
+        if queue is None:
+            numbers = Sequences(self.ids) if self._is_idempotent else None
+            queue = self._queues[key] = Queue(topic, partition, numbers)
+        is_behind = bool(queue.waiting)
+        batch = Batch(topic, partition, self._order, now, now + self._patience)
+        self._order += 1
+        batch.append(tail, timestamp_ms, delivery)
+        self._left -= batch.size
+        queue.waiting.append(batch)
+        self._active[key] = queue
+        self._incomplete[batch.order] = [batch]
+        return now if is_behind else self._ready_at(queue)
+
+    # -- what there is to do
+
+    def poll(self, now: float) -> Due:
+        """Finds the batches to send, and those whose time is over."""
+        due = Due([], [], NEVER)
+        next_at = NEVER
+        for key, queue in list(self._active.items()):
+            next_at = min(next_at, self._expire(queue, now, due.expired))
+            if not queue.waiting:
+                if not queue.in_flight:
+                    del self._active[key]
+                continue
+            ready_at = self._ready_at(queue)
+            if ready_at > now:
+                next_at = min(next_at, ready_at)
+            elif queue.may_send():
+                due.ready.append(queue)
+        return Due(due.ready, due.expired, next_at)
+
+    def _expire(self, queue: Queue, now: float, expired: list[Batch]) -> float:
+        """Gives up what is too late; says when the next of it will be."""
+        waiting = queue.waiting
+        while waiting and waiting[0].deadline <= now:
+            batch = waiting.popleft()
+            if not self._finish(batch):
+                continue
+            expired.append(batch)
+            if batch.is_numbered and queue.sequences is not None:
+                queue.sequences.has_gap = True
+        deadline = waiting[0].deadline if waiting else NEVER
+        for batch in queue.in_flight:
+            # What becomes of it still tells about the numbers.
+            if batch.deadline > now:
+                return min(deadline, batch.deadline)
+            if self._finish(batch):
+                expired.append(batch)
+        return deadline
+
+    def _ready_at(self, queue: Queue) -> float:
+        head = queue.waiting[0]
+        is_ready = (
+            len(queue.waiting) > 1
+            or head.is_closed
+            or head.attempts
+            or head.size >= self._batch_size
+            or self.is_starved
+        )
+        lingers_until = 0.0 if is_ready else head.created_at + self._linger
+        return max(lingers_until, queue.retry_at)
+
+    def is_ready(self, queue: Queue, now: float) -> bool:
+        """Whether another batch may be sent at once."""
+        return (
+            bool(queue.waiting)
+            and self._ready_at(queue) <= now
+            and queue.may_send()
+            and not queue.lacks_an_id
+        )
+
+    def next_batch(self, queue: Queue, node_id: int) -> Batch:
+        """The first batch that waits, which is now in flight.
+
+        `is_ready` has to hold, and what is in flight to be at the same node.
+        """
+        batch = queue.waiting.popleft()
+        batch.attempts += 1
+        if queue.sequences is not None and not batch.is_numbered:
+            queue.sequences.number(batch)
+        queue.in_flight.append(batch)
+        queue.node_id = node_id
+        # Others come first the next time.
+        key = (queue.topic, queue.partition)
+        self._active[key] = self._active.pop(key)
+        return batch
+
+    # -- what has become of it
+
+    def delivered(self, batch: Batch) -> bool:
+        """The broker has written it. False if its senders have been told otherwise."""
+        queue = self._queue_of(batch)
+        queue.in_flight.remove(batch)
+        if queue.sequences is not None:
+            queue.sequences.is_known = True
+        return self._finish(batch)
+
+    def refused(self, batch: Batch, code: int | None) -> bool:
+        """Takes note of an error before `put_back` or `give_up`.
+
+        Args:
+            batch: that is in flight.
+            code: what the broker answered; None if it did not.
+
+        Returns:
+            Whether it is to be sent again whatever is thought of the error: its
+            number was refused, and it will get another one, or those before it
+            are sent again, too (KIP-360).
+        """
+        queue = self._queue_of(batch)
+        numbers = queue.sequences
+        if numbers is None or code not in REFUSED:
+            return False
+        if queue.is_first(batch):
+            # Nothing explains it: later ones were not written either.
+            numbers.has_gap = numbers.is_refused = True
+            for each in (batch, *queue.waiting):
+                numbers.void(each)
+        return True
+
+    def put_back(self, batch: Batch, retry_at: float) -> None:
+        """Has a batch that was in flight sent again."""
+        queue = self._queue_of(batch)
+        queue.in_flight.remove(batch)
+        if queue.sequences is not None and queue.sequences.is_refused:
+            queue.sequences.void(batch)
+        queue.insert(batch)
+        queue.retry_at = max(queue.retry_at, retry_at)
+
+    def split(self, batch: Batch, codec: int) -> None:
+        """Has a batch that was in flight sent again in two; it was not written.
+
+        They take its place and its numbers: the broker has seen none of these, so
+        what is behind them is refused until it has.
+
+        Args:
+            batch: that is not done, and has two records or more.
+            codec: that it was sealed with.
+        """
+        queue = self._queue_of(batch)
+        queue.in_flight.remove(batch)
+        halves = batch.halves(codec)
+        parts = self._incomplete[batch.order]
+        position = parts.index(batch)
+        parts[position : position + 1] = halves
+        self._left += batch.size - sum(half.size for half in halves)
+        for half in halves:
+            if queue.sequences is not None and queue.sequences.is_refused:
+                queue.sequences.void(half)
+            queue.insert(half)
+
+    def give_up(self, batch: Batch) -> bool:
+        """Forgets a batch that was in flight. False if its senders know already."""
+        queue = self._queue_of(batch)
+        queue.in_flight.remove(batch)
+        if queue.sequences is not None:
+            queue.sequences.has_gap = True
+        return self._finish(batch)
+
+    def node_of(self, batch: Batch) -> int:
+        """The node to which batches of its partition were last sent."""
+        return self._queue_of(batch).node_id
+
+    def _queue_of(self, batch: Batch) -> Queue:
+        return self._queues[batch.topic, batch.partition]
+
+    def _finish(self, batch: Batch) -> bool:
+        if batch.is_done:
+            return False
+        batch.is_done = True
+        self._left += batch.size
+        parts = self._incomplete[batch.order]
+        parts.remove(batch)
+        if not parts:
+            del self._incomplete[batch.order]
+        return True
+
+    # -- all of it
+
+    @property
+    def oldest(self) -> float:
+        """The order of the oldest batch that is not done; `NEVER` for none."""
+        return next(iter(self._incomplete), NEVER)
+
+    def close_batches(self) -> int:
+        """Has all be sent that there is; says below which order that is."""
+        for queue in self._active.values():
+            for batch in queue.waiting:
+                batch.is_closed = True
+        return self._order
+
+    def waiting(self) -> Iterator[Queue]:
+        """The queues in which something waits."""
+        return (queue for queue in self._active.values() if queue.waiting)
+
+    def drop(self, queue: Queue) -> list[Batch]:
+        """Gives up what waits of a partition."""
+        dropped = list(queue.waiting)
+        queue.waiting.clear()
+        if queue.sequences is not None and any(b.is_numbered for b in dropped):
+            queue.sequences.has_gap = True
+        return [batch for batch in dropped if self._finish(batch)]
+
+    def abandon(self) -> list[Batch]:
+        """Gives up everything, what is in flight included."""
+        left = [batch for parts in self._incomplete.values() for batch in parts]
+        return [batch for batch in left if self._finish(batch)]

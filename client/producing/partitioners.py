@@ -1,0 +1,115 @@
+"""Which partition a record goes to, as the Java client has it.
+
+A record with a key goes where murmur2 of the key says, so that producers agree;
+without a key records stick to one partition until a batch of it is full (KIP-480),
+which makes fewer and larger batches than taking turns. A partitioner of the
+application's own is any callable of the shape of `Partitioner`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+Partitioner = Callable[[str, bytes | None, Sequence[int], Sequence[int]], int]
+"""(topic, key, all partitions, those with a leader) -> partition.
+
+The key is as it is sent; there is at least one partition, and there may be none
+with a leader."""
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFF_FFFF
+_POSITIVE = 0x7FFF_FFFF
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit hash of Java's client, as a number without a sign."""
+    size = len(data)
+    h = _SEED ^ size
+    words = size >> 2
+    for k in struct.unpack_from(f"<{words}I", data):
+        k = k * _M & _MASK  # noqa: PLW2901 - it is mixed in place
+        h = h * _M & _MASK ^ (k ^ k >> 24) * _M & _MASK
+    tail = data[words << 2 :]
+    if tail:
+        h = (h ^ int.from_bytes(tail, "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def partition_for_key(key: bytes, count: int) -> int:
+    """The partition of a key, among a number of partitions."""
+    return (murmur2(key) & _POSITIVE) % count
+
+
+class RoundRobinPartitioner:
+    """Takes turns, topic by topic, whatever the key."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+
+    def __call__(
+        self,
+        topic: str,
+        _key: bytes | None,
+        partitions: Sequence[int],
+        available: Sequence[int],
+    ) -> int:
+        """The next partition that has a leader, if there is one."""
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        choice = available or partitions
+        return choice[turn % len(choice)]
+
+
+class StickyPartitioner:
+    """One partition per topic at a time, for records without a key.
+
+    It moves on after ``batch.size`` bytes, so all partitions get as much however
+    fast their leaders are (KIP-794), and not before a batch is full.
+
+    Args:
+        batch_size: in bytes.
+        fits: whether a record of so many bytes goes into a batch that a partition
+            of a topic has: (topic, partition, size).
+        random: what partitions are drawn with.
+    """
+
+    def __init__(
+        self, batch_size: int, fits: Callable[[str, int, int], bool], random: Random
+    ) -> None:
+        self._batch_size = batch_size
+        self._fits = fits
+        self._random = random
+        self._stuck: dict[str, _Stuck] = {}
+
+    def partition(
+        self, topic: str, size: int, partitions: Sequence[int], available: Sequence[int]
+    ) -> int:
+        """The partition of a record without a key, by its size in bytes."""
+        choice = available or partitions
+        stuck = self._stuck.get(topic)
+        if stuck is None or (
+            stuck.choice is not choice and stuck.partition not in choice
+        ):
+            stuck = self._stuck[topic] = _Stuck(self._random.choice(choice))
+        elif stuck.bytes + size > self._batch_size and not self._fits(
+            topic, stuck.partition, size
+        ):
+            others = [p for p in choice if p != stuck.partition] or choice
+            stuck = self._stuck[topic] = _Stuck(self._random.choice(others))
+        stuck.choice = choice
+        stuck.bytes += size
+        return stuck.partition
+
+
+@dataclass(slots=True)
+class _Stuck:
+    """The partition of a topic, what it was chosen of, and bytes since then."""
+
+    partition: int
+    choice: Sequence[int] = ()
+    bytes: int = 0
