@@ -1,9 +1,9 @@
 """Reads a file of events, as `serve --events` writes it, line by line.
 
-The page, and `kohort why`, take events in order: runs of the broker one after the
-other, and in each run the events of a node by their numbers. So a broker writes them.
-Then a file may be larger than memory. One that is not in order, such as a dump of the
-topic of events, is sorted, in memory.
+The page and `kohort why` need events in order: runs of the broker one after the other,
+and in each run the events of a node by number. A broker writes them so, and the file
+may be larger than memory. A file in another order, for example a dump of the topic of
+events, is sorted in memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -29,20 +29,23 @@ from kohort.broker.events.schema import (
     Field,
     Type,
 )
+from kohort.control.terminal import fail
+
+T = TypeVar("T")
 
 STDIO: Final = "-"
 LONG_BYTES: Final = 32 << 20
-"""Of files so large it is shown how far it is: it takes some seconds."""
+"""Files from this size on show their progress: reading them takes seconds."""
 MUCH_BYTES: Final = 1 << 20
-"""After so many bytes it is shown anew."""
+"""Bytes between two updates of the progress."""
 SPOOLED_BYTES: Final = 64 << 20
-"""What cannot be read twice goes into a file on disk beyond that."""
+"""Bytes of a pipe that are kept in memory; more go into a temporary file."""
 
 _NEEDED: Final = {"kind": str, "run": str, "node": int, "sequence": int, "time_ns": int}
 
 
 class Line(NamedTuple):
-    """A line of the file, without its end, and the event that it is."""
+    """A line of the file without its newline, and its event."""
 
     text: bytes
     event: dict[str, Any]
@@ -53,19 +56,46 @@ class NoEventError(ValueError):
 
 
 class NotInOrderError(ValueError):
-    """An event is not where it belongs."""
+    """The events of a file are not in order."""
 
 
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
-    """A file that can be read twice.
+def read_in_order(
+    path: str,
+    name: str,
+    groups: Collection[str],
+    fold: Callable[[Iterable[Line]], T],
+) -> T:
+    """Reads a file once, or twice if it is not in order; ends the command if it cannot.
 
     Args:
         path: where it is; ``-`` for stdin.
+        name: the file's name in messages.
+        groups: the ids of the groups; empty for all events.
+        fold: takes the events, in order.
 
-    Raises:
-        OSError: it cannot be read.
+    Returns:
+        The result of `fold`.
     """
+
+    def cut_off(number: int) -> None:
+        click.echo(f"kohort: {name}, line {number}: is cut off, left out", err=True)
+
+    try:
+        with _opened(path) as file:
+            try:
+                return fold(in_order(read(_shown(file, name), groups, cut_off)))
+            except NotInOrderError:
+                lines = read(_shown(file, name), groups, cut_off)
+                return fold(put_in_order(lines))
+    except OSError as error:
+        fail(f"{path}: {error.strerror or error}", 1)
+    except NoEventError as error:
+        fail(f"{name}, {error}", 1)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    """A file that can be read twice."""
     with contextlib.ExitStack() as stack:
         file: IO[bytes] = sys.stdin.buffer
         if path != STDIO:
@@ -77,13 +107,8 @@ def opened(path: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def shown(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """The lines of a file from its beginning; on a terminal one sees how far it is.
-
-    Args:
-        file: it can be read twice.
-        name: what the user is told that it is.
-    """
+def _shown(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yields the lines of a file; shows the progress on a terminal."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if size < LONG_BYTES or not sys.stderr.isatty():
@@ -103,13 +128,13 @@ def shown(file: IO[bytes], name: str) -> Iterator[bytes]:
 def read(
     lines: Iterable[bytes], groups: Collection[str], cut_off: Callable[[int], object]
 ) -> Iterator[Line]:
-    """The events of these groups and of no group.
+    """Yields the events of groups, and events without a group.
 
     Args:
-        lines: of the file, with their ends.
-        groups: the groups' ids; none for everything.
-        cut_off: is told the number of the last line, if that is half a line: a broker
-            that is killed leaves one. It is left out.
+        lines: the lines of the file, with their newlines.
+        groups: the ids of the groups; empty for all events.
+        cut_off: called with the number of the last line if it is incomplete, as a
+            killed broker leaves it. The line is left out.
 
     Raises:
         NoEventError: another line is no event.
@@ -133,10 +158,10 @@ def read(
 
 
 def in_order(lines: Iterable[Line]) -> Iterator[Line]:
-    """The same, as long as they are in order.
+    """Yields the same lines as long as they are in order.
 
     Raises:
-        NotInOrderError: one of them is not.
+        NotInOrderError: a line is not in order.
     """
     last: dict[tuple[str, int], int] = {}
     runs: set[str] = set()
@@ -154,7 +179,7 @@ def in_order(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def put_in_order(lines: Iterable[Line]) -> list[Line]:
-    """The same in order: the run that began first comes first; none comes twice."""
+    """Returns the lines in order, without duplicates: the earliest run first."""
     found = {_place(line): line for line in lines}
     began: dict[str, int] = {}
     for line in found.values():
@@ -201,13 +226,13 @@ Check = Callable[[Any], bool]
 
 @cache
 def _checks(kind: str) -> Sequence[tuple[Field, Check]]:
-    """The fields that events of a kind have; of an unknown one, those of all."""
+    """The fields of a kind of events; of an unknown kind, the common fields."""
     own = BY_NAME[kind].fields if kind in BY_NAME else ()
     return [(field, _check(field.type)) for field in (*COMMON, *own)]
 
 
 def _check(type_: Type) -> Check:
-    """What tells if a value is of a type of the schema."""
+    """Returns the check of a type of the schema."""
     if type_.startswith("["):
         return partial(_is_list, _check(type_[1:-1]))
     if type_ in ROWS:

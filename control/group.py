@@ -1,4 +1,4 @@
-"""One group of a broker in this process: what happened to it, and why.
+"""A group of a broker in this process, with the history of its rebalances.
 
     async with Broker({"group.max.size": 3}) as broker:
         billing = Group(broker, "billing")
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kohort.control.why import History
 
 MOST_NAMES = 10
-"""Groups that an error lists: more are no help."""
+"""Most groups that an error lists."""
 
 
 def no_group(group_id: str, there_are: Iterable[str], what: str = "group") -> str:
-    """That there is no such group, and which there are: the likeliest first."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for errors only
+    """Returns a sentence about an unknown group; it lists the existing ones."""
+    from difflib import get_close_matches
 
     names = sorted(there_are)
     sentence = f"there is no {what} {group_id!r}"
@@ -42,17 +42,15 @@ def no_group(group_id: str, there_are: Iterable[str], what: str = "group") -> st
 
 
 class UnknownGroupError(LookupError):
-    """There is no such group, and no event of one; says which groups there are."""
+    """The group is unknown; lists the groups that exist."""
 
 
 class Group:
-    """A handle of a group; nothing is asked until one of its methods is called.
-
-    So it may be made before the group is there.
+    """A handle of a group; it can be made before the group exists.
 
     Args:
-        broker: the broker; it has to be started before anything is asked.
-        group_id: the group's id.
+        broker: the broker; must be started before methods are called.
+        group_id: the id of the group.
     """
 
     def __init__(self, broker: Broker, group_id: str) -> None:
@@ -70,22 +68,15 @@ class Group:
         rebalance that is under way goes on to this moment.
 
         Raises:
-            UnknownGroupError: there is no such group, and no event of one.
+            UnknownGroupError: the broker has no such group, and no events of one.
         """
-        # What it is made with takes long to load, and few ask for it.
-        from kohort.control.why.history import history  # noqa: PLC0415
+        # Slow to load, and rarely used.
+        from kohort.control.why.history import history
 
         events = self.broker.events.recent(self.group_id)
-        if not events and self.group_id not in self._groups():
-            raise UnknownGroupError(no_group(self.group_id, self._groups()))
+        if not events:
+            known = {group.group_id for group in self.broker.cluster.shards.groups()}
+            if self.group_id not in known:
+                raise UnknownGroupError(no_group(self.group_id, known))
         now_ns = ns(self.broker.cluster.clock.now())
         return history(events, self.group_id, now_ns)
-
-    def _groups(self) -> set[str]:
-        """The ids of all groups that the broker has."""
-        return {
-            group_id
-            for shard in self.broker.cluster.shards
-            if shard.driver is not None
-            for group_id in shard.driver.coordinator.groups
-        }

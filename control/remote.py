@@ -1,15 +1,18 @@
-"""A running broker, as commands reach it: over its HTTP port."""
+"""The HTTP client with which commands reach a running broker."""
 
 from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
+
+from kohort.control.terminal import fail
 
 TIMEOUT_S = 30.0
 """Stopping a node waits for its connections, and starting one loads its groups."""
@@ -81,6 +84,19 @@ class Remote:
             raise RemoteError(
                 f"{self.url} is no kohort: it answers no JSON object"
             ) from None
+
+
+@contextmanager
+def reached(address: str, token: str | None = None) -> Iterator[Remote]:
+    """The broker that ``--http`` names; ends the command where it cannot be used."""
+    try:
+        remote = Remote(address, token)
+    except ValueError as error:
+        fail(f"--http {error}", 2)
+    try:
+        yield remote
+    except RemoteError as error:
+        fail(str(error), 1)
 
 
 def _url(address: str) -> str:

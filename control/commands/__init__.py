@@ -1,5 +1,5 @@
-"""The commands that are clients: they work against any Kafka.
+"""The commands: one module each, named after the command.
 
-A module with a command in it imports little, and only once that command is called
-for: what it does stands in another, which needs the client.
+A module imports little, so that ``kohort --help`` is quick; a command loads the rest
+when it is called.
 """

@@ -1,4 +1,4 @@
-"""``kohort consume``: its options; what it does stands in `consuming`."""
+"""The command ``kohort consume``: its options; `consuming` does the work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 import click
 
-from kohort.broker.cli import fail
-from kohort.control.commands.options import Access, client_options, run
+from kohort.control.kafka.options import Access, client_options, run
+from kohort.control.terminal import fail
 
 
 @click.command()
@@ -119,7 +119,7 @@ def consume(
     if as_json and (text is not None or raw):
         fail("--json: not with --format or --raw", 2)
 
-    from kohort.control.commands import consuming  # noqa: PLC0415 - loads the client
+    from kohort.control.kafka import consuming
 
     begins = from_beginning or until_end
     config = consuming.config_of(

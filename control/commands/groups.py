@@ -1,11 +1,11 @@
-"""``kohort groups``: options; what it does stands in `group_calls` and `resetting`."""
+"""The command ``kohort groups``; `group_calls` and `resetting` do the work."""
 
 from __future__ import annotations
 
 import click
 
-from kohort.broker.cli import fail
-from kohort.control.commands.options import Access, client_options, json_option, run
+from kohort.control.kafka.options import Access, client_options, run
+from kohort.control.terminal import fail, json_option
 
 STATES = (
     "Empty",
@@ -48,7 +48,7 @@ def groups() -> None:
 @json_option
 def list_(access: Access, *, states: tuple[str, ...], as_json: bool) -> None:
     """Lists groups, and their states."""
-    from kohort.control.commands import group_calls  # noqa: PLC0415 - loads the client
+    from kohort.control.kafka import group_calls
 
     run(group_calls.list_groups(access, states, as_json=as_json))
 
@@ -64,7 +64,7 @@ def describe(
     """Shows groups, their members, and how far they have come."""
     if bool(names) == everything:
         fail("GROUP: name one at least, or say --all", 2)
-    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import group_calls
 
     run(group_calls.describe(access, names, as_json=as_json))
 
@@ -74,7 +74,7 @@ def describe(
 @client_options
 def delete(access: Access, *, names: tuple[str, ...]) -> None:
     """Deletes groups without members, and their offsets."""
-    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import group_calls
 
     run(group_calls.delete(access, names))
 
@@ -87,7 +87,7 @@ def delete_offsets(access: Access, *, name: str, topics: tuple[str, ...]) -> Non
     """Deletes what is committed of topics that no member is subscribed to."""
     if not topics:
         fail("--topic: name one at least", 2)
-    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import group_calls
 
     run(group_calls.delete_offsets(access, name, topics))
 
@@ -111,7 +111,7 @@ def remove_members(
     """Removes members from a group; most will join it again."""
     if bool(members or instances) == everything:
         fail("--member, --instance: name one at least, or say --all", 2)
-    from kohort.control.commands import group_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import group_calls
 
     run(group_calls.remove_members(access, name, members, instances))
 
@@ -173,7 +173,7 @@ def reset_offsets(
         fail("--topic: name one at least, or say --all-topics", 2)
     if option == "--from-file" and (topics or all_topics):
         fail("--from-file: names the topics itself", 2)
-    from kohort.control.commands import resetting  # noqa: PLC0415 - as above
+    from kohort.control.kafka import resetting
 
     reset = resetting.reset_of(option, value, names)
     shape: resetting.Shape = "json" if as_json else "csv" if export else "table"

@@ -1,11 +1,11 @@
-"""``kohort produce``: its options; what it does stands in `producing`."""
+"""The command ``kohort produce``: its options; `producing` does the work."""
 
 from __future__ import annotations
 
 import click
 
-from kohort.broker.cli import fail
-from kohort.control.commands.options import Access, client_options, run
+from kohort.control.kafka.options import Access, client_options, run
+from kohort.control.terminal import fail
 
 
 @click.command()
@@ -83,7 +83,7 @@ def produce(
     ):
         fail("--json: not with what is in the lines themselves", 2)
 
-    from kohort.control.commands import producing  # noqa: PLC0415 - loads the client
+    from kohort.control.kafka import producing
 
     template = producing.template_of(
         key=key,

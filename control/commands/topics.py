@@ -1,17 +1,11 @@
-"""``kohort topics``: options; what it does stands in `topic_calls`."""
+"""The command ``kohort topics``: its options; `topic_calls` does the work."""
 
 from __future__ import annotations
 
 import click
 
-from kohort.broker.cli import fail
-from kohort.control.commands.options import (
-    Access,
-    client_options,
-    json_option,
-    parse_pairs,
-    run,
-)
+from kohort.control.kafka.options import Access, client_options, run
+from kohort.control.terminal import fail, json_option, parse_pairs
 
 _configs_option = click.option(
     "--config",
@@ -21,6 +15,16 @@ _configs_option = click.option(
     help="Sets a key of the topic's configuration; can be given again.",
 )
 _names = click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+
+
+def _settings(texts: tuple[str, ...]) -> dict[str, str]:
+    """The values of ``--config`` by key; ends the command if a key is set twice."""
+    found: dict[str, str] = {}
+    for key, value in parse_pairs("--config", texts):
+        if key in found:
+            fail(f"--config {key}: is set twice", 2)
+        found[key] = value
+    return found
 
 
 @click.group()
@@ -34,7 +38,7 @@ def topics() -> None:
 @json_option
 def list_(access: Access, *, internal: bool, as_json: bool) -> None:
     """Lists topics."""
-    from kohort.control.commands import topic_calls  # noqa: PLC0415 - loads the client
+    from kohort.control.kafka import topic_calls
 
     run(topic_calls.list_topics(access, internal=internal, as_json=as_json))
 
@@ -48,7 +52,7 @@ def describe(
     access: Access, *, names: tuple[str, ...], all_configs: bool, as_json: bool
 ) -> None:
     """Shows topics, their partitions, offsets and configuration."""
-    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import topic_calls
 
     run(topic_calls.describe(access, names, all_configs=all_configs, as_json=as_json))
 
@@ -76,7 +80,7 @@ def create(
     dry_run: bool,
 ) -> None:
     """Creates topics."""
-    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import topic_calls
 
     run(
         topic_calls.create(
@@ -84,7 +88,7 @@ def create(
             names,
             partitions=partitions,
             replication_factor=replication_factor,
-            configs=parse_pairs("--config", configs),
+            configs=_settings(configs),
             if_not_exists=if_not_exists,
             dry_run=dry_run,
         )
@@ -97,7 +101,7 @@ def create(
 @click.option("--if-exists", is_flag=True, help="One that there is not is no error.")
 def delete(access: Access, *, names: tuple[str, ...], if_exists: bool) -> None:
     """Deletes topics, and all that is in them."""
-    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import topic_calls
 
     run(topic_calls.delete(access, names, if_exists=if_exists))
 
@@ -127,11 +131,11 @@ def alter(
     """Adds partitions to topics, and changes their configuration."""
     if partitions is None and not configs and not deleted:
         fail("say --partitions, --config or --delete-config", 2)
-    changes: dict[str, str | None] = {**parse_pairs("--config", configs)}
+    changes: dict[str, str | None] = {**_settings(configs)}
     for key in deleted:
         if key in changes:
             fail(f"--delete-config {key}: --config sets it", 2)
         changes[key] = None
-    from kohort.control.commands import topic_calls  # noqa: PLC0415 - as above
+    from kohort.control.kafka import topic_calls
 
     run(topic_calls.alter(access, names, partitions=partitions, changes=changes))

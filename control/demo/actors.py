@@ -1,4 +1,4 @@
-"""Who takes part: consumers, a producer, and an observer of the group."""
+"""The actors: consumers, a producer, and an observer of the group."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Set as AbstractSet
 
 from kohort.client.admin import Admin
 from kohort.client.consumer import Consumer
+from kohort.client.consuming.consumer_group import ConsumerRebalanceListener
 from kohort.client.errors import (
     ClosedError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     KohortError,
 )
-from kohort.client.listener import ConsumerRebalanceListener
 from kohort.client.offsets import TopicPartition
 from kohort.client.producer import Delivery, Producer
 from kohort.control.demo.state import (
@@ -95,7 +95,7 @@ class Actor(ConsumerRebalanceListener):
         self.member.standing = Standing.REFUSED
         self.member.note = error.message
         self.seen.counts.refused += 1
-        assert error.code is not None  # noqa: S101 - it is an answer
+        assert error.code is not None
         self.seen.tell(
             Kind.REFUSAL,
             f"{self.member.name} is refused: {error.message} "

@@ -1,10 +1,11 @@
-"""The demo as lines of text: for pipes, logs, and who asks for it."""
+"""The demo as lines of text, for pipes and logs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from kohort.control.demo.state import Kind, Seen
+from kohort.control.terminal import counted
 
 
 async def print_lines(seen: Seen, echo: Callable[[str], object]) -> None:
@@ -41,11 +42,11 @@ def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
     yield ""
     if not is_whole:
         yield "Stopped."
-    text = f"{seen.now():.0f} s, {_count(max(0, seen.generation), 'generation')}"
+    text = f"{seen.now():.0f} s, {counted(max(0, seen.generation), 'generation')}"
     if counts.crash_noticed_s is not None:
         text += f", a crash that was noticed after {counts.crash_noticed_s:.1f} s"
     if counts.refused:
-        text += f", {_count(counts.refused, 'member')} refused"
+        text += f", {counted(counts.refused, 'member')} refused"
     yield f"{text}."
     if not seen.guests:
         text = f"{produced} records produced, {min(read, produced)} consumed"
@@ -61,7 +62,3 @@ def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
     yield "  kohort demo --assignor range    the same with eager rebalances"
     yield "  kohort demo --stay --port 9092  join in with a client of your own"
     yield "docs/demo.md says more about what you saw."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

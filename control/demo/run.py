@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import Awaitable, Callable
 
 import click
@@ -41,7 +40,7 @@ async def _run(setup: Setup, console: Console | None) -> None:
         else:
             await show_frames(seen, console)
 
-    is_whole = await _until_told(lambda: perform(seen, show))
+    is_whole = await _until_signal(lambda: perform(seen, show))
     text = "\n".join(summary(seen, is_whole=is_whole))
     if console is None:
         click.echo(text)
@@ -51,14 +50,11 @@ async def _run(setup: Setup, console: Console | None) -> None:
         console.print(text)
 
 
-async def _until_told(work: Callable[[], Awaitable[None]]) -> bool:
+async def _until_signal(work: Callable[[], Awaitable[None]]) -> bool:
     """Whether the work has come to its end before a signal did."""
     task = asyncio.ensure_future(work())
-    running = asyncio.get_running_loop()
     # A second one changes nothing: the end takes no time.
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        running.add_signal_handler(number, _cancel_once(task))
+    loop.on_signals(_cancel_once(task))
     with contextlib.suppress(asyncio.CancelledError):
         await task
         return True
@@ -66,12 +62,12 @@ async def _until_told(work: Callable[[], Awaitable[None]]) -> bool:
 
 
 def _cancel_once(task: asyncio.Future[None]) -> Callable[[], None]:
-    is_told = False
+    is_signalled = False
 
     def cancel() -> None:
-        nonlocal is_told
-        if not is_told:
-            is_told = True
+        nonlocal is_signalled
+        if not is_signalled:
+            is_signalled = True
             task.cancel()
 
     return cancel

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from kohort.broker.cli import why_not
 from kohort.broker.server import Broker
 from kohort.client.admin import Admin
-from kohort.client.admin_values import NewTopic
+from kohort.client.administering.values import NewTopic
 from kohort.client.offsets import TopicPartition
 from kohort.control.demo.actors import Actor, produce, watch
 from kohort.control.demo.state import EMPTY, LIVE, Seen, Standing
+from kohort.control.terminal import why_not
 
 NAMES = ("ana", "ben", "cleo", "dan", "eve", "finn", "gia", "hugo", "ida", "jon")
 """Two more than a group may have members (``--members``): one takes the crashed

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from kohort.control.terminal import ranges
+
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
 """Of a group, under Kafka's names and in their order."""
 EMPTY, _, _, STABLE = STATES
@@ -218,7 +220,7 @@ class Seen:
         member.partitions |= partitions
         member.standing = Standing.CONSUMING
         if partitions:
-            self.tell(Kind.MOVE, f"{member.name} takes {ranges(partitions)}")
+            self.tell(Kind.MOVE, f"{member.name} takes {_shown(partitions)}")
         self._look()
 
     def revoked(
@@ -230,7 +232,7 @@ class Seen:
             member.standing = Standing.JOINING
         if partitions:
             verb = "loses" if lost else "gives up"
-            self.tell(Kind.MOVE, f"{member.name} {verb} {ranges(partitions)}")
+            self.tell(Kind.MOVE, f"{member.name} {verb} {_shown(partitions)}")
 
     def got(self, member: Member, partition: int, offset: int) -> None:
         """A member has got a record."""
@@ -332,7 +334,7 @@ class Seen:
         if not before:
             what = f"{len(self.owners)} partitions given out"
         detail = "; ".join(
-            f"{name} {ranges(owned)}" for name, owned in self.shares().items()
+            f"{name} {_shown(owned)}" for name, owned in self.shares().items()
         )
         self._settled_in = self.generation
         self.tell(
@@ -393,12 +395,5 @@ class Seen:
         return sum(max(0, end - read.get(p, 0)) for p, end in produced.items())
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in few words: "0-3, 7"."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in found) or "none"
+def _shown(partitions: Iterable[int]) -> str:
+    return ranges(partitions, ", ") or "none"

@@ -1,1 +1,1 @@
-"""Numbers about a broker: counted as things happen, shown when somebody asks."""
+"""Metrics of a broker: counted as things happen, read on request."""

@@ -1,4 +1,4 @@
-"""How late the event loop is: all that a broker does waits for so long."""
+"""Lag of the event loop: how late it runs callbacks, and so everything else."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class LoopLag:
             self._timer = None
 
     def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self._timer = loop.call_at(due, self._look, loop, due)
+        self._timer = loop.call_at(due, self._measure, loop, due)
 
-    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _measure(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         # Loops round to a millisecond, and may be early by that.
         lag = max(0.0, loop.time() - due)
         self.seconds.observe(lag)

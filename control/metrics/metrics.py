@@ -14,6 +14,7 @@ from typing import Any, Final
 from kohort.broker.api_counts import ApiCounters, Histogram, name_of
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.state import GroupState
+from kohort.broker.events.render import ns
 from kohort.broker.server import Broker
 from kohort.control.metrics.groups import OTHERS, GroupCounts, GroupFold
 from kohort.control.metrics.loop_lag import LoopLag
@@ -48,15 +49,17 @@ class Metrics:
         self._since = cluster.clock.now()
         for node in cluster.nodes.values():
             node.counters = self._apis
+        self._groups.since_ns = ns(self._since)
         for _, group in self._live():
-            members = group.members.values()
-            self._groups.meet(group.group_id, {m.member_id: m.owned for m in members})
+            self._groups.of(group.group_id)
         self._broker.events.listen(self._groups.take)
+        self._broker.events.hold_accounts()
         self._lag.start()
 
     def stop(self) -> None:
         """Counts no more."""
         self._lag.stop()
+        self._broker.events.release_accounts()
         self._broker.events.unlisten(self._groups.take)
         for node in self._broker.cluster.nodes.values():
             node.counters = None
@@ -115,9 +118,8 @@ class Metrics:
     def _live(self) -> Iterator[tuple[int, Group]]:
         """(node, group) of all groups that there are."""
         for shard in self._broker.cluster.shards:
-            if shard.driver is not None:
-                for group in [*shard.driver.coordinator.groups.values()]:
-                    yield shard.node_id, group
+            for group in [*shard.groups.values()]:
+                yield shard.node_id, group
 
     async def _of_groups(self) -> tuple[list[Snapshot], dict[str, int]]:
         """Rows of groups, the others' the last one; and how many are in each state."""
@@ -196,7 +198,7 @@ _GONE: Mapping[str, Any] = {
 @cache
 def _version() -> str:
     """The version of kohort; "unknown" where it is not installed."""
-    from importlib import metadata  # noqa: PLC0415 - who serves needs none
+    from importlib import metadata
 
     try:
         return metadata.version("kohort")
@@ -218,7 +220,8 @@ def _counts(counts: GroupCounts) -> Snapshot:
     return {
         "rebalances": dict(counts.rebalances),
         "rebalance_seconds": _histogram(counts.rebalance_seconds),
-        "stand_still_seconds": _histogram(counts.stand_still_seconds),
+        "pause_seconds": _histogram(counts.pause_seconds),
+        "unread_seconds": dict(counts.unread_seconds),
         "departures": dict(counts.departures),
         "refusals": dict(counts.refusals),
         "commits": counts.commits,

@@ -19,7 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.registry import Collector
 
 from kohort.broker.coordinator.state import GroupState
-from kohort.broker.events.schema import BY_NAME
+from kohort.broker.events.words import REBALANCE_CAUSES, UNREAD_CAUSES
 from kohort.control.metrics.metrics import Snapshot
 
 _VERSIONS = {"text/plain": "0.0.4", "application/openmetrics-text": "1.0.0"}
@@ -151,7 +151,7 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "rebalances",
             "kohort_group_rebalances",
             "cause",
-            BY_NAME["rebalance_started"].causes,
+            REBALANCE_CAUSES,
             "Rebalances that began, by cause.",
         ),
         (
@@ -167,6 +167,13 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "error",
             _JOIN_ERRORS,
             "Joins that were refused.",
+        ),
+        (
+            "unread_seconds",
+            "kohort_group_unread_partition_seconds",
+            "cause",
+            UNREAD_CAUSES,
+            "Partition-seconds without a reader, once the rebalance is settled.",
         ),
         (
             "commit_refusals",
@@ -192,9 +199,9 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "Of rebalances that came to an assignment, from their start.",
         ),
         (
-            "stand_still_seconds",
-            "kohort_group_stand_still_seconds",
-            "How long a member stood still in a rebalance: JoinGroup to assignment.",
+            "pause_seconds",
+            "kohort_group_pause_seconds",
+            "How long a member paused in a rebalance: JoinGroup to assignment.",
         ),
     ):
         rows = [([row["group"]], row[key]) for row in groups]

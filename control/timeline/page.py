@@ -11,37 +11,36 @@ import base64
 import functools
 import hashlib
 import html
-import io
 import json
 import re
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Self
+from typing import Any
 
-from kohort.broker.events import SCHEMA_VERSION
+from kohort.broker.events import SCHEMA_VERSION, words
+from kohort.broker.events.schema import KINDS
 
 SCRIPTS = (
     "text.js",
     "words.js",
+    "rebalances.js",
     "model.js",
     "fold.js",
     "rows.js",
     "draw.js",
     "marks.js",
     "chart.js",
+    "explanation.js",
     "panel.js",
     "tables.js",
+    "findings.js",
     "gestures.js",
     "forget.js",
     "source.js",
     "main.js",
 )
 """In this order: each knows those before it."""
-
-GZIP_BITS = zlib.MAX_WBITS + 16
-"""Of zlib: its largest window, in gzip's format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,61 +57,32 @@ class Page:
 
 
 @functools.cache
-def live_page(events: str = "events") -> Page:
-    """The page that shows a running broker.
-
-    Args:
-        events: where its server-sent events are, relative to the page: each message
-            is one event as JSON.
-    """
-    return _page("live", "kohort timeline", connect="'self'", source=events)
-
-
-class Packed:
-    """Events for `file_page`, taken one by one: a file may be larger than memory."""
-
-    def __init__(self) -> None:
-        self._bytes = io.BytesIO()
-        # gzip's format, without a name or a time: the same events make the same page.
-        self._gzip = zlib.compressobj(6, wbits=GZIP_BITS)
-
-    @classmethod
-    def of(cls, lines: Iterable[bytes]) -> Self:
-        """All of these."""
-        packed = cls()
-        for line in lines:
-            packed.add(line)
-        return packed
-
-    def add(self, line: bytes) -> None:
-        """One more event, as JSON; those of a run and node in order."""
-        self._bytes.write(self._gzip.compress(line + b"\n"))
-
-    def text(self) -> str:
-        """All of them, for HTML; nothing can be added any more."""
-        self._bytes.write(self._gzip.flush())
-        return base64.b64encode(self._bytes.getbuffer()).decode()
+def live_page() -> Page:
+    """The page of a running broker: each server-sent event of /events is one event."""
+    return _page("live", "kohort timeline", connect="'self'", source="events")
 
 
 def file_page(
-    packed: Packed,
+    events: str,
     *,
     name: str,
-    explanations: Mapping[str, Iterable[str]] | None = None,
+    sentences: Mapping[str, list[str]],
+    findings: Mapping[str, list[dict[str, Any]]],
 ) -> Page:
     """A page that shows these events, and needs nothing besides.
 
     Args:
-        packed: the events; runs one after the other, and not twice.
-        name: what the page says that it shows.
-        explanations: more to say about rebalances, a sentence each: by the
+        events: a line of JSON for each, gzip, base64; runs one after the other.
+        name: of the file, for the title.
+        sentences: the output of `kohort why` about rebalances, by the
             "run/node/sequence" of their ``rebalance_started``.
+        findings: of each group, as JSON's types.
     """
-    said = {key: list(sentences) for key, sentences in (explanations or {}).items()}
+    why = {"sentences": sentences, "findings": findings}
     data = (
-        _data("events", "application/gzip", packed.text())
+        _data("events", "application/gzip", events)
         + "\n"
-        + _data("explanations", "application/json", _json(said))
+        + _data("why", "application/json", _json(why))
     )
     return _page(
         "file", f"{name} - kohort timeline", connect="'none'", source=name, data=data
@@ -121,7 +91,7 @@ def file_page(
 
 def _page(mode: str, title: str, *, connect: str, source: str, data: str = "") -> Page:
     style = _asset("page.css")
-    scripts = [_asset(name) for name in SCRIPTS]
+    scripts = [_words(), *(_asset(name) for name in SCRIPTS)]
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -162,6 +132,14 @@ def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
+@functools.cache
+def _words() -> str:
+    """The schema's words as a script; of kinds with causes, what each cause means."""
+    causes = {kind.name: dict(kind.causes) for kind in KINDS if kind.causes}
+    table = _json(words.as_json() | {"causes": causes})
+    return f'"use strict";\nconst WORDS = {table};\n'
+
+
 def _hash(text: str) -> str:
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
@@ -172,5 +150,5 @@ def _data(name: str, kind: str, text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    # What ends or begins an element in HTML is no such thing in an escape.
+    # An escaped < neither ends nor begins an element of HTML.
     return json.dumps(value).replace("<", "\\u003c")

@@ -10,8 +10,6 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from kohort.control.commands.rendering import printable
-
 Row = TypeVar("Row")
 _GAP = 2
 
@@ -98,8 +96,3 @@ def _least(column: Column[Row], natural: dict[str, int]) -> int:
     return (
         min(most, max(column.least, len(column.title))) if column.may_be_cut else most
     )
-
-
-def in_line(text: str) -> str:
-    """What somebody else has chosen, on one line and harmless to a terminal."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -1,4 +1,4 @@
-"""What a broker does per second: from two snapshots of its metrics, or from one."""
+"""Rates per second: from two snapshots of a broker's metrics, or from one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GroupRow:
         causes: how many there were by cause, that of the last one first.
         last_ns: how long ago the last one began.
         rebalance_s: their average duration, in seconds.
-        stood_still_s: the time that members stood still in them, together.
+        paused_s: the pauses of members in them, together.
         commits_per_s: how many commits were taken.
         refusals: joins and commits that were refused, by error, the most first.
     """
@@ -46,7 +46,7 @@ class GroupRow:
     causes: Tally
     last_ns: int | None
     rebalance_s: float | None
-    stood_still_s: float
+    paused_s: float
     commits_per_s: float
     refusals: Tally
 
@@ -151,7 +151,7 @@ def _group(
     # An earlier count that is larger is another group's of that name.
     old = 0 if before is None else sum(before["rebalances"].values())
     commits = now["commits"] - (0 if before is None else before["commits"])
-    found, stood = now["rebalance_seconds"], now["stand_still_seconds"]
+    found, paused = now["rebalance_seconds"], now["pause_seconds"]
     last, last_ns = now["last_cause"], now["last_time_ns"]
     return GroupRow(
         now["group"],
@@ -164,7 +164,7 @@ def _group(
         _added([now["rebalances"]], last),
         None if last_ns is None else max(0, time_ns - last_ns),
         None if found is None else found["sum"] / sum(found["buckets"]),
-        0.0 if stood is None else stood["sum"],
+        0.0 if paused is None else paused["sum"],
         max(0, commits) / seconds,
         _added(now[key] for key in _REFUSALS),
     )

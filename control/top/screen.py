@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kohort.control.top.columns import Column, fitting, in_line
+from kohort.control.terminal import counted, on_one_line
+from kohort.control.top.columns import Column, fitting
 from kohort.control.top.rates import ApiRow, Frame, GroupRow, Tally
-from kohort.control.why.words import duration, many
+from kohort.control.why.words import duration
 
 STATE_STYLES = {
     "Stable": "green",
@@ -66,8 +67,8 @@ def _head(frame: Frame, trouble: str | None) -> list[Text]:
     lines = [
         [
             f"kohort {now['version']}",
-            f"{running} of {many(len(now['nodes']), 'node')}",
-            many(sum(node["connections"] for node in now["nodes"]), "connection"),
+            f"{running} of {counted(len(now['nodes']), 'node')}",
+            counted(sum(node["connections"] for node in now["nodes"]), "connection"),
             f"watched for {duration(now['time_ns'] - now['since_ns'])}",
             now["bootstrap_servers"],
         ],
@@ -75,17 +76,17 @@ def _head(frame: Frame, trouble: str | None) -> list[Text]:
             f"loop lag up to {duration(round(now['loop_lag_worst_seconds'] * 1e9))}",
             *([] if memory is None else [f"memory {memory / 2**20:.0f} MiB"]),
             *([] if frame.cpu is None else [f"CPU {frame.cpu:.0%}"]),
-            *(in_line(f"{name}={value}") for name, value in now["labels"].items()),
+            *(on_one_line(f"{name}={value}") for name, value in now["labels"].items()),
         ],
         [f"groups: {states or 'none'}"],
         [
-            f"rebalances: {_told(frame.causes) or 'none'}",
-            f"refused: {_told(frame.refusals) or 'none'}",
+            f"rebalances: {_tally_text(frame.causes) or 'none'}",
+            f"refused: {_tally_text(frame.refusals) or 'none'}",
         ],
     ]
     found = [_line(" · ".join(facts)) for facts in lines]
     if trouble is not None:
-        found[0] = _line(in_line(trouble), style="bold red")
+        found[0] = _line(on_one_line(trouble), style="bold red")
     return found
 
 
@@ -93,7 +94,7 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _told(tally: Tally) -> str:
+def _tally_text(tally: Tally) -> str:
     """As in "3 member joined, 1 session expired"."""
     return ", ".join(
         f"{count} {name if name.isupper() else name.replace('_', ' ')}"
@@ -133,7 +134,7 @@ def _seconds(value: float | None) -> str:
 
 GROUP_COLUMNS: Sequence[Column[GroupRow]] = (
     Column(
-        "GROUP", lambda row: in_line(row.name), 12, may_be_cut=True, is_number=False
+        "GROUP", lambda row: on_one_line(row.name), 12, may_be_cut=True, is_number=False
     ),
     Column("STATE", _state, _LONGEST_STATE, is_number=False),
     Column(
@@ -144,22 +145,30 @@ GROUP_COLUMNS: Sequence[Column[GroupRow]] = (
     Column("COMMITS/S", lambda row: _rate(row.commits_per_s)),
     Column("REBALANCES", _rebalances),
     Column("AVERAGE", lambda row: _seconds(row.rebalance_s)),
-    Column("STOOD STILL", lambda row: _seconds(row.stood_still_s or None)),
+    Column("PAUSED", lambda row: _seconds(row.paused_s or None)),
     Column(
         "AGO",
         lambda row: _NOTHING if row.last_ns is None else duration(row.last_ns),
         11,
     ),
     Column(
-        "CAUSES", lambda row: _told(row.causes), 18, may_be_cut=True, is_number=False
+        "CAUSES",
+        lambda row: _tally_text(row.causes),
+        18,
+        may_be_cut=True,
+        is_number=False,
     ),
     Column("REFUSED", _refused),
     Column(
-        "ERRORS", lambda row: _told(row.refusals), 10, may_be_cut=True, is_number=False
+        "ERRORS",
+        lambda row: _tally_text(row.refusals),
+        10,
+        may_be_cut=True,
+        is_number=False,
     ),
 )
 _GROUP_LAST = (
-    *("ERRORS", "AGO", "STOOD STILL", "CAUSES", "COMMITS/S", "AVERAGE"),
+    *("ERRORS", "AGO", "PAUSED", "CAUSES", "COMMITS/S", "AVERAGE"),
     *("GEN", "REFUSED", "REBALANCES", "LAG", "MEMBERS"),
 )
 
@@ -175,7 +184,11 @@ API_COLUMNS: Sequence[Column[ApiRow]] = (
     Column("HALF WITHIN", lambda row: _seconds(row.median_s)),
     Column("99% WITHIN", lambda row: _seconds(row.worst_s)),
     Column(
-        "ERRORS", lambda row: _told(row.errors), 10, may_be_cut=True, is_number=False
+        "ERRORS",
+        lambda row: _tally_text(row.errors),
+        10,
+        may_be_cut=True,
+        is_number=False,
     ),
 )
 _API_LAST = ("ERRORS", "99% WITHIN", "HALF WITHIN", "ERRORS/S", "REQUESTS/S")

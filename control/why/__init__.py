@@ -1,4 +1,4 @@
-"""Why a group rebalanced: from its events to rebalances, plain words and findings.
+"""Why a group rebalanced: from its events to accounts, plain words and findings.
 
 Pure: events go in as dicts, as `kohort.broker.events.schema` has them, and nothing
 else is asked. The same on a live broker, on a file, and in the simulation.
@@ -9,26 +9,8 @@ else is asked. The same on a live broker, on a file, and in the simulation.
 
 from __future__ import annotations
 
+from kohort.broker.events.account import Account, Outcome
 from kohort.control.why.findings import Evidence, Finding
 from kohort.control.why.history import History, history
-from kohort.control.why.model import (
-    Member,
-    Moves,
-    Outcome,
-    Rebalance,
-    StandStill,
-    Wait,
-)
 
-__all__ = [
-    "Evidence",
-    "Finding",
-    "History",
-    "Member",
-    "Moves",
-    "Outcome",
-    "Rebalance",
-    "StandStill",
-    "Wait",
-    "history",
-]
+__all__ = ["Account", "Evidence", "Finding", "History", "Outcome", "history"]

@@ -1,7 +1,7 @@
 """Findings: known ills that a group's numbers show, with advice and evidence.
 
-A rule is a function from facts to findings; `RULES` is all of them. What a rule goes
-by is in the constants of its module, each with why it is that number.
+A rule is a function from facts to findings; `kohort.control.why.rules.RULES` is all of
+them. Its thresholds are constants of its module, each with the reason for the number.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.control.why.model import Facts, Rebalance
+from kohort.broker.events.account import Account
+from kohort.control.why.facts import Facts
 from kohort.control.why.names import Names
-from kohort.control.why.words import cause, duration, head
+from kohort.control.why.words import cause, duration, head, product
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -78,32 +79,25 @@ class Finding:
 Rule = Callable[[Facts, Names], Iterator[Finding]]
 
 
-def of_rebalance(rebalance: Rebalance, names: Names) -> Evidence:
+def of_rebalance(rebalance: Account, names: Names) -> Evidence:
     """A rebalance as evidence: its cause, and what it took."""
     text = f"{head(rebalance)}: {cause(rebalance, names)}"
     return Evidence(
         rebalance.started_ns,
         f"{text}; it took {duration(rebalance.duration_ns)}",
-        rebalance.sequence,
+        rebalance.started_sequence,
         rebalance.generation,
     )
 
 
-def stood_still(rebalances: Sequence[Rebalance]) -> str:
-    """What rebalances cost, in words."""
-    total = sum(each.stood_still_ns for each in rebalances)
-    if total:
-        return f"members stood still for {duration(total)} together"
-    idle = [each.moves.longest_idle_ns for each in rebalances if each.moves]
-    longest = max((ns for ns in idle if ns), default=0)
-    if not longest:
-        return "nobody stood still"
-    return f"no member stood still, what moved did for {duration(longest)} at most"
-
-
-def find(facts: Facts, names: Names) -> tuple[Finding, ...]:
-    """All findings, in the order of the rules."""
-    # They need what is above.
-    from kohort.control.why.rules import RULES  # noqa: PLC0415
-
-    return tuple(finding for rule in RULES for finding in rule(facts, names))
+def cost(rebalances: Sequence[Account]) -> str:
+    """The cost of rebalances, in words."""
+    paused_ns = sum(each.paused_ns for each in rebalances)
+    unread_ns = sum(each.unread_ns for each in rebalances)
+    told = []
+    if paused_ns:
+        told.append(f"processing paused for {product(paused_ns, 'member')}")
+    if unread_ns:
+        unread = product(unread_ns, "partition")
+        told.append(f"partitions had no reader for {unread}")
+    return " and ".join(told) or "no processing paused"

@@ -1,29 +1,31 @@
-"""Folds the events of a group into rebalances, lives of members, and refusals.
+"""Folds the events of a group into facts: accounts, refusals, replacements, gaps.
 
-What it goes by: within one turn of the coordinator the events about members come
-before those about the rebalance that they bring about. It does not need a whole
-stream: what began before it is told as such, and who is not introduced is known by
-its id.
+`kohort.broker.events.account` computes the accounts of rebalances. An account that the
+stream carries (``rebalance_account``) goes first: it may know more than these events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from kohort.control.why import reasons
-from kohort.control.why.course import Course
-from kohort.control.why.model import Event, Facts, Gone, Refusal, Replacement
+from kohort.broker.events.account import Account
+from kohort.broker.events.account.accounts import OF_ALL
+from kohort.broker.events.account.flow import take
+from kohort.broker.events.account.group import GroupAccounts
+from kohort.broker.events.account.membership import Member, client_id_of, stranger
+from kohort.broker.events.account.values import Event
+from kohort.control.why.facts import Facts, Refusal, Replacement
 
 
 def fold(events: Iterable[Event], group: str, until_ns: int | None = None) -> Facts:
-    """What the events of a group add up to.
+    """The facts of a group.
 
     Args:
         events: in the order in which they were seen; those of other groups are
-            passed over, those of no group count where they are about all.
+            ignored, those of no group count where they are about all groups.
         group: the group's id.
-        until_ns: now, by the broker's clock, where no event is missing up to now:
-            what is under way goes on until then. None: the last event is the end.
+        until_ns: now, by the broker's clock, if no event is missing up to now:
+            a rebalance under way goes on until then. None: the last event is the end.
 
     Returns:
         The facts; without rebalances if there is no event of the group.
@@ -41,13 +43,13 @@ def fold_all(events: Iterable[Event], until_ns: int | None = None) -> dict[str, 
     for event in events:
         group = event.get("group")
         if group is None:
-            if event["kind"] in _OF_ALL:
+            if event["kind"] in OF_ALL:
                 shared.append(event)
                 for each in folding.values():
                     each.take(event)
             continue
         if group not in folding:
-            # What was lost before it was ever heard of may have been its own.
+            # Events that were lost before may have been the group's own.
             folding[group] = _Folding(group)
             for event_of_all in shared:
                 folding[group].take(event_of_all)
@@ -55,227 +57,159 @@ def fold_all(events: Iterable[Event], until_ns: int | None = None) -> dict[str, 
     return {group: each.facts(until_ns) for group, each in folding.items()}
 
 
-_OF_ALL = frozenset({"events_lost", "node_started", "node_stopped"})
-"""Events of no group that matter to every group."""
-
-_OF_NOBODY = frozenset(
-    {
-        "rebalance_started",
-        "window_opened",
-        "join_completed",
-        "assignment_made",
-        "member_refused",
-        "commit_refused",
-        "group_loaded",
-    }
-)
-"""Events that need not name a member; one of the others that does not is none."""
+def _is_nobodys(event: Event) -> bool:
+    """Whether an event makes no sense without a member_id."""
+    return event["kind"] in {"pending_member_expired", "member_replaced"}
 
 
 class _Folding:
-    """One group, as far as its events have been read.
-
-    The methods are in the order of the schema's kinds, one for each that matters.
-    """
+    """One group, as far as its events have been read."""
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self.run: str | None = None
+        self.accounts = GroupAccounts(group)
         self.count = 0
-        self.since_ns: int | None = None
-        self.since_generation = 0
-        self.set_back_ns = 0
+        self.computed: list[Account] = []
+        self.carried: dict[str, Account] = {}
         self.gaps: list[tuple[int, int]] = []
-        self.course = Course()
-        self.people = self.course.people
+        self.delays: list[int] = []
         self.refusals: list[Refusal] = []
         self.replacements: list[Replacement] = []
         self.unused: list[tuple[int, int, str]] = []
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
-            "member_id_given": self._id_given,
             "pending_member_expired": self._pending_expired,
-            "member_joined": self._joined,
             "member_refused": self._refused,
-            "member_left": self._left,
-            "member_expired": self._expired,
-            "member_kicked": self._kicked,
             "member_replaced": self._replaced,
-            "rebalance_started": self.course.started,
-            "window_opened": self.course.window_opened,
-            "join_completed": self.course.join_completed,
-            "assignment_made": self.course.assignment_made,
-            "member_synced": self.course.synced,
-            "partitions_changed": self.course.partitions_changed,
+            "window_opened": self._window_opened,
+            "rebalance_account": self._carried,
             "commit_refused": self._commit_refused,
-            "group_loaded": self.course.taken_over,
+            "events_lost": self._lost,
         }
 
     def take(self, event: Event) -> None:
         """Takes in one event."""
-        if event["kind"] == "events_lost":
-            self._lost(event)
-            return
         is_ours = event.get("group") == self.group
-        if not is_ours and event["kind"] not in _OF_ALL:
+        if not is_ours and event["kind"] not in OF_ALL:
             return
-        if self.run is not None and event["run"] != self.run:
-            self.course.began_anew()
-        self.run = event["run"]
-        if not is_ours:
-            self.course.node_is(event["node"], event["kind"] == "node_started")
-            return
-        self._note_time(event)
-        self.course.notice_missing(event)
-        if event.get("member_id"):
-            self.people.introduce(event)
-        elif event["kind"] not in _OF_NOBODY:
-            return
+        self.count += is_ours
+        self.computed += take(self.accounts, event)
         handle = self.on_kind.get(event["kind"])
-        if handle is not None:
+        if handle is not None and (event.get("member_id") or not _is_nobodys(event)):
             handle(event)
-
-    def _note_time(self, event: Event) -> None:
-        at_ns, course = int(event["time_ns"]), self.course
-        if self.since_ns is None:
-            self.since_ns = course.now = at_ns
-            self.since_generation = max(int(event.get("generation") or 0), 0)
-            course.ownership.is_whole = not self.since_generation
-        self.count += 1
-        self.set_back_ns = max(self.set_back_ns, course.now - at_ns)
-        course.last_ns = course.now
-        course.now = max(course.now, at_ns)
 
     def facts(self, until_ns: int | None = None) -> Facts:
         """What is known by now."""
-        self.course.close()
-        now = self.course.now if until_ns is None else max(self.course.now, until_ns)
-        members, present = self.people.members, self.people.present
-        owned, is_known = self.course.ownership.owned, self.course.ownership.is_known
+        accounts = self.accounts
+        self.computed += accounts.close()
+        now = accounts.now if until_ns is None else max(accounts.now, until_ns)
+        under_way = accounts.under_way(now)
+        membership, ownership = accounts.membership, accounts.ownership
+        owned, present = ownership.owned, membership.present
+        is_owned_known = ownership.is_known and all(m in owned for m in present)
         return Facts(
-            self.group,
-            self.since_ns,
-            None if self.since_ns is None else now,
-            self.since_generation,
-            [b.built(members, now) for b in self.course.rebalances],
-            members,
-            self.people.lives,
-            self.refusals,
-            self.replacements,
-            self.unused,
-            self.course.delays,
-            {m: len(owned[m]) for m in present}
-            if is_known and all(m in owned for m in present)
-            else None,
-            self.gaps,
-            self.set_back_ns,
-            self.count,
+            group=self.group,
+            since_ns=accounts.since_ns,
+            until_ns=None if accounts.since_ns is None else now,
+            since_generation=accounts.since_generation,
+            rebalances=self._rebalances(under_way),
+            unread_since=() if under_way else accounts.unread_since(now),
+            members=membership.members,
+            lives=membership.lives,
+            refusals=self.refusals,
+            replacements=self.replacements,
+            unused_ids=self.unused,
+            initial_delays_ms=self.delays,
+            owned={m: len(owned[m]) for m in present} if is_owned_known else None,
+            gaps=self.gaps,
+            set_back_ns=accounts.set_back_ns,
+            events=self.count,
         )
 
-    # -- members come
+    def _rebalances(self, under_way: Account | None) -> list[Account]:
+        """The accounts in order: those that the stream carries, and the others."""
+        computed = [*self.computed, under_way] if under_way else self.computed
+        if not self.carried:
+            return computed
+        carried = [*self.carried.values()]
+        others = [each for each in computed if not self._is_carried(each)]
+        return sorted([*carried, *others], key=lambda each: each.started_ns)
 
-    def _id_given(self, event: Event) -> None:
-        member_id = event["member_id"]
-        self.people.pending[member_id] = None
-        building = self.course.joining()
-        if building is not None and not building.is_initial:
-            building.missing[member_id] = None
+    def _is_carried(self, computed: Account) -> bool:
+        if computed.key in self.carried:
+            return True
+        # One whose start is missing has another key.
+        return not computed.is_whole and any(
+            each.run == computed.run
+            and each.generation in {computed.generation, None}
+            and each.started_ns <= computed.ended_ns
+            and computed.started_ns <= each.ended_ns
+            for each in self.carried.values()
+        )
+
+    # -- one method for each kind that matters
 
     def _pending_expired(self, event: Event) -> None:
-        self.unused.append((self.course.now, event["sequence"], event["member_id"]))
-        self._is_not_pending(event["member_id"])
-
-    def _is_not_pending(self, member_id: str) -> None:
-        if member_id in self.people.pending:
-            del self.people.pending[member_id]
-            building = self.course.joining()
-            if building is not None:
-                building.went(member_id, self.course.now, None)
-
-    def _joined(self, event: Event) -> None:
-        member_id = event["member_id"]
-        self.people.pending.pop(member_id, None)
-        if member_id not in self.people:
-            is_first = bool(event.get("is_first"))
-            self.people.begin(member_id, self.course.now if is_first else None)
-            if is_first:
-                self.course.ownership.owned[member_id] = set()
-        if event.get("cause") != "repeated":
-            self.course.joins(member_id)
+        row = self.accounts.now, event["sequence"], event["member_id"]
+        self.unused.append(row)
 
     def _refused(self, event: Event) -> None:
-        cause = str(event.get("cause"))
-        refusal = self._note_refusal(event, cause)
-        building = self.course.joining()
-        if building is not None:
-            member = refusal.member
-            who = refusal.member_id or member.instance_id or member.client_id
-            building.refused.append((who, cause))
+        self._note_refusal(event, str(event.get("cause")))
 
     def _commit_refused(self, event: Event) -> None:
         self._note_refusal(event, "commit")
 
-    def _note_refusal(self, event: Event, cause: str) -> Refusal:
-        refusal = Refusal(
-            self.course.now,
-            event["sequence"],
-            event.get("member_id") or "",
-            self.people.asker(event),
-            str(event.get("error")),
-            cause,
-            event.get("generation"),
+    def _note_refusal(self, event: Event, cause: str) -> None:
+        connection = event.get("connection")
+        sender = None
+        if connection is not None:
+            sender = self.accounts.membership.connections.get(connection)
+        self.refusals.append(
+            Refusal(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                member_id=event.get("member_id") or "",
+                member=self._asker(event),
+                error=str(event.get("error")),
+                cause=cause,
+                generation=event.get("generation"),
+                connection=connection,
+                sender=sender,
+            )
         )
-        self.refusals.append(refusal)
-        return refusal
 
-    # -- members go
-
-    def _left(self, event: Event) -> None:
-        if event.get("was_pending"):
-            self._is_not_pending(event["member_id"])
-            return
-        # An admin may name a member by its id, as the member itself does.
-        is_removed = event.get("cause") == "removed" or reasons.is_removed(
-            event.get("reason")
+    def _asker(self, event: Event) -> Member:
+        """The client that sent a request; it may never have been a member."""
+        member_id = event.get("member_id") or ""
+        return self.accounts.membership.members.get(member_id) or Member(
+            member_id,
+            event.get("instance_id"),
+            event.get("client_id") or client_id_of(member_id),
+            event.get("host") or "",
         )
-        how = Gone.REMOVED if is_removed else Gone.LEFT
-        self.course.goes(event, event["member_id"], how)
-
-    def _expired(self, event: Event) -> None:
-        member_id = event["member_id"]
-        timeout_ms = self.people.members[member_id].session_timeout_ms
-        if event.get("silent_ns") is not None:
-            self.course.silences[member_id] = int(event["silent_ns"])
-        elif timeout_ms is not None:
-            self.course.silences[member_id] = timeout_ms * 1_000_000
-        self.course.goes(event, member_id, Gone.EXPIRED)
-
-    def _kicked(self, event: Event) -> None:
-        member_id = event["member_id"]
-        if event.get("was_pending"):
-            self._is_not_pending(member_id)
-            return
-        building = self.course.joining()
-        if building is not None and event.get("cause") == "did_not_join_in_time":
-            # The wait was for all that are missing now. It may go on: without a
-            # leader that is there, there is no generation.
-            building.latecomers.append(member_id)
-            building.piece("join", self.course.now, "rebalance_timeout")
-        self.course.goes(event, member_id, Gone.KICKED)
 
     def _replaced(self, event: Event) -> None:
-        old, new = str(event.get("replaced_member_id")), event["member_id"]
-        self.course.seal()
-        self.people.inherit(new, old)
-        self.people.end(event, old, Gone.REPLACED, self.course.now)
-        self.people.begin(new, self.course.now)
-        instance_id = self.people.members[new].instance_id or ""
+        new = event["member_id"]
+        member = self.accounts.membership.members[new]
         self.replacements.append(
-            Replacement(self.course.now, event["sequence"], instance_id, old, new)
+            Replacement(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                instance_id=member.instance_id or "",
+                old=str(event.get("replaced_member_id")),
+                new=new,
+                silent_ns=event.get("silent_ns"),
+            )
         )
-        self.course.replaces(old, new)
 
-    # -- the stream itself
+    def _window_opened(self, event: Event) -> None:
+        self.delays.append(int(event.get("delay_ms") or 0))
+
+    def _carried(self, event: Event) -> None:
+        account = Account.of(event)
+        self.carried[account.key] = account
+        known = self.accounts.membership.members
+        for member_id in (*account.expected, *account.members, *account.culprits):
+            known.setdefault(member_id, stranger(member_id))
 
     def _lost(self, event: Event) -> None:
         self.gaps.append((int(event["first"]), int(event["last"])))
-        self.course.is_missing_some()

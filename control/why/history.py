@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.control.why.findings import MOST_EVIDENCE, Finding, find
+from kohort.broker.events.account import Account
+from kohort.broker.events.account.values import EMPTY, Event
+from kohort.control.why.facts import Facts
+from kohort.control.why.findings import MOST_EVIDENCE, Finding
 from kohort.control.why.fold import fold, fold_all
-from kohort.control.why.model import Event, Facts, Rebalance, StandStill, Wait
 from kohort.control.why.names import Names
-from kohort.control.why.partitions import parts_of
-from kohort.control.why.words import duration, explain, many
+from kohort.control.why.rules import find
+from kohort.control.why.words import duration, explain, many, product
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,11 @@ class History:
     findings: tuple[Finding, ...]
 
     @property
-    def rebalances(self) -> tuple[Rebalance, ...]:
+    def rebalances(self) -> tuple[Account, ...]:
         """All rebalances, the oldest first."""
         return tuple(self.facts.rebalances)
 
-    def explain(self, rebalance: Rebalance) -> str:
+    def explain(self, rebalance: Account) -> str:
         """One rebalance in plain words."""
         return explain(rebalance, self.names)
 
@@ -43,31 +45,39 @@ class History:
         if facts.since_ns is None or facts.until_ns is None:
             return f"group {facts.group}: no events"
         busy = sum(each.duration_ns for each in facts.rebalances)
-        still = sum(each.stood_still_ns for each in facts.rebalances)
+        paused_ns = sum(each.paused_ns for each in facts.rebalances)
         text = (
             f"group {facts.group}: {many(len(facts.rebalances), 'rebalance')} in "
             f"{duration(facts.until_ns - facts.since_ns)}"
         )
         if facts.rebalances:
             text += f", which took {duration(busy)}"
-        if still:
-            text += f"; members stood still for {duration(still)} together"
+        if paused_ns:
+            text += f"; processing paused for {product(paused_ns, 'member')}"
+        if self.unread_ns:
+            unread = product(self.unread_ns, "partition")
+            text += f"; partitions had no reader for {unread}"
         quiet = self._quiet_returns()
         if quiet:
             text += f"; static members came back without one {many(quiet, 'time')}"
         lost = sum(last - first + 1 for first, last in facts.gaps)
         if lost:
-            text += f"; {many(lost, 'event')} of the broker's are missing"
+            text += f"; the broker's stream lacks {many(lost, 'event')}"
         if facts.since_generation:
-            text += (
-                f"; what was before generation {facts.since_generation} is not known"
-            )
+            text += f"; events before generation {facts.since_generation} are missing"
         if facts.set_back_ns:
             text += (
                 f"; the clock was set back by {duration(facts.set_back_ns)}, and "
-                "durations around that are too short"
+                "durations around then are too short"
             )
         return text
+
+    @property
+    def unread_ns(self) -> int:
+        """Partition-time without a reader, but for an Empty group."""
+        since = (r for r in self.facts.unread_since if r.cause != EMPTY)
+        rest_ns = sum(row.duration_ns * row.count for row in since)
+        return rest_ns + sum(each.unread_ns for each in self.facts.rebalances)
 
     def _quiet_returns(self) -> int:
         """How often a static member took its old place, and nobody else noticed."""
@@ -96,10 +106,7 @@ class History:
 
         Keys are "run/node/sequence".
         """
-        return {
-            f"{each.run}/{each.node}/{each.sequence}": [self.explain(each)]
-            for each in self.facts.rebalances
-        }
+        return {each.key: [self.explain(each)] for each in self.facts.rebalances}
 
     def as_json(self) -> dict[str, Any]:
         """JSON's types: the same as `kohort why --json` prints."""
@@ -113,6 +120,7 @@ class History:
             "events": facts.events,
             "gaps": [{"first": first, "last": last} for first, last in facts.gaps],
             "summary": self.summary(),
+            "unread_ns": self.unread_ns,
             "members": [
                 {
                     "member_id": member.member_id,
@@ -127,48 +135,14 @@ class History:
             "findings": [finding.as_json() for finding in self.findings],
         }
 
-    def _rebalance(self, each: Rebalance) -> dict[str, Any]:
+    def _rebalance(self, each: Account) -> dict[str, Any]:
         return {
             "words": self.explain(each),
             "run": each.run,
             "node": each.node,
-            "sequence": each.sequence,
-            "previous_generation": each.previous_generation,
             "generation": each.generation,
-            "previous_state": each.previous_state,
-            "cause": each.cause,
-            "culprits": [*each.culprits],
-            "departures": {m: str(how) for m, how in each.departures.items()},
             "reason": each.reason,
-            "silent_ns": each.silent_ns,
-            "is_second_half": each.is_second_half,
-            "is_same_offer": each.is_same_offer,
-            "started_ns": each.started_ns,
-            "joined_ns": each.joined_ns,
-            "ended_ns": each.ended_ns,
-            "duration_ns": each.duration_ns,
-            "join_ns": each.join_ns,
-            "sync_ns": each.sync_ns,
-            "outcome": str(each.outcome),
-            "ended_wait": each.ended_wait,
-            "waits": [_wait(wait) for wait in each.waits],
-            "waited_for": [
-                {"member_id": m, "waited_ns": ns, "came": came}
-                for m, ns, came in each.waited_for
-            ],
-            "members": [*each.members],
-            "gained": [*each.gained],
-            "lost": [*each.lost],
-            "latecomers": [*each.latecomers],
-            "missing": [*each.missing],
-            "refused": [{"who": who, "cause": why} for who, why in each.refused],
-            "protocol": each.protocol,
-            "leader": each.leader,
-            "is_eager": each.is_eager,
-            "stand_stills": [_stand_still(row) for row in each.stand_stills],
-            "stood_still_ns": each.stood_still_ns,
-            "partitions": _moves(each),
-            "is_whole": each.is_whole,
+            **each.own_fields(),
         }
 
 
@@ -202,52 +176,3 @@ def histories(
 def _history(facts: Facts) -> History:
     names = Names(facts.members, facts.lives)
     return History(facts, names, find(facts, names))
-
-
-def _wait(wait: Wait) -> dict[str, Any]:
-    return {
-        "what": wait.what,
-        "since_ns": wait.since_ns,
-        "duration_ns": wait.duration_ns,
-        "ended_by": wait.ended_by,
-        "member_id": wait.member_id,
-        "missing": [*wait.missing],
-    }
-
-
-def _stand_still(row: StandStill) -> dict[str, Any]:
-    return {
-        "member_id": row.member_id,
-        "since_ns": row.since_ns,
-        "duration_ns": row.duration_ns,
-        "partitions": row.partitions,
-        "ended_by": row.ended_by,
-    }
-
-
-def _moves(each: Rebalance) -> dict[str, Any] | None:
-    moves = each.moves
-    if moves is None:
-        return None
-    return {
-        "moved": [
-            {
-                "topic": move.partition[0],
-                "partition": move.partition[1],
-                "source": move.source,
-                "target": move.target,
-                "returned": move.returned,
-                "idle_ns": move.idle_ns,
-            }
-            for move in [*moves.moved, *moves.first]
-        ],
-        "kept": [
-            {"member_id": member_id, "partitions": parts_of(partitions)}
-            for member_id, partitions in moves.kept.items()
-        ],
-        "given_up": [
-            {"topic": partition[0], "partition": partition[1], "source": source}
-            for partition, source in moves.given_up
-        ],
-        "is_whole": moves.is_whole,
-    }

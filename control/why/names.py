@@ -1,10 +1,10 @@
-"""What members are called: as their users call them, as long as that is one of them."""
+"""Names of members: their instance ids or client ids, as far as those are unique."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kohort.control.why.model import Life, Member
+from kohort.broker.events.account.membership import Life, Member
 
 LONGEST = 80
 """Characters of a name that are shown: clients may send 32,767 of them."""

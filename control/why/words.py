@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
-from kohort.control.why.model import Gone, Moves, Outcome, Rebalance, StandStill, Wait
+from kohort.broker.events.account.values import (
+    EMPTY,
+    Account,
+    Gone,
+    Outcome,
+    Pause,
+    Piece,
+    Unread,
+    count,
+)
+from kohort.broker.events.words import LEADER_CAUSES, REBALANCE_SENTENCES, UNSEEN
 from kohort.control.why.names import Names, cut
 
 LONGEST_REASON = 200
 """Characters of a reason that are shown: those of Kafka's clients have 50 to 150."""
 
+SHORTEST_NS = 1_000_000
+"""Times without a reader that are worth a word: a cooperative member that is given its
+assignment 0.1 ms before the last one leaves a gap of that length in the account."""
+
 _HOW = {
     Gone.LEFT: "left",
     Gone.REMOVED: "was removed by an admin",
-    Gone.EXPIRED: "was not heard of for its session timeout",
-    Gone.KICKED: "was taken out",
+    Gone.EXPIRED: "sent no heartbeat for its session timeout",
+    Gone.KICKED: "was removed by the broker",
     Gone.REPLACED: "came back under a new id",
     Gone.UNSEEN: "is gone",
 }
@@ -35,12 +50,22 @@ def duration(ns: int) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def many(count: int, one: str, more: str | None = None) -> str:
+def product(ns: int, of: str) -> str:
+    """A time of several things together: "0.38 member-seconds"."""
+    for unit, size in (("hours", 3_600e9), ("minutes", 60e9)):
+        if ns >= 10 * size:
+            return f"{ns / size:.0f} {of}-{unit}"
+    seconds = ns / 1e9
+    places = 3 if seconds < 0.1 else 2 if seconds < 0.995 else 1
+    return f"{seconds:.{places}f} {of}-seconds"
+
+
+def many(number: int, one: str, more: str | None = None) -> str:
     """As in "1 partition", "3 partitions"."""
-    return f"{count} {one if count == 1 else more or one + 's'}"
+    return f"{number} {one if number == 1 else more or one + 's'}"
 
 
-def explain(rebalance: Rebalance, names: Names) -> str:
+def explain(rebalance: Account, names: Names) -> str:
     """Why a group rebalanced, and what came of it.
 
     "Generation 7: ben's session expired 3.0 s after it was last heard of; waited
@@ -52,14 +77,15 @@ def explain(rebalance: Rebalance, names: Names) -> str:
         *_others(rebalance, names),
         *_end(rebalance, names),
         *_moves(rebalance, names),
-        *_stand_stills(rebalance, names),
+        *_pauses(rebalance, names),
+        *_unread(rebalance, names),
     ]
     if not rebalance.is_whole:
         clauses.append("events of it are missing")
     return f"{head(rebalance)}: {'; '.join(clauses)}."
 
 
-def head(rebalance: Rebalance) -> str:
+def head(rebalance: Account) -> str:
     """Which rebalance it is: by the generation that it made, or that it ended."""
     if rebalance.generation is None:
         return f"After generation {rebalance.previous_generation}"
@@ -69,135 +95,117 @@ def head(rebalance: Rebalance) -> str:
 # -- why
 
 
-def cause(rebalance: Rebalance, names: Names) -> str:
-    """Why it began, and whose doing that was."""
-    if rebalance.cause is None:
-        return "it began before these events do"
-    tell = _CAUSES.get(rebalance.cause)
-    if tell is None:
-        return f"{rebalance.cause} ({names.list(rebalance.culprits)})"
+def cause(rebalance: Account, names: Names) -> str:
+    """Why it began, and which members caused it."""
     who = names.list(rebalance.culprits) or "a member"
     if rebalance.is_second_half:
         return (
-            f"{who} had given up partitions, and rejoined to have them divided: the "
+            f"{who} had given up partitions, and rejoined to have them assigned: the "
             f"second half of the last rebalance"
         )
+    tell = _CAUSES.get(rebalance.cause, _plain)
     return tell(rebalance, who)
 
 
 def said(reason: str | None) -> str:
-    """What a client said itself, behind what it did."""
+    """The reason that a client gave, to follow what it did."""
     return f' (it said: "{cut(reason, LONGEST_REASON)}")' if reason else ""
 
 
-def _was(rebalance: Rebalance) -> str:
-    return "was" if len(rebalance.culprits) < 2 else "were"
+def _plain(rebalance: Account, who: str) -> str:
+    sentence = REBALANCE_SENTENCES.get(rebalance.cause)
+    if sentence is None:
+        return f"{rebalance.cause} ({who})"
+    return f"{sentence.format(who=who)}{said(rebalance.reason)}"
 
 
-def _joined(rebalance: Rebalance, who: str) -> str:
+def _joined(rebalance: Account, who: str) -> str:
     if rebalance.previous_state == "Empty":
-        return f"{who} came to the empty group{said(rebalance.reason)}"
-    return f"{who} joined{said(rebalance.reason)}"
+        first = "was" if len(rebalance.culprits) < 2 else "were"
+        return f"{who} {first} the first to join{said(rebalance.reason)}"
+    return _plain(rebalance, who)
 
 
-def _left(rebalance: Rebalance, who: str) -> str:
-    if any(rebalance.departures.get(m) is Gone.REMOVED for m in rebalance.culprits):
+def _left(rebalance: Account, who: str) -> str:
+    gone = {each.member_id: each.how for each in rebalance.departures}
+    if any(gone.get(m) is Gone.REMOVED for m in rebalance.culprits):
         return f"an admin removed {who}{said(rebalance.reason)}"
     return f"{who} left{said(rebalance.reason) or ', no reason given'}"
 
 
-def _expired(rebalance: Rebalance, who: str) -> str:
+def _expired(rebalance: Account, who: str) -> str:
     if rebalance.silent_ns is None:
-        return f"{who}'s session expired: it was not heard of"
+        return f"{who}'s session expired"
     silent = duration(rebalance.silent_ns)
     return f"{who}'s session expired {silent} after it was last heard of"
 
 
-def _changed(rebalance: Rebalance, who: str) -> str:
-    what = "other protocols or subscriptions than before"
+def _changed(rebalance: Account, who: str) -> str:
     if rebalance.is_same_offer:
-        what = "the same protocols and topics as before"
-    return f"{who} rejoined with {what}{said(rebalance.reason)}"
+        same = "the same protocols and topics as before"
+        return f"{who} rejoined with {same}{said(rebalance.reason)}"
+    return _plain(rebalance, who)
 
 
-def _led(rebalance: Rebalance, who: str) -> str:
-    return f"the leader, {who}, rejoined: it wants to divide{said(rebalance.reason)}"
+def _unsynced(rebalance: Account, who: str) -> str:
+    were = "was" if len(rebalance.culprits) < 2 else "were"
+    return f"{_plain(rebalance, who)}, and {were} removed"
 
 
-def _replaced(rebalance: Rebalance, who: str) -> str:
-    return (
-        f"the static member {who} came back under a new id, and a new assignment "
-        f"was necessary{said(rebalance.reason)}"
-    )
-
-
-def _unsynced(rebalance: Rebalance, who: str) -> str:
-    return (
-        f"{who} did not fetch what was assigned in time, and "
-        f"{_was(rebalance)} taken out"
-    )
-
-
-def _over(*_: object) -> str:
-    return "the group was loaded with more members than group.max.size"
-
-
-_CAUSES: Mapping[str, Callable[[Rebalance, str], str]] = {
+_CAUSES: Mapping[str, Callable[[Account, str], str]] = {
     "member_joined": _joined,
     "member_left": _left,
     "session_expired": _expired,
     "metadata_changed": _changed,
-    "leader_rejoined": _led,
-    "static_member_replaced": _replaced,
     "sync_timeout": _unsynced,
-    "group_over_max_size": _over,
 }
 
 
 # -- the wait
 
 
-def _waits(rebalance: Rebalance, names: Names) -> list[str]:
-    delays = [w for w in rebalance.waits if w.what == "initial_delay"]
-    joins = [w for w in rebalance.waits if w.what == "join"]
+def _waits(rebalance: Account, names: Names) -> list[str]:
+    delays = [p for p in rebalance.pieces if p.what == "initial_delay"]
+    joins = [p for p in rebalance.pieces if p.what == "join"]
     told = []
     if delays:
-        total = duration(sum(w.duration_ns for w in delays))
+        total = duration(sum(p.duration_ns for p in delays))
         windows = f", {len(delays)} windows" if len(delays) > 1 else ""
         told.append(f"waited {total} for more members (initial delay{windows})")
-    whom = dict.fromkeys(w.member_id for w in joins if w.member_id)
-    whom |= dict.fromkeys(m for w in joins for m in w.missing)
+    whom = dict.fromkeys(p.member_id for p in joins if p.member_id)
+    whom |= dict.fromkeys(m for p in joins for m in p.missing)
     if whom:
-        total = duration(sum(w.duration_ns for w in joins))
+        total = duration(sum(p.duration_ns for p in joins))
         told.append(f"waited {total} for {names.list(whom)}{_longest(joins, names)}")
+    gone = {each.member_id: each.how for each in rebalance.departures}
     told += [
-        _went(names.of(w.member_id), rebalance.departures.get(w.member_id))
-        for w in joins
-        if w.ended_by == "gone" and w.member_id
+        _went(names.of(p.member_id), gone.get(p.member_id))
+        for p in joins
+        if p.ended_by == "gone" and p.member_id
     ]
-    if rebalance.ended_wait is not None and not (delays or whom):
-        told.append("nobody had to be waited for")
-    if any(w.what == "unseen" for w in rebalance.waits):
+    if rebalance.join_ended_by is not None and not (delays or whom):
+        told.append("no wait was necessary")
+    if any(p.what == UNSEEN for p in rebalance.pieces):
         told.append("when the wait ended is not known")
     return told
 
 
 def _went(name: str, gone: Gone | None) -> str:
-    """How somebody went that was waited for; None: an id that was given out."""
+    """How a member went that was waited for; None: a pending member."""
     if gone is None:
-        return f"{name} did not use its id"
+        return f"{name} did not use its member id"
     if gone is Gone.EXPIRED:
         return f"{name}'s session expired meanwhile"
     return f"{name} {how(gone)} meanwhile"
 
 
-def _longest(joins: Sequence[Wait], names: Names) -> str:
-    """Whom most of a wait for several was for, if that is one."""
+def _longest(joins: Sequence[Piece], names: Names) -> str:
+    """The member that most of a wait for several was for, if there is one."""
     if len(joins) < 2:
         return ""
-    longest = max(joins, key=lambda w: w.duration_ns)
+    longest = max(joins, key=lambda p: p.duration_ns)
     whom = [longest.member_id] if longest.member_id is not None else longest.missing
-    total_ns = sum(w.duration_ns for w in joins)
+    total_ns = sum(p.duration_ns for p in joins)
     if not whom or 2 * longest.duration_ns < total_ns:
         return ""
     if duration(longest.duration_ns) == duration(total_ns):
@@ -205,50 +213,64 @@ def _longest(joins: Sequence[Wait], names: Names) -> str:
     return f", {duration(longest.duration_ns)} of it for {names.list(whom)}"
 
 
-def _others(rebalance: Rebalance, names: Names) -> list[str]:
-    """Who came and went besides those whose doing it was."""
+def _others(rebalance: Account, names: Names) -> list[str]:
+    """Members that came and went without being the cause."""
     told = []
     told_of = {*rebalance.culprits, *rebalance.latecomers}
-    told_of |= {w.member_id or "" for w in rebalance.waits if w.ended_by == "gone"}
+    told_of |= {p.member_id or "" for p in rebalance.pieces if p.ended_by == "gone"}
     also = [m for m in rebalance.gained if m not in rebalance.culprits]
     if also:
-        verb = "is" if len(also) == 1 else "are"
-        told.append(f"{names.list(also)} {verb} new in it")
+        told.append(f"{names.list(also)} joined as well")
     gone = [m for m in rebalance.lost if m not in told_of]
     if gone:
         verb = "is" if len(gone) == 1 else "are"
         told.append(f"{names.list(gone)} {verb} not in it any more")
     if rebalance.refused:
-        count = many(len(rebalance.refused), "JoinGroup")
-        causes = sorted({cause for _, cause in rebalance.refused})
-        told.append(f"{count} refused meanwhile ({', '.join(causes)})")
+        refused = many(len(rebalance.refused), "JoinGroup")
+        were = "was" if len(rebalance.refused) == 1 else "were"
+        causes = sorted({each.cause for each in rebalance.refused})
+        told.append(f"{refused} {were} refused meanwhile ({', '.join(causes)})")
     return told
 
 
-def _end(rebalance: Rebalance, names: Names) -> list[str]:
+def _end(rebalance: Account, names: Names) -> list[str]:
     told = []
-    if rebalance.ended_wait == "all_joined":
+    if rebalance.join_ended_by == "all_joined":
         told.append("all joined")
-    elif rebalance.ended_wait == "rebalance_timeout":
+    elif rebalance.join_ended_by == "rebalance_timeout":
         late = names.list(rebalance.latecomers)
+        were = "was" if len(rebalance.latecomers) == 1 else "were"
         told.append(
             "the rebalance timeout ended the wait"
-            + (f", and {late} did not come in time: out" if late else "")
+            + (f": {late} did not join in time, and {were} removed" if late else "")
         )
-    told += _sync(rebalance, names)
-    return told
+    return [*told, *_leads(rebalance, names), *_sync(rebalance, names)]
 
 
-def _sync(rebalance: Rebalance, names: Names) -> list[str]:
+def _leads(rebalance: Account, names: Names) -> list[str]:
+    """Why another member leads than before, if one does."""
+    leader, before = rebalance.leader, rebalance.previous_leader
+    if leader is None or rebalance.leader_cause not in {"gone", "late"}:
+        return []
+    lost = {*rebalance.lost, *(each.member_id for each in rebalance.departures)}
+    lost |= {wait.member_id for wait in rebalance.waits if not wait.came}
+    if before not in lost:
+        return []
+    why = LEADER_CAUSES[rebalance.leader_cause]
+    return [f"{names.of(leader)} leads now, because {why}"]
+
+
+def _sync(rebalance: Account, names: Names) -> list[str]:
     leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
     took = duration(rebalance.sync_ns)
     if rebalance.outcome is Outcome.COMPLETED:
-        return [f"{leader} divided in {took} ({cut(rebalance.protocol or '')})"]
+        assignor = cut(rebalance.protocol or "")
+        return [f"{leader} computed the assignment in {took} ({assignor})"]
     if rebalance.outcome is Outcome.EMPTIED:
-        return ["nobody is in the group any more"]
+        return ["the group is empty now"]
     if rebalance.outcome is Outcome.INTERRUPTED:
         return [
-            f"another rebalance began before {leader} had divided, after {took}"
+            f"another rebalance began before {leader} sent the assignment, after {took}"
             if rebalance.joined_ns is not None
             else "another rebalance began"
         ]
@@ -256,18 +278,18 @@ def _sync(rebalance: Rebalance, names: Names) -> list[str]:
         return [f"it is still under way{_still_missing(rebalance, names)}"]
     return [
         {
-            Outcome.MOVED: "another coordinator took the group over before it ended",
-            Outcome.CUT: "the broker was stopped before it ended",
+            Outcome.MOVED: "another coordinator took over the group before it ended",
+            Outcome.CUT: "the broker stopped before it ended",
             Outcome.UNSEEN: "how it ended is not known",
         }[rebalance.outcome]
     ]
 
 
-def _still_missing(rebalance: Rebalance, names: Names) -> str:
-    """Whom a rebalance waits for now."""
+def _still_missing(rebalance: Account, names: Names) -> str:
+    """The members that a rebalance waits for now."""
     if rebalance.joined_ns is not None:
         leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
-        return f", and waits for {leader} to divide"
+        return f", and waits for {leader} to send the assignment"
     missing = rebalance.missing
     return f", and waits for {names.list(missing)}" if missing else ""
 
@@ -275,70 +297,98 @@ def _still_missing(rebalance: Rebalance, names: Names) -> str:
 # -- what it cost
 
 
-def _moves(rebalance: Rebalance, names: Names) -> list[str]:
-    moves = rebalance.moves
-    if moves is None or not moves.total:
+def _moves(rebalance: Account, names: Names) -> list[str]:
+    if not rebalance.partition_count:
         return []
     told = []
     # Where events are missing there may be more than these.
-    total = many(moves.total, "partition") if moves.is_whole else "the partitions"
-    least = "" if moves.is_whole else "at least "
-    if moves.moved:
+    is_whole = rebalance.is_ownership_whole
+    all_of_them = many(rebalance.partition_count, "partition")
+    total = all_of_them if is_whole else "the partitions"
+    least = "" if is_whole else "at least "
+    if rebalance.moved_count:
         told.append(
-            f"{len(moves.moved)} of {total} moved{_back(moves, names)}"
-            f"{_idle(moves, rebalance)}"
+            f"{rebalance.moved_count} of {total} moved{_back(rebalance, names)}"
         )
-    elif not moves.first and moves.is_whole:
+    elif not rebalance.first_count and is_whole:
         told.append(f"none of {total} moved")
-    if moves.first:
-        owner = "a first owner" if moves.is_whole else "an owner"
-        told.append(f"{many(len(moves.first), 'partition')} found {owner}")
-    if moves.given_up:
-        count = len(moves.given_up)
-        verb = "was" if count == 1 else "were"
-        told.append(f"{count} {verb} given up, for the next generation to have")
-    if moves.kept_count and rebalance.is_eager is False:
-        told.append(f"{least}{moves.kept_count} stayed, and were worked on")
-    elif moves.kept_count:
-        verb = "came" if rebalance.is_eager else "stayed with, or came"
-        whose = "its" if moves.kept_count == 1 else "their"
-        told.append(f"{least}{moves.kept_count} {verb} back to {whose} owner")
+    if rebalance.first_count:
+        were = "was" if rebalance.first_count == 1 else "were"
+        first = many(rebalance.first_count, "partition")
+        for_ = " for the first time" if is_whole else ""
+        told.append(f"{first} {were} assigned{for_}")
+    if rebalance.given_up_count:
+        were = "was" if rebalance.given_up_count == 1 else "were"
+        told.append(
+            f"{rebalance.given_up_count} {were} given up for the next generation"
+        )
+    kept = rebalance.kept_count
+    if kept and rebalance.is_eager is False:
+        told.append(f"{least}{kept} stayed with their owner, without a pause")
+    elif kept:
+        verb = "returned" if rebalance.is_eager else "stayed with, or returned"
+        whose = "its" if kept == 1 else "their"
+        told.append(f"{least}{kept} {verb} to {whose} owner")
     return told
 
 
-def _idle(moves: Moves, rebalance: Rebalance) -> str:
-    """How long they stood still; of eager members the rows of members say so."""
-    if rebalance.is_eager is not False or moves.longest_idle_ns is None:
-        return ""
-    return f", and stood still for {duration(moves.longest_idle_ns)} at most"
-
-
-def _back(moves: Moves, names: Names) -> str:
-    back = sum(move.returned for move in moves.moved)
-    same = sum(names.is_same(move.source, move.target) for move in moves.moved)
-    told = f", {back} of them back to where they had been before" if back else ""
+def _back(rebalance: Account, names: Names) -> str:
+    moves = rebalance.moves or ()
+    back = sum(move.count for move in moves if move.is_return)
+    same = sum(m.count for m in moves if names.is_same(m.source, m.target))
+    told = f", {back} of them back to the process that had them before" if back else ""
     if same:
         told += f", {same} of them from a client's old member id to its new one"
     return told
 
 
-def _stand_stills(rebalance: Rebalance, names: Names) -> list[str]:
-    rows = [s for s in rebalance.stand_stills if s.partitions != 0 and s.duration_ns]
+def _pauses(rebalance: Account, names: Names) -> list[str]:
+    rows = [row for row in rebalance.pauses if row.count != 0 and row.duration_ns]
     if not rows:
         return []
     rows.sort(key=lambda row: -row.duration_ns)
     if len(rows) <= 3:
-        each = ", ".join(_row(row, names, i == 0) for i, row in enumerate(rows))
+        each = ", ".join(_pause(row, names, i == 0) for i, row in enumerate(rows))
         return [each]
     longest = f"{duration(rows[0].duration_ns)} at most ({names.of(rows[0].member_id)})"
-    total = duration(rebalance.stood_still_ns)
-    return [f"{len(rows)} members stood still, {longest}, {total} together"]
+    total = product(rebalance.paused_ns, "member")
+    return [f"processing of {len(rows)} members paused, {longest}, {total} in all"]
 
 
-def _row(row: StandStill, names: Names, is_first: bool) -> str:
-    verb = "stood still for " if is_first else ""
-    least = "at least " if row.ended_by == "unseen" else ""
+def _pause(row: Pause, names: Names, is_first: bool) -> str:
+    verb = "paused for " if is_first else ""
+    least = "at least " if row.ended_by == UNSEEN else ""
     return f"{names.of(row.member_id)} {verb}{least}{duration(row.duration_ns)}"
+
+
+def _unread(rebalance: Account, names: Names) -> list[str]:
+    """The partitions that had no reader: how many, how long, and whose."""
+    told = []
+    rows = [row for row in rebalance.unread if row.cause != EMPTY]
+    if any(row.duration_ns >= SHORTEST_NS for row in rows):
+        longest = max(rows, key=lambda row: row.duration_ns)
+        whose = names.of(longest.member_id)
+        told.append(
+            f"{many(partition_count(rows), 'partition')} had no reader, for "
+            f"{duration(longest.duration_ns)} at most (of {whose}), "
+            f"{product(rebalance.unread_ns, 'partition')} in all"
+        )
+    rows = [row for row in rebalance.unread if row.cause == EMPTY]
+    if rows:
+        longest = max(rows, key=lambda row: row.duration_ns)
+        told.append(
+            f"{many(partition_count(rows), 'partition')} had no reader for "
+            f"{duration(longest.duration_ns)} because the group was empty"
+        )
+    return told
+
+
+def partition_count(rows: Sequence[Unread]) -> int:
+    """How many partitions rows are about, each counted once."""
+    if len(rows) == 1:
+        return count(rows[0].parts)
+    parts = chain.from_iterable(row.parts.items() for row in rows)
+    return len({(topic, n) for topic, numbers in parts for n in numbers})
 
 
 def how(gone: Gone | None) -> str:

@@ -31,8 +31,12 @@ class Chart {
     this.resize();
   }
 
+  get isNarrow() {
+    return this.painter.width < 620;
+  }
+
   get labels() {
-    return this.painter.width < 620 ? 116 : 270;
+    return this.isNarrow ? 116 : 270;
   }
 
   get scale() {
@@ -68,16 +72,12 @@ class Chart {
   }
 
   /** The rows in view, each with where it is now: `y`. */
-  visible() {
-    return this.shown;
-  }
-
   findVisible() {
     const top = this.scroller.scrollTop;
     const bottom = top + this.painter.height - AXIS;
     const { rows } = this.laid;
     const shown = [];
-    for (let i = rowAt(rows, top); i < rows.length && rows[i].top < bottom; i += 1) {
+    for (let i = Math.max(0, rows.findLastIndex((row) => row.top <= top)); i < rows.length && rows[i].top < bottom; i += 1) {
       shown.push({ ...rows[i], y: rows[i].top - top });
     }
     this.shown = shown;
@@ -253,8 +253,8 @@ class Chart {
     if (this.activeMarks?.length && marks.includes(this.activeMarks[0])) {
       const from = direction > 0 ? this.activeMarks[this.activeMarks.length - 1] : this.activeMarks[0];
       index = marks.indexOf(from) + direction;
-    } else if (direction > 0) index = firstReaching(marks, this.from, "at") + 1;
-    else index = firstReaching(marks, this.to, "at");
+    } else if (direction > 0) index = lastAtOrBefore(marks, this.from) + 1;
+    else index = lastAtOrBefore(marks, this.to);
     if (index < 0) {
       this.goToRow(row.index);
       return;
@@ -276,7 +276,7 @@ class Chart {
     else this.elements.open([mark], this.elements.labelOf(row));
   }
 
-  /** What is at a place of the chart: a row, and a moment. */
+  /** The row and the moment at a place of the chart. */
   at(x, y) {
     const row = [...(this.pinned ? [this.pinned] : []), ...this.shown].find((each) => y - AXIS >= each.y && y - AXIS < each.y + each.height);
     return { row: row ?? null, time: this.timeAt(x) };

@@ -2,9 +2,9 @@
 // Draws what is in view, and nothing else, on the canvas.
 //
 // Where a state is narrower than a pixel or two, a column shows for which share of its
-// time the member was unsettled, in the colour of what it did the longest.
+// time the member was unsettled, in the colour of its longest state.
 
-const AXIS = 28;
+const AXIS = 40; // two lines: since the first event, and the time of day
 const COLUMN = 2;
 const CLOSEST = 10; // px between heartbeats: those that are closer are not drawn
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -72,8 +72,9 @@ class Painter {
     context.textBaseline = "middle";
     this.left = chart.labels;
     this.from = chart.from;
+    this.to = chart.to;
     this.scale = (width - chart.labels) / (chart.to - chart.from);
-    const shown = chart.visible();
+    const shown = chart.shown;
     context.save();
     context.beginPath();
     context.rect(0, AXIS, width, height - AXIS);
@@ -93,6 +94,16 @@ class Painter {
     return this.left + (time - this.from) * this.scale;
   }
 
+  /** Where a time begins and ends in the chart. */
+  across(from, to) {
+    return [Math.max(this.left, this.x(from)), Math.min(this.width, this.x(to))];
+  }
+
+  /** Of items with `at`, ascending: those in view, and the one before, which may reach into it. */
+  inView(items) {
+    return items.slice(Math.max(0, lastAtOrBefore(items, this.from)), lastAtOrBefore(items, this.to) + 1);
+  }
+
   /** Generations as bands behind the lanes, rebalances as lines through them. */
   drawGroups(chart, shown) {
     const { context, colours } = this;
@@ -103,12 +114,11 @@ class Painter {
       this.eachGeneration(group, chart, (generation, x0, x1, index) => {
         if (index % 2 && x1 - x0 >= 2) context.fillRect(x0, top, x1 - x0, tall);
       });
-      let i = Math.max(0, firstReaching(group.rebalances, chart.from));
-      const isDense = firstReaching(group.rebalances, chart.to) - i > 40;
-      context.fillStyle = isDense ? colours.line : colours["line-strong"];
+      const rebalances = this.inView(group.rebalances);
+      context.fillStyle = rebalances.length > 40 ? colours.line : colours["line-strong"];
       let last = -9;
-      for (; i < group.rebalances.length && group.rebalances[i].start <= chart.to; i += 1) {
-        const x = Math.round(this.x(group.rebalances[i].start));
+      for (const { at } of rebalances) {
+        const x = Math.round(this.x(at));
         if (x < last + 4 || x < this.left) continue;
         last = x;
         for (let y = top; y < top + tall; y += 7) context.fillRect(x, y, 1, Math.min(4, top + tall - y));
@@ -116,16 +126,12 @@ class Painter {
     }
   }
 
-  eachGeneration(group, chart, visit) {
-    const { generations } = group;
-    for (let i = Math.max(0, firstReaching(generations, chart.from, "at")); i < generations.length; i += 1) {
-      const generation = generations[i];
-      if (generation.at > chart.to) break;
-      const end = i + 1 < generations.length ? generations[i + 1].at : chart.now;
-      const x0 = Math.max(this.left, this.x(generation.at));
-      const x1 = Math.min(this.width, this.x(end));
-      if (x1 > x0) visit(generation, x0, x1, i);
-    }
+  eachGeneration({ generations }, chart, visit) {
+    const first = Math.max(0, lastAtOrBefore(generations, chart.from));
+    this.inView(generations).forEach((generation, i) => {
+      const [x0, x1] = this.across(generation.at, generations[first + i + 1]?.at ?? chart.now);
+      if (x1 > x0) visit(generation, x0, x1, first + i);
+    });
   }
 
   /** A group's own row: its generations as named bands, its rebalances as bars. */
@@ -142,6 +148,7 @@ class Painter {
       if (!generation.size) return;
       context.fillStyle = index % 2 ? colours.generation : colours.line;
       context.fillRect(x0, top, Math.max(1, x1 - x0), row.height - 1);
+      if (x1 - x0 < 28) return;
       const text = x1 - x0 > 96 ? `generation ${generation.number}` : x1 - x0 > 52 ? `gen ${generation.number}` : `${generation.number}`;
       context.font = FONT;
       const shift = 15; // a mark stands where the rebalance began
@@ -150,11 +157,9 @@ class Painter {
         context.fillText(text, x0 + shift, top + row.height / 2);
       }
     });
-    const { rebalances } = row.group;
-    for (let i = Math.max(0, firstReaching(rebalances, chart.from)); i < rebalances.length && rebalances[i].start <= chart.to; i += 1) {
-      const each = rebalances[i];
+    for (const each of this.inView(row.group.rebalances)) {
       if (each.end !== null && each.end < chart.from) continue;
-      const x0 = Math.max(this.left, this.x(each.start));
+      const x0 = Math.max(this.left, this.x(each.at));
       const joined = Math.max(x0, this.x(each.joined ?? each.end ?? chart.now));
       const x1 = Math.max(x0 + 1, this.x(each.end ?? chart.now));
       context.fillStyle = colours.joining;
@@ -164,23 +169,45 @@ class Painter {
         context.fillRect(joined, top + row.height - 5, x1 - joined, 4);
       }
     }
+    context.fillStyle = colours.bad;
+    for (const { at, end } of this.inView(row.group.unread)) {
+      const [x0, x1] = this.across(at, end);
+      if (x1 >= x0) context.fillRect(x0, top, Math.max(1, x1 - x0), 3);
+    }
   }
 
   drawLanes(chart, shown) {
     const { context, colours } = this;
     for (const rects of this.rects) rects.length = 0;
+    this.silences = [];
     for (const row of shown) if (row.kind === "lane") this.gather(chart, row);
-    const fills = [null, colours.joining, this.hatch("waiting", colours.bg, colours.waiting), colours.syncing, colours.stable];
-    for (const state of [STABLE, JOINING, WAITING, SYNCING]) {
+    const fills = [null, colours.joining, this.hatch("waiting", colours.bg, colours.waiting), colours.syncing, colours.stable, this.hatch("silent", colours.silent, colours.bg)];
+    for (const state of [STABLE, JOINING, WAITING, SYNCING, SILENT]) {
       context.fillStyle = fills[state];
       const rects = this.rects[state];
       for (let i = 0; i < rects.length; i += 4) context.fillRect(rects[i], rects[i + 1], rects[i + 2], rects[i + 3]);
     }
     this.drawGone();
+    this.writeSilences();
     for (const row of shown) if (row.kind === "lane") this.drawOnLane(chart, row);
   }
 
-  /** Who was there, and is gone: a dotted line. */
+  /** The word on the bars of silent members. */
+  writeSilences() {
+    const { context, colours, silences } = this;
+    context.font = FONT;
+    const wide = context.measureText("silent").width;
+    for (let i = 0; i < silences.length; i += 3) {
+      const [x0, x1, y] = silences.slice(i, i + 3);
+      if (x1 - x0 < wide + 16) continue;
+      context.fillStyle = colours.bg;
+      context.fillRect(x0 + 4, y - 7, wide + 8, 14);
+      context.fillStyle = colours.ink;
+      context.fillText("silent", x0 + 8, y);
+    }
+  }
+
+  /** Members that are gone: a dotted line. */
   drawGone() {
     const { context } = this;
     const rects = this.rects[GONE];
@@ -203,13 +230,19 @@ class Painter {
     const pad = row.height >= 18 ? 4 : row.height >= 12 ? 2 : row.height > 3 ? 1 : 0;
     const top = row.y + AXIS + pad;
     const tall = Math.max(2, row.height - 2 * pad);
-    const column = { at: -1, sums: [0, 0, 0, 0, 0] };
+    const silent = chart.isLive ? lane.silentSince(chart.now) : null;
+    if (silent !== null) {
+      const [x0, x1] = this.across(silent, chart.now);
+      if (x1 > x0) {
+        this.rects[SILENT].push(x0, top, x1 - x0, tall);
+        if (row.height >= 18) this.silences.push(x0, x1, top + tall / 2);
+      }
+    }
+    const column = { at: -1, sums: STATES.map(() => 0) };
     for (let i = Math.max(0, lastAtOrBefore(times, chart.from)); i < times.length; i += 1) {
       if (times[i] > chart.to) break;
       const state = states[i];
-      const end = i + 1 < times.length ? times[i + 1] : chart.now;
-      const x0 = Math.max(this.left, this.x(times[i]));
-      const x1 = Math.min(this.width, this.x(end));
+      const [x0, x1] = this.across(times[i], times[i + 1] ?? silent ?? chart.now);
       if (x1 <= x0) continue;
       const at = Math.floor(x0 / COLUMN) * COLUMN;
       if (x1 - x0 < COLUMN) {
@@ -224,6 +257,7 @@ class Painter {
       }
       if (state === JOINING) this.rects[state].push(x0, top + tall * 0.3, x1 - x0, Math.max(1, tall * 0.4));
       else this.rects[state].push(x0, top, x1 - x0, tall);
+      if (state === SILENT && row.height >= 18) this.silences.push(x0, x1, top + tall / 2);
     }
     this.flush(column, -1, top, tall);
   }
@@ -231,11 +265,11 @@ class Painter {
   flush(column, next, top, tall) {
     const { at, sums } = column;
     if (at >= 0) {
-      const [, joining, waiting, syncing, stable] = sums;
-      const unsettled = joining + waiting + syncing;
+      const [, joining, waiting, syncing, stable, silent] = sums;
+      const unsettled = joining + waiting + syncing + silent;
       if (stable > 0 || sums[GONE] < COLUMN / 2) this.rects[STABLE].push(at, top, COLUMN, tall);
       if (unsettled > 0) {
-        const most = joining >= waiting && joining >= syncing ? JOINING : waiting >= syncing ? WAITING : SYNCING;
+        const most = [JOINING, WAITING, SYNCING, SILENT].reduce((first, state) => (sums[state] > sums[first] ? state : first));
         const high = clamp((unsettled / COLUMN) * tall, Math.min(tall, 3), tall);
         this.rects[most].push(at, top + tall - high, COLUMN, high);
       }
@@ -244,30 +278,26 @@ class Painter {
     column.at = next;
   }
 
-  /** What is on a lane's bars: partitions, heartbeats, commits, when it was last heard of. */
+  /** Draws on a lane's bars: partitions, heartbeats, commits, the last sign of life. */
   drawOnLane(chart, row) {
     const { context, colours } = this;
     const { lane } = row;
     const top = row.y + AXIS;
-    const { ownedTimes, owned } = lane;
     const strip = row.height >= 18 ? 4 : row.height >= 12 ? 2 : 0;
-    for (let i = Math.max(0, lastAtOrBefore(ownedTimes, chart.from)); i < owned.length; i += 1) {
-      if (ownedTimes[i] > chart.to) break;
-      if (!owned[i].count) continue;
-      const x0 = Math.max(this.left, this.x(ownedTimes[i]));
-      const x1 = Math.min(this.width, this.x(i + 1 < owned.length ? ownedTimes[i + 1] : chart.now));
-      if (x1 - x0 < 1) continue;
+    this.inView(lane.owned).forEach((owned, i, all) => {
+      const [x0, x1] = this.across(owned.at, all[i + 1]?.at ?? chart.now);
+      if (!owned.count || x1 - x0 < 1) return;
       if (strip) {
-        const share = owned[i].count / lane.group.mostOwned;
+        const share = owned.count / lane.group.mostOwned;
         context.fillStyle = colours.owned;
-        context.fillRect(x0, top + row.height - strip, Math.max(1, (x1 - x0)), Math.max(1, strip * share - 1));
+        context.fillRect(x0, top + row.height - strip, x1 - x0, Math.max(1, strip * share - 1));
       }
-      if (row.height >= 18 && x1 - x0 > 24) this.writeOwned(owned[i], lane, chart, row, x0, x1);
-    }
+      if (row.height >= 18 && x1 - x0 > 24) this.writeOwned(owned, lane, chart, row, x0, x1);
+    });
     if (row.height >= LABELLED) {
       this.drawTicks(lane.beats, chart, top + (row.height >= 18 ? 4 : 2), 4, colours.beat, 1);
       this.drawTicks(lane.commits, chart, top + row.height - 7, 3, colours.owned, 3);
-    } else this.drawTicks(lane.marks, chart, top, row.height, colours.bad, 2, "at");
+    } else this.drawTicks(lane.marks, chart, top, row.height, colours.bad, 2);
     if (lane.heard !== null && lane.state !== GONE && chart.isLive && row.height >= LABELLED) {
       const x = this.x(lane.heard);
       if (x > this.left && x < this.width) {
@@ -299,15 +329,14 @@ class Painter {
     }
   }
 
-  /** Short lines at moments, unless they would run together. */
-  drawTicks(items, chart, y, tall, colour, wide, key = null) {
-    const timeOf = key ? (item) => item[key] : (item) => item;
-    const find = key ? (time) => firstReaching(items, time, key) : (time) => lastAtOrBefore(items, time);
-    const first = find(chart.from) + 1;
-    const last = find(chart.to);
+  /** Short lines at moments, or at items with `at`; moments that would run together have none. */
+  drawTicks(items, chart, y, tall, colour, wide) {
+    const timeOf = (item) => item.at ?? item;
+    const first = lastAtOrBefore(items, chart.from) + 1;
+    const last = lastAtOrBefore(items, chart.to);
     if (last < first) return;
     const apart = ((timeOf(items[last]) - timeOf(items[first])) * this.scale) / Math.max(1, last - first);
-    if (!key && last > first && apart < CLOSEST) return;
+    if (last > first && apart < CLOSEST && items[first].at === undefined) return;
     this.context.fillStyle = colour;
     for (let i = first; i <= last; i += 1) {
       const x = this.x(timeOf(items[i]));
@@ -337,14 +366,11 @@ class Painter {
 
   drawLabelColumn(chart) {
     const { context, colours } = this;
-    context.fillStyle = colours.bg;
-    for (const row of chart.visible()) {
-      if (row.kind === "lane") context.fillRect(0, Math.max(AXIS, row.y + AXIS), chart.labels, row.height);
-    }
-    for (const row of [...chart.visible(), ...(chart.pinned ? [chart.pinned] : [])]) {
-      if (row.kind === "lane") continue;
-      context.fillStyle = colours.group;
-      context.fillRect(0, Math.max(AXIS, row.y + AXIS), chart.labels, Math.min(row.height - 1, row.y + row.height - 1));
+    for (const row of [...chart.shown, ...(chart.pinned ? [chart.pinned] : [])]) {
+      const isLane = row.kind === "lane";
+      context.fillStyle = isLane ? colours.bg : colours.group;
+      const tall = isLane ? row.height : row.height - 1;
+      context.fillRect(0, Math.max(AXIS, row.y + AXIS), chart.labels, Math.min(tall, row.y + tall));
     }
     context.fillStyle = colours["line-strong"];
     context.fillRect(chart.labels - 1, AXIS, 1, this.height - AXIS);
@@ -360,27 +386,21 @@ class Painter {
       const x = Math.round(this.x(tick));
       context.fillStyle = colours["line-strong"];
       context.fillRect(x, AXIS - 6, 1, 6);
-      context.fillStyle = colours.soft;
-      const text = moment(Math.round(tick * 1e6) / 1e6, step);
-      if (x + context.measureText(text).width + 4 < this.width) context.fillText(text, x + 4, AXIS / 2);
+      const texts = [moment(Math.round(tick * 1e6) / 1e6, step), timeOfDay(chart.model.clockAt(tick), step)];
+      if (x + Math.max(...texts.map((text) => context.measureText(text).width)) + 4 >= this.width) continue;
+      texts.forEach((text, line) => {
+        context.fillStyle = line ? colours.soft : colours.ink;
+        context.fillText(text, x + 4, 11 + 15 * line);
+      });
     }
+    const day = clockTime(chart.model.clockAt(Math.max(0, chart.from))).slice(0, 10);
+    context.fillStyle = colours.ink;
+    context.fillText("since the first event", 8, 11, chart.labels - 12);
     context.fillStyle = colours.soft;
-    context.fillText("since the first event", 8, AXIS / 2, chart.labels - 12);
+    context.fillText(day && `${day} UTC`, 8, 26, chart.labels - 12);
     context.fillStyle = colours["line-strong"];
     context.fillRect(0, AXIS - 1, this.width, 1);
   }
-}
-
-/** The index of the last of ascending `items` that begins at or before `time`. */
-function firstReaching(items, time, key = "start") {
-  let low = 0;
-  let high = items.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (items[middle][key] <= time) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
 }
 
 /** All of the time in a strip: how much of the shown groups' time went into rebalances. */
@@ -396,20 +416,18 @@ class Overview {
     const from = chart.start;
     const span = chart.now - chart.start || 1;
     this.shares = new Float64Array(width);
-    let groups = 0;
-    for (const group of chart.model.groups.values()) {
-      if (chart.filter.group && group.name !== chart.filter.group) continue;
-      groups += 1;
+    const groups = chart.model.groupsLike(chart.filter);
+    for (const group of groups) {
       for (const each of group.rebalances) {
-        const x0 = ((each.start - from) / span) * width;
+        const x0 = ((each.at - from) / span) * width;
         const x1 = ((Math.min(each.end ?? chart.now, chart.now) - from) / span) * width;
         for (let x = Math.floor(x0); x <= Math.min(x1, width - 1); x += 1) {
           this.shares[x] += Math.max(0.02, Math.min(x1, x + 1) - Math.max(x0, x));
         }
       }
     }
-    this.most = Math.max(1e-9, Math.min(1, this.shares.reduce((most, each) => Math.max(most, each), 0) / Math.max(1, groups)));
-    this.groups = Math.max(1, groups);
+    this.groups = Math.max(1, groups.length);
+    this.most = clamp(Math.max(...this.shares) / this.groups, 1e-9, 1);
   }
 
   draw(chart, colours, isNew) {

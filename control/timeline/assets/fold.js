@@ -1,21 +1,23 @@
 "use strict";
-// What each kind of event changes in the model.
+// Takes events into the model: one function for each kind that changes it.
 
 /** Takes an event into the model; false: it was there already, or cannot be taken. */
 function fold(model, event) {
   if (typeof event?.kind !== "string" || typeof event.time_ns !== "number") return false;
   const source = `${event.run}/${event.node}`;
-  if (event.sequence <= model.seen.get(source)) return false; // a stream that was taken up again
-  if (Number.isInteger(event.sequence)) model.seen.set(source, event.sequence);
+  // An account without a number was made for the page: the stream ends before it.
+  const isOfStream = Number.isInteger(event.sequence);
+  if (isOfStream && event.sequence <= model.seen.get(source)) return false; // a stream that was taken up again
+  if (isOfStream) model.seen.set(source, event.sequence);
   if (!model.runs.has(event.run)) {
     forget(model, model.end); // a broker that was killed did not say so
     model.begin(event.run, event.time_ns, event.labels ?? {});
   }
-  const at = model.time(event.time_ns);
+  const at = model.time(event.time_ns, event.run);
   model.end = Math.max(model.end, at);
   model.last = Math.max(model.last, at);
   model.isRealTime = Math.abs(event.time_ns - event.wall_ns) < 60e9;
-  model.events += 1;
+  if (isOfStream) model.events += 1;
   model.version += 1;
   if (!model.nodes.has(event.node)) {
     model.nodes.add(event.node);
@@ -26,10 +28,11 @@ function fold(model, event) {
   if (event.group === null || event.group === undefined) {
     if (event.kind === "node_stopped") forget(model, at, event.node);
     if (event.kind.startsWith("shard_")) markShard(model, event, at);
-    else if (!SILENT.has(event.kind)) model.marks.push(eventMark(at, event, null, null));
+    else if (!UNMARKED.has(event.kind)) model.marks.push(eventMark(at, event, null, null));
     return true;
   }
   const group = model.group(event.group);
+  if (event.kind === "rebalance_account") return keepAccount(model, group, event);
   if (Number.isInteger(event.generation)) group.generation = event.generation;
   group.node = event.node;
   group.last = at;
@@ -38,17 +41,17 @@ function fold(model, event) {
   return true;
 }
 
-/** What is not known any more: the states of a node's groups; the chart says from when. */
+/** After a gap the states of a node's groups are unknown; the chart marks the gap. */
 function loseEvents(model, event, at, source) {
   model.gaps.push({ from: model.lastOf.get(source) ?? model.time(model.run.ns), at });
   for (const group of model.groups.values()) {
     if (group.node !== event.node) continue;
-    closeRebalance(group, at, "lost");
+    closeRebalance(group, at);
     group.state = null;
   }
 }
 
-/** A node is away, or all were: who is in its groups is known once they are loaded. */
+/** A node is away, or all were: the members of its groups are known once they are loaded. */
 function forget(model, at, node = null) {
   for (const group of model.groups.values()) {
     if (node !== null && group.node !== node) continue;
@@ -56,23 +59,63 @@ function forget(model, at, node = null) {
       lane.go(at, GONE);
       if (lane.owned.at(-1)?.count) lane.own(at, []);
     }
-    closeRebalance(group, at, "cut");
+    closeRebalance(group, at);
     group.state = null;
   }
 }
 
-function closeRebalance(group, at, how) {
-  const current = group.current;
-  if (current && current.end === null) {
-    current.end = at;
-    current.how = how;
+function closeRebalance(group, at) {
+  const { current } = group;
+  if (current && current.end === null) current.end = at;
+}
+
+/** Keeps the account of a rebalance; its start may be missing, or forgotten. */
+function keepAccount(model, group, event) {
+  const key = `${event.run}/${event.node}/${event.started_sequence}`;
+  let rebalance = group.rebalances.findLast((each) => each.key === key);
+  if (rebalance?.account) return false;
+  if (!rebalance) {
+    const start = model.time(event.started_ns, event.run);
+    if (start < model.start) return false;
+    rebalance = addRebalance(model, group, { ...event, sequence: event.started_sequence }, start);
+    rebalance.joined = event.joined_ns === null ? null : model.time(event.joined_ns, event.run);
+    rebalance.generation = event.generation;
   }
+  rebalance.account = event;
+  rebalance.generation ??= event.generation;
+  rebalance.end = model.time(event.ended_ns, event.run);
+  for (const row of event.unread ?? []) {
+    if (row.cause !== "group_empty") group.addUnread(model.time(row.since_ns, event.run), model.time(row.until_ns, event.run));
+  }
+  for (const [id, ms] of pausesOf(event)) {
+    const lane = group.known.get(id);
+    if (lane) lane.pausedMs += ms;
+  }
+  return true;
+}
+
+function addRebalance(model, group, event, at) {
+  const rebalance = {
+    at,
+    group,
+    key: `${event.run}/${event.node}/${event.sequence}`,
+    event,
+    joined: null,
+    end: null,
+    generation: null,
+    account: null,
+  };
+  insert(group.rebalances, rebalance);
+  insert(group.marks, { at, group, lane: null, event, rebalance });
+  model.rebalances += 1;
+  return rebalance;
 }
 
 function gone(model, group, event, at) {
   if (!event.member_id) return;
   const lane = model.lane(group, event.member_id, at, event);
   lane.pending = false;
+  if (event.kind === "member_expired" || event.kind === "member_kicked") lane.silence(at, event.silent_ns);
   lane.go(at, GONE);
 }
 
@@ -89,6 +132,7 @@ const FOLDS = {
     const lane = model.lane(group, event.member_id, at, event);
     lane.pending = false;
     lane.heard = at;
+    lane.sessionMs = event.session_timeout_ms ?? null;
     if (event.cause === "repeated") {
       if (group.state === "CompletingRebalance") lane.go(at, SYNCING);
       else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
@@ -101,11 +145,12 @@ const FOLDS = {
   member_replaced(model, group, event, at) {
     const old = group.byMember.get(event.replaced_member_id);
     if (old) {
-      group.byMember.delete(event.replaced_member_id);
-      model.rename(group, old, event.member_id);
+      old.silence(at, event.silent_ns);
+      model.rename(group, old, event.member_id, at);
     }
     const lane = model.lane(group, event.member_id, at, event);
     lane.heard = at;
+    if (lane.state === SILENT) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
     if (group.state === "PreparingRebalance") lane.go(at, WAITING);
     else if (lane.state === GONE) lane.go(at, group.state === "Stable" ? STABLE : WAITING);
   },
@@ -125,7 +170,7 @@ const FOLDS = {
     group.state = event.state;
   },
   rebalance_started(model, group, event, at) {
-    closeRebalance(group, at, "cut");
+    closeRebalance(group, at);
     group.state = "PreparingRebalance";
     for (const id of event.members ?? []) {
       const lane = model.lane(group, id, at, event);
@@ -134,35 +179,7 @@ const FOLDS = {
       else if (lane.state !== WAITING) lane.go(at, JOINING);
     }
     if (event.member_id && group.byMember.has(event.member_id)) model.learn(group, group.byMember.get(event.member_id), event);
-    const rebalance = {
-      group,
-      number: group.rebalances.length + 1,
-      key: `${event.run}/${event.node}/${event.sequence}`,
-      start: at,
-      joined: null,
-      end: null,
-      how: null,
-      generation: null,
-      cause: event.cause,
-      culprit: event.member_id,
-      culpritName: culpritName(group, event),
-      reason: event.reason ?? group.reasons.get(event.member_id) ?? null,
-      expected: event.members ?? [],
-      windows: [],
-      from: event.previous_state,
-      completed: null,
-      assigned: null,
-      moved: 0,
-      back: 0,
-      fresh: 0,
-      changes: [],
-    };
-    group.rebalances.push(rebalance);
-    model.rebalances += 1;
-    group.marks.push({ at, group, lane: null, event, rebalance });
-  },
-  window_opened(model, group, event, at) {
-    if (group.current && group.current.joined === null) group.current.windows.push({ at, event });
+    addRebalance(model, group, event, at);
   },
   join_completed(model, group, event, at) {
     group.state = event.members?.length ? "CompletingRebalance" : "Empty";
@@ -176,20 +193,14 @@ const FOLDS = {
     }
     beginGeneration(group, at, event.generation, members.size);
     const { current } = group;
-    if (current?.how === "lost") current.end = current.how = null; // it went on
-    if (!current || current.joined !== null || current.end !== null) return;
+    if (!current || current.joined !== null || current.account) return;
     current.joined = at;
     current.generation = event.generation;
-    current.completed = event;
-    if (!event.members?.length) closeRebalance(group, at, "empty");
+    if (!event.members?.length) closeRebalance(group, at);
   },
   assignment_made(model, group, event, at) {
     group.state = "Stable";
-    const { current } = group;
-    if (current?.how === "lost") current.end = current.how = null;
-    if (!current || current.end !== null) return;
-    current.assigned = event;
-    closeRebalance(group, at, "assigned");
+    closeRebalance(group, at);
   },
   member_synced(model, group, event, at) {
     if (!event.member_id) return;
@@ -204,18 +215,6 @@ const FOLDS = {
     const lane = model.lane(group, event.member_id, at, event);
     lane.own(at, event.owned ?? []);
     group.mostOwned = Math.max(group.mostOwned, partsCount(event.owned ?? []));
-    if (event.cause === "gone") return;
-    if (event.cause === "loaded") for (const name of namesOf(event.owned ?? [])) group.owners.set(name, lane);
-    const current = event.cause === "assigned" ? group.current : null;
-    if (current) current.changes.push(event);
-    for (const name of namesOf(event.partitions_gained ?? [])) {
-      const before = group.owners.get(name);
-      group.owners.set(name, lane);
-      if (!current) continue;
-      if (!before) current.fresh += 1;
-      else if (before === lane) current.back += 1;
-      else current.moved += 1;
-    }
   },
   offsets_committed(model, group, event, at) {
     const lane = event.member_id ? group.byMember.get(event.member_id) : null;
@@ -238,24 +237,13 @@ function beginGeneration(group, at, number, size) {
   group.generations.push({ at, number, size });
 }
 
-const namesOf = (parts) => parts.flatMap((part) => part.partitions.map((partition) => `${part.topic}/${partition}`));
+/** The name in an event of a member that has no lane. */
+const nameIn = (event) => shown(event.instance_id || event.client_id || event.member_id || "a client");
 
-function culpritName(group, event) {
-  if (event.culprits?.length > 1) return few(event.culprits.map((id) => group.nameOf(id)), 3);
-  if (group.known.has(event.member_id)) return group.nameOf(event.member_id);
-  return nameIn(event);
-}
-
-/** What an event calls a member of whom nothing else is known. */
-const nameIn = (event) => shown(event.instance_id || event.client_id || event.member_id || "somebody");
-
-/** Marks what is worth a word and is no rebalance. */
+/** Adds a mark for an event, unless its kind has none. */
 function mark(model, group, event, at) {
-  if (event.kind === "member_left" && event.reason) {
-    group.reasons.set(event.member_id, event.reason);
-  }
-  if (SILENT.has(event.kind)) return;
-  const lane = group.byMember.get(event.member_id) ?? null;
+  if (UNMARKED.has(event.kind)) return;
+  const lane = group.byMember.get(event.member_id) ?? group.known.get(event.member_id) ?? null;
   (lane ?? group).marks.push(eventMark(at, event, group, lane));
 }
 
@@ -282,8 +270,8 @@ const TOGETHER = 1000; // ms
 /** The sign of a mark, and whether it is something bad. */
 function signOf(mark) {
   if (mark.rebalance) {
-    const cause = entry(REBALANCE_CAUSES, mark.rebalance.cause);
-    return [cause ? cause[0] : "\u2022", BAD_CAUSES.has(mark.rebalance.cause)];
+    const { cause } = mark.event;
+    return [entry(REBALANCE_SIGNS, cause) ?? "\u2022", BAD_CAUSES.has(cause)];
   }
   const known = entry(EVENT_MARKS, mark.event.kind);
   return known ? [known[0], known[1]] : ["\u2022", false];
@@ -294,17 +282,10 @@ function titleOf(mark) {
   const { event, rebalance, group } = mark;
   if (rebalance) {
     const to = rebalance.generation === null ? "" : `, to generation ${rebalance.generation}`;
-    return `Rebalance${to}: ${causeText(rebalance)}`;
+    const unread = rebalance.account?.unread_ns ? ` ${partitionTime(rebalance.account.unread_ns)} unread.` : "";
+    return `Rebalance${to}: ${causeText(rebalance)}${unread}`;
   }
   const known = entry(EVENT_MARKS, event.kind);
   if (known) return known[2](event, mark.lane ? mark.lane.name : nameIn(event), mark);
   return shown(`${plain(event.kind)}${event.cause ? `: ${plain(event.cause)}` : ""}${group ? ` (${group.title})` : ""}`, 200);
 }
-
-function causeText(rebalance) {
-  const known = entry(REBALANCE_CAUSES, rebalance.cause);
-  return known ? known[1](rebalance.culpritName) : `${shown(plain(rebalance.cause)) || "no cause is given"}.`;
-}
-
-/** Between a rebalance's start and the assignment, or what there is of it. */
-const lengthOf = (rebalance) => (rebalance.end === null ? null : rebalance.end - rebalance.start);

@@ -1,5 +1,5 @@
 "use strict";
-// What a page that is left open forgets: its memory is bounded.
+// A page that is left open forgets the oldest events: its memory is bounded.
 
 const MOST_EVENTS = 300_000;
 const STEP = 1000; // events between two looks at how many there are
@@ -15,7 +15,7 @@ function trim(model) {
   model.arrivals.splice(0, model.arrivals.length >> 1);
 }
 
-/** Forgets what was before a moment, but not what is still so. */
+/** Forgets the time before a moment, but no state that still holds. */
 function forgetBefore(model, before) {
   const isLater = ({ at }) => at >= before;
   model.start = before;
@@ -40,29 +40,29 @@ function forgetOfGroup(group, before) {
   const isGone = (lane) => lane.state === GONE && (lane.times[lane.times.length - 1] ?? lane.first) < before;
   const gone = new Set(group.lanes.filter(isGone));
   group.lanes = group.lanes.filter((lane) => !gone.has(lane));
-  for (const lane of gone) group.names.forget(lane);
-  for (const table of [group.byMember, group.known, group.byInstance, group.owners]) {
+  group.isNamed = false;
+  for (const base of group.shared) if (!group.lanes.some((lane) => lane.base === base)) group.shared.delete(base);
+  for (const table of [group.byMember, group.known]) {
     for (const [key, lane] of table) if (gone.has(lane)) table.delete(key);
   }
-  for (const id of group.reasons.keys()) if (!group.known.has(id)) group.reasons.delete(id);
   for (const [id, lane] of group.known) if (lane.memberId !== id && lane.first < before) group.known.delete(id);
-  keepFrom(before, group.generations.map(({ at }) => at), group.generations);
-  const isOver = (each) => each.start < before && each.end !== null;
+  keepFrom(before, group.generations, group.generations);
+  group.unread = group.unread.filter(({ end }) => end >= before);
+  const isOver = (each) => each.at < before && each.end !== null;
   group.rebalances = group.rebalances.filter((each) => !isOver(each));
-  group.rebalances.forEach((each, i) => { each.number = i + 1; });
   group.marks = group.marks.filter((mark) => (mark.rebalance ? !isOver(mark.rebalance) : mark.at >= before));
   for (const lane of group.lanes) forgetOfLane(lane, before);
 }
 
 function forgetOfLane(lane, before) {
   keepFrom(before, lane.times, lane.times, lane.states);
-  keepFrom(before, lane.ownedTimes, lane.ownedTimes, lane.owned);
+  keepFrom(before, lane.owned, lane.owned);
   keepFrom(before, lane.beats, lane.beats);
   keepFrom(before, lane.commits, lane.commits);
   lane.marks = lane.marks.filter((mark) => mark.at >= before);
 }
 
-/** Drops what was before the last of ascending `times` that is not after a moment. */
+/** Drops the items before the last of ascending `times` that is not after a moment. */
 function keepFrom(before, times, ...lists) {
   const dropped = Math.max(0, lastAtOrBefore(times, before));
   for (const list of lists) list.splice(0, dropped);

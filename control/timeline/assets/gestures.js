@@ -118,7 +118,7 @@ function pressKey(chart, panel, event) {
   return true;
 }
 
-/** What is under the mouse, in a few words beside it. */
+/** Shows member, state and partitions under the mouse in a few words beside it. */
 function showTip(chart, tip, event) {
   const rect = chart.element.getBoundingClientRect();
   const x = event.clientX - rect.left;

@@ -13,7 +13,8 @@
   });
   chart.isLive = isLive;
   panel = new Panel(model, chart);
-  const tables = makeTables(model, chart, panel);
+  const findings = new Findings(byId("view-findings"), model, chart, panel);
+  const tables = { ...makeTables(model, chart, panel), findings };
 
   // -- colours
 
@@ -77,13 +78,15 @@
   });
   function showTable() {
     const table = tables[current.id.replace("tab-", "")];
-    if (table) table.show();
+    table?.show();
+    if (table === findings && isLive) findings.ask();
   }
   function showCounts() {
-    const groups = [...model.groups.values()].filter((group) => !chart.filter.group || group.name === chart.filter.group);
+    const groups = model.groupsLike(chart.filter);
     const sum = (by) => groups.reduce((all, group) => all + by(group), 0);
-    const counts = { rebalances: sum((group) => group.rebalances.length), members: sum((group) => group.lanes.length), marks: model.countMarks(chart.filter.group) };
-    for (const [name, value] of Object.entries(counts)) set(byId(`tab-${name}`).querySelector(".count"), "textContent", numbers.format(value));
+    const counts = { rebalances: sum((group) => group.rebalances.length), members: sum((group) => group.lanes.length), marks: model.countMarks(chart.filter), findings: findings.count() };
+    for (const [name, value] of Object.entries(counts)) set(byId(`tab-${name}`).querySelector(".count"), "textContent", value === null ? "" : numbers.format(value));
+    byId("tab-findings").classList.toggle("some", counts.findings > 0);
   }
 
   // -- filters
@@ -208,8 +211,8 @@
 
   async function showFile() {
     const bad = await readPage(model, (text) => setStatus("loading", text));
-    const told = JSON.parse(byId("explanations").textContent);
-    for (const [key, sentences] of Object.entries(told)) model.explanations.set(key, sentences);
+    const { sentences, findings: found } = JSON.parse(byId("why").textContent);
+    keepWhy(model, sentences, found);
     if (model.lanes > 60) chart.rowHeight = 18;
     chart.now = model.end;
     chart.fit();
@@ -252,7 +255,7 @@
   }
   function lastWords() {
     let last = null;
-    for (const group of model.groups.values()) if (group.current && (!last || group.current.start > last.start)) last = group.current;
+    for (const group of model.groups.values()) if (group.current && (!last || group.current.at > last.at)) last = group.current;
     return last ? `Rebalance of ${last.group.title}: ${causeText(last)}` : "";
   }
 

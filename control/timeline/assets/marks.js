@@ -11,11 +11,8 @@ function clusters(marks, chart, scale) {
   const found = [];
   let current = null;
   const margin = 8 / scale;
-  for (let i = Math.max(0, firstReaching(marks, chart.from - margin, "at")); i < marks.length; i += 1) {
-    const { at } = marks[i];
-    if (at > chart.to + margin) break;
-    if (at < chart.from - margin) continue;
-    const x = (at - chart.from) * scale;
+  for (let i = lastAtOrBefore(marks, chart.from - margin) + 1; i < marks.length && marks[i].at <= chart.to + margin; i += 1) {
+    const x = (marks[i].at - chart.from) * scale;
     if (current && x - current.x < CLOSER) current.last = i;
     else {
       current = { x, first: i, last: i };
@@ -24,6 +21,9 @@ function clusters(marks, chart, scale) {
   }
   return found;
 }
+
+/** A name of a narrow screen: members most often differ at its end. */
+const cutShort = (name) => shown(name, 13);
 
 class RowElements {
   constructor(chart, container, open) {
@@ -64,7 +64,7 @@ class RowElements {
     }
   }
 
-  /** Puts a row's element before `next`: who hears the page hears rows as they are seen. */
+  /** Puts a row's element before `next`: screen readers read rows in the order on the screen. */
   inOrder(element, next) {
     if (element === next) return next.nextElementSibling;
     if (!element.contains(document.activeElement)) this.container.insertBefore(element, next);
@@ -96,16 +96,16 @@ class RowElements {
     set(label.style, "width", `${chart.labels - 1}px`);
     set(shown.track.style, "left", `${chart.labels}px`);
     set(label, "tabIndex", row.index === active ? 0 : -1);
-    const state = row.kind === "lane" ? STATES[row.lane.state] : "";
+    const state = row.kind === "lane" ? row.lane.stateName(chart) : "";
     const name = row.kind === "broker" ? "broker" : row.kind === "group" ? row.group.title : row.lane.name;
     const isLeader = row.kind === "lane" && row.group.leader === row.lane.memberId && row.lane.state !== GONE;
     set(element, "className", `row ${row.kind}${height < 18 ? " low" : ""}${state === "gone" ? " is-gone" : ""}`);
     set(shown.dot, "hidden", row.kind !== "lane");
     if (shown.dot.dataset.state !== state) shown.dot.dataset.state = state;
-    set(shown.name, "textContent", name);
+    set(shown.name, "textContent", chart.isNarrow && row.kind === "lane" ? cutShort(name) : name);
     set(shown.what, "textContent", isLeader ? `\u2605 ${noteOf(row)}` : noteOf(row));
-    attribute(label, "aria-label", describeRow(row, chart.now));
-    set(label, "title", row.kind === "lane" ? shownInFull(row.lane.memberId) : row.kind === "group" ? describeRow(row, chart.now) : "");
+    attribute(label, "aria-label", describeRow(row, chart));
+    set(label, "title", row.kind === "lane" ? shownInFull(row.lane.memberId) : row.kind === "group" ? describeRow(row, chart) : "");
     attribute(element, "aria-rowindex", row.index + 1);
     attribute(element, "aria-level", row.kind === "lane" ? 2 : 1);
     if (row.kind === "group") attribute(element, "aria-expanded", row.group.isOpen);
@@ -160,7 +160,7 @@ class RowElements {
   }
 }
 
-/** Sets a property, if that changes it: what is as it was costs no layout. */
+/** Sets a property, if that changes it: an equal value costs no layout. */
 function set(object, name, value) {
   if (object[name] !== value) object[name] = value;
 }

@@ -1,38 +1,46 @@
 "use strict";
-// What is known of groups and members: lanes of states over time.
+// Groups and their members: lanes of states over time.
 //
 // Times are ms since the first event. A lane has its states as two arrays, when and
 // what, ascending; the last one goes on until now.
 
-/** The index of the last of ascending `times` that is not after `time`; -1: none. */
-function lastAtOrBefore(times, time) {
+/** The index of the last of ascending moments, or items with `at`, that is not after `time`; -1: none. */
+function lastAtOrBefore(items, time) {
   let low = 0;
-  let high = times.length;
+  let high = items.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (times[middle] <= time) low = middle + 1;
+    if ((items[middle].at ?? items[middle]) <= time) low = middle + 1;
     else high = middle;
   }
   return low - 1;
 }
 
-/** A member over time; a static one (KIP-345) keeps its lane when its id changes. */
+/** Adds an item with `at` to ascending ones: nearly always at the end. */
+function insert(items, item) {
+  items.splice(lastAtOrBefore(items, item.at) + 1, 0, item);
+}
+
+/** A process over time: it keeps its lane when it comes back under another member id. */
 class Lane {
   constructor(group, memberId, at) {
     this.group = group;
     this.memberId = memberId;
+    this.ids = [{ memberId, at }];
     this.clientId = null;
     this.instanceId = null;
     this.host = null;
+    this.connection = null; // "run/number"
     this.first = at;
     this.times = [];
     this.states = [];
-    this.ownedTimes = [];
-    this.owned = [];
+    this.owned = []; // {at, parts, count, texts}
     this.beats = [];
     this.commits = [];
     this.marks = [];
     this.heard = null;
+    this.sessionMs = null;
+    this.pausedMs = 0; // with partitions, in rebalances that are over
     this.pending = false;
   }
 
@@ -57,97 +65,58 @@ class Lane {
     }
   }
 
+  /** The broker knows by now that it had not heard of the member for so long. */
+  silence(at, ns) {
+    if (!ns || this.state === GONE) return;
+    const from = Math.max(at - ns / 1e6, this.first);
+    let kept = this.times.length;
+    while (kept > 0 && this.times[kept - 1] >= from) kept -= 1;
+    this.times.length = kept;
+    this.states.length = kept;
+    this.go(from, SILENT);
+  }
+
+  /** Since when it is silent now: half of its session timeout or longer; or null. */
+  silentSince(now) {
+    const isSilent = this.heard !== null && this.sessionMs && this.state !== GONE && now - this.heard > this.sessionMs / 2;
+    return isSilent ? this.heard : null;
+  }
+
+  /** Its state now. Only a running broker tells heartbeats: a file may not have them. */
+  stateName({ isLive, now }) {
+    return isLive && this.silentSince(now) !== null ? "silent" : STATES[this.state];
+  }
+
   own(at, parts) {
-    this.ownedTimes.push(at);
-    this.owned.push({ parts, count: partsCount(parts), texts: null });
+    this.owned.push({ at, parts, count: partsCount(parts), texts: null });
   }
 
   ownedAt(at) {
-    const index = lastAtOrBefore(this.ownedTimes, at);
-    return index < 0 ? null : this.owned[index];
+    return this.owned[lastAtOrBefore(this.owned, at)] ?? null;
   }
 
   stateAt(at) {
-    const index = lastAtOrBefore(this.times, at);
-    return index < 0 ? GONE : this.states[index];
+    return this.states[lastAtOrBefore(this.times, at)] ?? GONE;
   }
 
-  /** How long it was neither stable nor gone, in all of this time. */
-  unsettled(from, to) {
-    let sum = 0;
-    for (let i = Math.max(0, lastAtOrBefore(this.times, from)); i < this.times.length && this.times[i] < to; i += 1) {
-      if (this.states[i] === STABLE || this.states[i] === GONE) continue;
-      const end = i + 1 < this.times.length ? this.times[i + 1] : to;
-      sum += Math.max(0, Math.min(end, to) - Math.max(this.times[i], from));
-    }
-    return sum;
+  /** Its name, where no other member has the same. */
+  get base() {
+    return this.instanceId || this.clientId || this.memberId;
   }
 
-  /** What people call it. */
+  /** The part of its member id that differs from those of others with this name. */
+  get tail() {
+    const { base, memberId } = this;
+    return memberId.startsWith(base) ? memberId.slice(base.length).replace(/^-+/, "") : memberId;
+  }
+
   get name() {
-    return this.group.names.of(this);
+    this.group.nameLanes();
+    return this.title;
   }
 
   isLike(text) {
     return [this.memberId, this.clientId, this.instanceId, this.host].some((each) => each && each.toLowerCase().includes(text));
-  }
-}
-
-/**
- * Names of a group's members: those that `kohort why` gives them.
- *
- * An instance id, else a client id. Where two of one client id were there at the same
- * time, the beginning of what makes their member ids different follows.
- */
-class Names {
-  constructor() {
-    this.alike = new Map(); // name -> {lanes, isShared, length, made}
-    this.bases = new Map(); // lane -> the name that it has in `alike`
-  }
-
-  /** A lane is new, or there again, or more is known of it. */
-  learn(lane) {
-    const base = lane.instanceId || lane.clientId || lane.memberId;
-    if (this.bases.get(lane) !== base) this.forget(lane);
-    this.bases.set(lane, base);
-    let alike = this.alike.get(base);
-    if (!alike) this.alike.set(base, alike = { lanes: new Set(), isShared: false });
-    alike.isShared ||= [...alike.lanes].some((each) => each !== lane && each.state !== GONE);
-    alike.lanes.add(lane);
-    alike.length = null;
-    alike.made = new Map();
-  }
-
-  forget(lane) {
-    const base = this.bases.get(lane);
-    const alike = this.alike.get(base);
-    this.bases.delete(lane);
-    if (!alike?.lanes.delete(lane)) return;
-    alike.length = null;
-    alike.made = new Map();
-    if (!alike.lanes.size) this.alike.delete(base);
-  }
-
-  of(lane) {
-    const base = this.bases.get(lane) ?? lane.memberId;
-    const alike = this.alike.get(base);
-    if (!alike) return shown(base);
-    let name = alike.made.get(lane);
-    if (name === undefined) alike.made.set(lane, name = shown(Names.make(base, alike, lane)));
-    return name;
-  }
-
-  static make(base, alike, lane) {
-    if (!alike.isShared || alike.lanes.size < 2) return base;
-    const tailOf = ({ memberId }) => (memberId.startsWith(base) ? memberId.slice(base.length).replace(/^-+/, "") : memberId);
-    if (alike.length === null) {
-      const tails = [...alike.lanes].map(tailOf);
-      const longest = Math.max(...tails.map((tail) => tail.length));
-      alike.length = 4;
-      while (alike.length < longest && new Set(tails.map((tail) => tail.slice(0, alike.length))).size < tails.length) alike.length += 1;
-    }
-    const tail = tailOf(lane).slice(0, alike.length);
-    return tail ? `${base}-${tail}` : base;
   }
 }
 
@@ -164,13 +133,12 @@ class Group {
     this.lanes = [];
     this.byMember = new Map();
     this.known = new Map(); // ids of the past, too: only to name them
-    this.byInstance = new Map();
-    this.names = new Names();
+    this.shared = new Set(); // names that two members had at the same time
+    this.isNamed = false;
     this.generations = [];
     this.rebalances = [];
+    this.unread = []; // {at, end}: partitions had no reader; ascending, apart from each other
     this.marks = [];
-    this.owners = new Map();
-    this.reasons = new Map(); // of members that left, by their ids
     this.mostOwned = 1;
     this.isOpen = true;
   }
@@ -183,23 +151,70 @@ class Group {
     return this.lanes.reduce((sum, lane) => sum + (lane.state === GONE || lane.pending ? 0 : 1), 0);
   }
 
+  /**
+   * The lane of the process that joins under a new id: of the same instance id; or,
+   * where its member is gone, of the same client id and connection, or host.
+   */
+  processOf({ run, connection, instance_id: instance, client_id: client, host }) {
+    if (instance) return this.lanes.findLast((lane) => lane.instanceId === instance);
+    const gone = this.lanes.filter((lane) => lane.state === GONE && !lane.instanceId && !lane.pending && client && lane.clientId === client);
+    const onHost = gone.filter((lane) => host && lane.host === host);
+    return gone.findLast((lane) => lane.connection === `${run}/${connection}`)
+      ?? onHost.reduce((last, lane) => (last?.times.at(-1) >= lane.times.at(-1) ? last : lane), undefined);
+  }
+
+  /** Partitions had no reader: joins times that overlap. */
+  addUnread(at, end) {
+    const isApart = (each) => each.end < at || each.at > end;
+    const joined = [{ at, end }, ...this.unread.filter((each) => !isApart(each))];
+    this.unread = this.unread.filter(isApart);
+    insert(this.unread, { at: Math.min(...joined.map((each) => each.at)), end: Math.max(...joined.map((each) => each.end)) });
+  }
+
+  /** A lane is new, or there again, or more is known of it. */
+  noteName(lane) {
+    this.isNamed = false;
+    const { base } = lane;
+    if (this.lanes.some((each) => each !== lane && each.state !== GONE && each.base === base)) this.shared.add(base);
+  }
+
+  /**
+   * Gives the lanes the names that `kohort why` gives their members.
+   *
+   * An instance id, else a client id. Where two of one client id were there at the same
+   * time, the beginning of what makes their member ids different follows.
+   */
+  nameLanes() {
+    if (this.isNamed) return;
+    this.isNamed = true;
+    for (const [base, lanes] of grouped(this.lanes, (lane) => lane.base)) {
+      const tails = this.shared.has(base) && lanes.length > 1 ? lanes.map(({ tail }) => tail) : [];
+      const longest = Math.max(...tails.map((tail) => tail.length));
+      let length = 4;
+      while (length < longest && new Set(tails.map((tail) => tail.slice(0, length))).size < tails.length) length += 1;
+      lanes.forEach((lane, i) => {
+        lane.title = shown(tails[i] ? `${base}-${tails[i].slice(0, length)}` : base);
+      });
+    }
+  }
+
   /** The name of a member by its id. */
   nameOf(memberId) {
     const lane = this.byMember.get(memberId) ?? this.known.get(memberId);
-    return lane ? lane.name : shown(memberId || "somebody");
+    return lane ? lane.name : shown(memberId || "a client");
   }
 }
 
 const RUNS_APART = 1000; // ms, where the clock of the next run says less
 
-/** What is owned, in texts that become shorter. */
+/** Owned partitions, in texts that become shorter. */
 function textsOf(owned) {
   const { parts } = owned;
   owned.texts ??= [partsText(parts), parts.length === 1 ? `p${ranges(parts[0].partitions)}` : "", count(owned.count, "partition")].filter(Boolean);
   return owned.texts;
 }
 
-/** Everything that the events have told. */
+/** Everything that the page knows from events. */
 class Model {
   constructor() {
     this.groups = new Map();
@@ -214,6 +229,7 @@ class Model {
     this.shape = 0; // grows with groups and lanes
     this.runs = new Map();
     this.explanations = new Map(); // run/node/sequence -> sentences
+    this.findings = new Map(); // group -> what `kohort why` has found
     this.seen = new Map(); // run/node -> the sequence of its last event
     this.lastOf = new Map(); // run/node -> when that was
     this.last = 0; // when the last event was
@@ -238,15 +254,17 @@ class Model {
     this.origin ??= ns;
   }
 
-  /** A moment of the current run's clock, in ms since the first event. */
-  time(ns) {
-    return this.run.begin + (ns - this.run.ns) / 1e6;
+  /** A moment of a run's clock, in ms since the first event. */
+  time(ns, run = this.run.id) {
+    const { begin, ns: since } = this.runs.get(run);
+    return begin + (ns - since) / 1e6;
   }
 
   /** The other way around: what the clock of the run said then, ns since the epoch. */
   clockAt(at) {
     let found = null;
     for (const run of this.runs.values()) if (!found || run.begin <= at) found = run;
+    if (!found) return NaN;
     return found.ns + (at - found.begin) * 1e6;
   }
 
@@ -262,18 +280,17 @@ class Model {
 
   /** The lane of a member, by its id; made if there is none. */
   lane(group, memberId, at, event = null) {
-    const instanceId = event?.instance_id ?? null;
     let lane = group.byMember.get(memberId);
-    if (!lane && instanceId) {
-      lane = group.byInstance.get(instanceId);
-      if (lane) this.rename(group, lane, memberId);
+    if (!lane && event && memberId === event.member_id) {
+      lane = group.processOf(event);
+      if (lane) this.rename(group, lane, memberId, at);
     }
     if (!lane) {
       lane = new Lane(group, memberId, at);
       group.byMember.set(memberId, lane);
       group.known.set(memberId, lane);
       group.lanes.push(lane);
-      group.names.learn(lane);
+      group.noteName(lane);
       this.lanes += 1;
       this.shape += 1;
     }
@@ -281,43 +298,41 @@ class Model {
     return lane;
   }
 
-  rename(group, lane, memberId) {
+  rename(group, lane, memberId, at) {
+    group.byMember.delete(lane.memberId);
     lane.memberId = memberId;
+    lane.ids.push({ memberId, at });
     group.byMember.set(memberId, lane);
     group.known.set(memberId, lane);
-    group.names.learn(lane);
+    group.noteName(lane);
     this.shape += 1;
   }
 
   learn(group, lane, event) {
     const isNews = (event.client_id && !lane.clientId) || (event.instance_id && !lane.instanceId);
     lane.clientId ??= event.client_id ?? null;
-    if (event.instance_id && !lane.instanceId) {
-      lane.instanceId = event.instance_id;
-      group.byInstance.set(event.instance_id, lane);
-    }
+    lane.instanceId ??= event.instance_id ?? null;
     if (event.host) lane.host = event.host;
-    if (isNews) group.names.learn(lane);
+    if (Number.isInteger(event.connection)) lane.connection = `${event.run}/${event.connection}`;
+    if (isNews) group.noteName(lane);
   }
 
-  /** All marks that are no rebalances; of one group, where it is named. */
-  everyMark(filter = null) {
-    const groups = [...this.groups.values()].filter((group) => !filter || group.name === filter);
-    const ofGroups = groups.flatMap((group) => [
+  /** The groups that pass a filter. */
+  groupsLike(filter) {
+    return [...this.groups.values()].filter((group) => !filter.group || group.name === filter.group);
+  }
+
+  /** The marks that are no rebalances, of the groups that pass a filter. */
+  marksLike(filter) {
+    return [...(filter.group ? [] : this.marks), ...this.groupsLike(filter).flatMap((group) => [
       ...group.marks.filter((mark) => !mark.rebalance),
       ...group.lanes.flatMap((lane) => lane.marks),
-    ]);
-    return filter ? ofGroups : [...this.marks, ...ofGroups];
+    ])];
   }
 
   /** How many those are. */
-  countMarks(filter = null) {
-    let sum = filter ? 0 : this.marks.length;
-    for (const group of this.groups.values()) {
-      if (filter && group.name !== filter) continue;
-      sum += group.marks.length - group.rebalances.length;
-      for (const lane of group.lanes) sum += lane.marks.length;
-    }
-    return sum;
+  countMarks(filter) {
+    const ofGroup = (group) => group.lanes.reduce((sum, lane) => sum + lane.marks.length, group.marks.length - group.rebalances.length);
+    return this.groupsLike(filter).reduce((sum, group) => sum + ofGroup(group), filter.group ? 0 : this.marks.length);
   }
 }

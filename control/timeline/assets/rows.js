@@ -14,8 +14,7 @@ function layRows(model, filter, rowHeight) {
     top += height;
   };
   if (model.marks.length && !filter.group) add({ kind: "broker", group: null, lane: null }, GROUP_HEIGHT);
-  for (const group of model.groups.values()) {
-    if (filter.group && group.name !== filter.group) continue;
+  for (const group of model.groupsLike(filter)) {
     const isShown = (lane) => (!filter.find || lane.isLike(filter.find)) && !(filter.hidesGone && lane.state === GONE);
     const lanes = filter.find || filter.hidesGone ? group.lanes.filter(isShown) : group.lanes;
     if (filter.find && !lanes.length) continue;
@@ -26,26 +25,14 @@ function layRows(model, filter, rowHeight) {
   return { rows, height: top };
 }
 
-/** The index of the row at a height, or of the one above it. */
-function rowAt(rows, y) {
-  let low = 0;
-  let high = rows.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (rows[middle].top <= y) low = middle + 1;
-    else high = middle;
-  }
-  return Math.max(0, low - 1);
-}
-
 /** The marks of a row, ascending in time. */
 function marksOf(row, model) {
   if (row.kind === "broker") return model.marks;
   return row.kind === "group" ? row.group.marks : row.lane.marks;
 }
 
-/** What a screen reader says of a row. */
-function describeRow(row, at) {
+/** A row for screen readers. */
+function describeRow(row, chart) {
   if (row.kind === "broker") return "Broker";
   if (row.kind === "group") {
     const { group } = row;
@@ -53,10 +40,10 @@ function describeRow(row, at) {
     return `Group ${group.title}: ${group.state ?? "state unknown"}${generation}, ${count(group.alive, "member")}, ${count(group.rebalances.length, "rebalance")}${row.isOneOfNodes ? `, ${nodeOf(group)}` : ""}`;
   }
   const { lane } = row;
-  const owned = lane.ownedAt(at);
+  const owned = lane.ownedAt(chart.now);
   const parts = owned?.count ? `, owns ${textsOf(owned)[0]}` : "";
   const leads = row.group.leader === lane.memberId ? ", leader" : "";
-  return `Member ${lane.name} of ${row.group.title}: ${lane.pending ? "has an id, has not joined" : STATES[lane.state]}${leads}${parts}`;
+  return `Member ${lane.name} of ${row.group.title}: ${lane.pending ? "has an id, has not joined" : lane.stateName(chart)}${leads}${parts}`;
 }
 
 /** Which node coordinates it, or did. */

@@ -1,7 +1,8 @@
 "use strict";
 // Where events come from: the page itself, or a running broker.
 
-const PAUSE_MS = 12; // of work, before the page may answer to its reader
+const TURN_MS = 40; // of reading a file; then the page may answer to its reader
+const LIVE_TURN_MS = 12; // the same, while it also draws
 const SCHEMA = Number(document.documentElement.dataset.schema);
 const GATHER_MS = 50; // events that come in so short a time are taken, and drawn, together
 
@@ -9,9 +10,10 @@ const nextTask = () => new Promise((resolve) => { setTimeout(resolve, 0); });
 
 /** Reads the events that the page brings along. */
 async function readPage(model, progress) {
-  const packed = byId("events").textContent;
-  const bytes = Uint8Array.from(atob(packed), (each) => each.charCodeAt(0));
+  const packed = atob(byId("events").textContent);
   byId("events").remove();
+  const bytes = new Uint8Array(packed.length);
+  for (let i = 0; i < packed.length; i += 1) bytes[i] = packed.charCodeAt(i);
   const text = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")).pipeThrough(new TextDecoderStream());
   const taken = { good: 0, bad: 0 };
   let rest = "";
@@ -21,7 +23,7 @@ async function readPage(model, progress) {
     rest = lines.pop();
     for (const line of lines) {
       takeLine(model, line, taken);
-      if (performance.now() - worked < PAUSE_MS) continue;
+      if (performance.now() - worked < TURN_MS) continue;
       progress(`${count(taken.good, "event")} read`);
       await nextTask();
       worked = performance.now();
@@ -93,8 +95,8 @@ class LiveSource {
     const began = performance.now();
     const taken = { good: 0, bad: 0 };
     let done = 0;
-    // A page that nobody sees has its turn once a minute: it takes all that there is.
-    while (done < this.waiting.length && (document.hidden || performance.now() - began < PAUSE_MS)) {
+    // A hidden page has its turn once a minute: it takes all waiting events.
+    while (done < this.waiting.length && (document.hidden || performance.now() - began < LIVE_TURN_MS)) {
       takeLine(this.model, this.waiting[done], taken);
       done += 1;
     }
@@ -136,14 +138,21 @@ class LiveSource {
   }
 }
 
-/** Asks a broker for what `kohort why` says; false: it says nothing of this group. */
+/** Asks a broker for the sentences and findings of `kohort why`; false: it has none. */
 async function askWhy(model, group) {
   try {
     const answer = await fetch(`why.json?group=${encodeURIComponent(group)}`, { signal: AbortSignal.timeout(10_000) });
     if (!answer.ok) return false;
-    for (const [key, sentences] of Object.entries(await answer.json())) model.explanations.set(key, sentences);
+    const { sentences, findings } = await answer.json();
+    keepWhy(model, sentences, { [group]: findings });
     return true;
   } catch {
-    return false; // the page has words of its own
+    return false; // the page has the accounts
   }
+}
+
+/** Keeps what `kohort why` prints: sentences by rebalance, findings by group. */
+function keepWhy(model, sentences, findings) {
+  for (const [key, texts] of Object.entries(sentences)) model.explanations.set(key, texts);
+  for (const [group, found] of Object.entries(findings)) model.findings.set(group, found);
 }

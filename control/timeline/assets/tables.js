@@ -3,15 +3,17 @@
 
 const PAGE_ROWS = 100;
 
+const classOf = ({ isNumber, isWide }) => (isNumber ? "number" : isWide ? "wide" : null);
+
 /** A table of items, in pages, sorted by any of its columns. */
 class Table {
-  /** columns: {title, text(item), by(item)?, isNumber?, open?(item, button)} */
+  /** columns: {title, text(item), by(item)?, isNumber?, isWide?, open?(item, button)} */
   constructor(section, caption, columns, items, isNewestFirst = false) {
     Object.assign(this, { section, columns, items, page: 0, sorted: 0, isDown: isNewestFirst });
     this.body = make("tbody");
     this.caption = make("caption", {}, caption);
     this.heads = columns.map((column, i) =>
-      make("th", { scope: "col", class: column.isNumber ? "number" : null }, make("button", { type: "button", onclick: () => this.sort(i) }, column.title)));
+      make("th", { scope: "col", class: classOf(column) }, make("button", { type: "button", onclick: () => this.sort(i) }, column.title)));
     this.pages = make("nav", { class: "pages", "aria-label": "Pages" });
     section.append(make("table", {}, this.caption, make("thead", {}, make("tr", {}, ...this.heads)), this.body), this.pages);
     this.title = caption;
@@ -45,7 +47,7 @@ class Table {
     return make("tr", {}, ...this.columns.map((column, i) => {
       const text = column.text(item);
       const content = column.open ? make("button", { type: "button", class: "link", onclick: (event) => column.open(item, event.currentTarget) }, text) : text;
-      return make(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: column.isNumber ? "number" : null }, content);
+      return make(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: classOf(column) }, content);
     }));
   }
 
@@ -70,34 +72,41 @@ class Table {
 
 /** The tables of the page, by the names of their tabs. */
 function makeTables(model, chart, panel) {
-  const inGroup = (group) => !chart.filter.group || group.name === chart.filter.group;
-  const groups = () => [...model.groups.values()].filter(inGroup);
+  const groups = () => model.groupsLike(chart.filter);
   const matches = (lane) => !chart.filter.find || lane.isLike(chart.filter.find);
   const rebalances = () => groups().flatMap((group) => group.rebalances);
   const lanes = () => groups().flatMap((group) => group.lanes.filter(matches));
-  const marks = () => model.everyMark(chart.filter.group);
-  const longest = (each) => (each.completed?.waits ?? []).reduce((most, wait) => (most && most.waited_ns >= wait.waited_ns ? most : wait), null);
-  const names = (each, ids) => few((ids ?? []).map((id) => each.group.nameOf(id)), 3);
+  const marks = () => model.marksLike(chart.filter);
+  const membersText = ({ account, group }) => {
+    const signed = (sign, ids = []) => (ids.length ? `${sign} ${few(ids.map((id) => group.nameOf(id)), 3)}` : null);
+    return [signed("+", account?.gained), signed("\u2212", account?.lost)].filter(Boolean).join("; ");
+  };
   const explain = (each, button) => panel.open([{ rebalance: each }], button);
-  const ended = (each) => entry(ENDED_SHORT, each.completed?.cause) ?? (each.how === "lost" ? "not known" : each.end === null ? "is under way" : "cut short");
+  const longest = ({ account }) => account?.waits.reduce((most, wait) => (most?.waited_ns >= wait.waited_ns ? most : wait), undefined);
   const waitedFor = (each) => {
     const wait = longest(each);
-    return wait ? `${each.group.nameOf(wait.member_id)}: ${wait.came ? duration(wait.waited_ns / 1e6) : "never came"}` : "";
+    return wait ? `${each.group.nameOf(wait.member_id)}: ${wait.came ? duration(wait.waited_ns / 1e6) : "did not rejoin"}` : "";
   };
-  const state = (lane) => (lane.pending ? "has an id" : STATES[lane.state]);
+  const endOf = ({ account, end }) => {
+    if (!account) return end === null ? "under way" : "";
+    return plain(account.outcome === "completed" ? account.join_ended_by : account.outcome);
+  };
+  const reasonOf = ({ account, event }) => quoted((account ?? event).reason);
+  const state = (lane) => (lane.pending ? "has an id" : lane.stateName(chart));
   const isNewestFirst = chart.isLive;
   return {
     rebalances: new Table(byId("view-rebalances"), "Rebalances.", [
-      { title: "Began", text: (each) => moment(each.start), by: (each) => each.start, isNumber: true, open: explain },
+      { title: "Began", text: (each) => moment(each.at), by: (each) => each.at, isNumber: true, open: explain },
       { title: "Group", text: (each) => each.group.title },
       { title: "Generation", text: (each) => `${each.generation ?? ""}`, by: (each) => each.generation, isNumber: true },
-      { title: "Cause", text: (each) => causeText(each) + quoted(each.reason) },
-      { title: "Took", text: (each) => duration(lengthOf(each)), by: lengthOf, isNumber: true },
+      { title: "Cause", isWide: true, text: (each) => causeText(each) + reasonOf(each) },
+      { title: "Took", text: ({ account }) => duration(account?.duration_ns / 1e6), by: ({ account }) => account?.duration_ns, isNumber: true },
       { title: "Waited longest for", text: waitedFor, by: (each) => longest(each)?.waited_ns },
-      { title: "Ended by", text: ended },
-      { title: "Gained", text: (each) => names(each, each.completed?.gained), by: (each) => each.completed?.gained.length },
-      { title: "Lost", text: (each) => names(each, each.completed?.lost), by: (each) => each.completed?.lost.length },
-      { title: "Moved", text: (each) => numbers.format(each.moved), by: (each) => each.moved, isNumber: true },
+      { title: "Ended by", text: endOf },
+      { title: "Members", text: membersText, by: ({ account }) => account && account.gained.length + account.lost.length },
+      { title: "Moved", text: ({ account }) => (account ? numbers.format(account.moved_count) : ""), by: ({ account }) => account?.moved_count, isNumber: true },
+      { title: "Paused", text: ({ account }) => (account?.paused_ns ? duration(account.paused_ns / 1e6) : ""), by: ({ account }) => account?.paused_ns, isNumber: true },
+      { title: "Unread, partition-s", text: ({ account }) => (account ? seconds(account.unread_ns) : ""), by: ({ account }) => account?.unread_ns, isNumber: true },
     ], rebalances, isNewestFirst),
     members: new Table(byId("view-members"), "Members.", [
       { title: "Member", text: (lane) => lane.name, open: (lane, button) => panel.open([{ lane, at: chart.now, isMoment: true }], button) },
@@ -106,7 +115,7 @@ function makeTables(model, chart, panel) {
       { title: "Partitions", text: (lane) => few((lane.owned[lane.owned.length - 1]?.parts ?? []).map((part) => partsText([part])), 3), by: (lane) => lane.owned[lane.owned.length - 1]?.count ?? 0 },
       { title: "First seen", text: (lane) => moment(lane.first), by: (lane) => lane.first, isNumber: true },
       { title: "Last heard of", text: (lane) => (lane.heard === null ? "" : moment(lane.heard)), by: (lane) => lane.heard, isNumber: true },
-      { title: "Neither stable nor gone", text: (lane) => duration(lane.unsettled(0, chart.now)), by: (lane) => lane.unsettled(0, chart.now), isNumber: true },
+      { title: "Paused", text: (lane) => (lane.pausedMs ? duration(lane.pausedMs) : ""), by: (lane) => lane.pausedMs, isNumber: true },
       { title: "Client id", text: (lane) => shown(lane.clientId ?? "") },
       { title: "Host", text: (lane) => lane.host ?? "" },
     ], lanes),

@@ -15,21 +15,33 @@ function make(tag, attributes = {}, ...children) {
 
 const LONGEST = 80; // characters of a name: ids may have 32,767
 
-/** A name that others have chosen: cut if it is long, and what is not seen made visible. */
+/** A name that others have chosen: a long one is cut in its middle, invisible characters are written out. */
 function shown(text, most = LONGEST) {
-  const cut = text.length > most ? `${text.slice(0, most - 20)}\u2026${text.slice(-19)}` : text;
+  const tail = Math.min(19, most >> 1);
+  const cut = text.length > most ? `${text.slice(0, most - tail - 1)}\u2026${text.slice(-tail)}` : text;
   return cut.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => `\u27e8U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 }
 
-/** All that anybody wants to read of it. */
+/** A name with all that fits on a screen. */
 const shownInFull = (text) => shown(text, 2000);
 
-/** What a table has of its own for a word of an event: `toString` is none. */
+/** A table's own entry for a word of an event: `toString` is none. */
 const entry = (table, word) => (Object.hasOwn(table, word) ? table[word] : undefined);
+
+/** Items by a key of theirs. */
+function grouped(items, keyOf) {
+  const found = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (found.has(key)) found.get(key).push(item);
+    else found.set(key, [item]);
+  }
+  return found;
+}
 
 const byId = (id) => document.getElementById(id);
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-const numbers = new Intl.NumberFormat("en");
+const numbers = new Intl.NumberFormat("en", { maximumSignificantDigits: 12 });
 const count = (n, one, many = `${one}s`) => `${numbers.format(n)} ${n === 1 ? one : many}`;
 
 /** A duration for people: "0.4 ms", "812 ms", "3.02 s", "4 min 5 s". */
@@ -37,7 +49,7 @@ function duration(ms) {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "";
   if (ms < 0) return `-${duration(-ms)}`;
   if (ms < 0.001) return `${Math.round(ms * 1e6)} ns`;
-  if (ms < 1) return `${+(ms * 1000).toPrecision(3)} µs`;
+  if (ms < 0.9995) return `${+(ms * 1000).toPrecision(3)} µs`;
   if (ms < 999.95) return `${+ms.toFixed(1)} ms`;
   if (ms < 59_995) return `${(ms / 1000).toFixed(ms < 9995 ? 2 : 1)} s`;
   const seconds = Math.round(ms / 1000);
@@ -68,6 +80,13 @@ function moment(ms, step = 1) {
 function clockTime(ns) {
   const date = new Date(ns / 1e6);
   return Number.isNaN(date.getTime()) ? "" : date.toISOString().replace("T", " ").replace("Z", " UTC");
+}
+
+/** The same without its date, in as many digits as ticks that are `step` ms apart need. */
+function timeOfDay(ns, step) {
+  const [, time] = clockTime(ns).split(" ");
+  if (!time) return "";
+  return step >= 1000 ? time.slice(0, 8) : time;
 }
 
 const STEPS = [1, 2, 5];

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kohort.control.why.findings import Rule
+from kohort.control.why.facts import Facts
+from kohort.control.why.findings import Finding, Rule
+from kohort.control.why.names import Names
 from kohort.control.why.rules import members, rebalances, refusals
 
 RULES: tuple[Rule, ...] = (
@@ -11,6 +13,7 @@ RULES: tuple[Rule, ...] = (
     members.rolling_restart,
     members.static_member_expired,
     members.static_member_left,
+    members.crashed,
     members.session_too_short,
     members.session_too_long,
     members.ids_not_used,
@@ -32,3 +35,8 @@ RULES: tuple[Rule, ...] = (
     refusals.commits_from_outside,
 )
 """In the order in which findings are told: causes before what follows from them."""
+
+
+def find(facts: Facts, names: Names) -> tuple[Finding, ...]:
+    """All findings, in the order of the rules."""
+    return tuple(finding for rule in RULES for finding in rule(facts, names))

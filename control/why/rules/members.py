@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kohort.control.why import reasons
+from kohort.broker.events.account import Account, reasons
+from kohort.broker.events.account.membership import Life, Member
+from kohort.broker.events.account.values import Gone, Outcome, Unread
+from kohort.control.why.facts import Facts
 from kohort.control.why.findings import (
     MINUTE,
     SECOND,
     Evidence,
     Finding,
+    cost,
     of_rebalance,
-    stood_still,
 )
-from kohort.control.why.model import Facts, Gone, Life, Outcome, Rebalance
 from kohort.control.why.names import Names
 from kohort.control.why.rules.refusals import (
-    commits_after_leaving,
+    commits_of_members,
     is_there,
     refused_again,
 )
-from kohort.control.why.words import duration, how, many, said
+from kohort.control.why.words import (
+    duration,
+    how,
+    many,
+    partition_count,
+    product,
+    said,
+)
 
 RESTART_NS = 10 * MINUTE
 """A process that is back within this time was restarted: longer than a slow start of
@@ -52,60 +62,82 @@ IDS_NOT_USED = 3
 def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that left because their applications did not poll in time.
 
-    kafka-clients and kohort say so. The others give no reason: one that tries to
-    commit after it has left was at work all the time, and is such a one perhaps
-    (aiokafka does so without its member id).
+    kafka-clients and kohort say so. The others give no reason. But their process goes
+    on: it commits on the connection on which it left, or rejoins there (librdkafka), or
+    commits without its member id right behind (aiokafka).
     """
-    late = _committed_after_leaving(facts)
-    told, guessed = [], []
+    at_work = _at_work_after_leaving(facts)
+    told: dict[str, Evidence] = {}
+    guessed: dict[str, Evidence] = {}
+    unread = _unread(facts, Gone.LEFT)
     for life in facts.lives:
         if life.how is not Gone.LEFT or life.until_ns is None:
             continue
-        name = names.of(life.member_id)
-        if reasons.is_poll_interval(life.reason):
-            told.append(_gone(life, f"{name} left{said(life.reason)}"))
-        elif life.member_id in late:
-            after = duration(late[life.member_id])
-            text = f"{name} left, no reason given, and committed {after}"
-            guessed.append(_gone(life, f"{text} later, which was refused"))
-    for evidence, is_sure in ((told, True), (guessed, False)):
-        if evidence:
-            verb = "were" if is_sure else "were perhaps"
+        text = f"{names.of(life.member_id)} left{said(life.reason)}"
+        is_sure = reasons.is_poll_interval(life.reason)
+        if not is_sure:
+            if life.member_id not in at_work:
+                continue
+            what, is_sure = at_work[life.member_id]
+            text += f", no reason given, and {what}"
+        text += _not_polled(facts.members[life.member_id], unread[life.member_id])
+        (told if is_sure else guessed)[life.member_id] = _gone(life, text)
+    for found, is_sure in ((told, True), (guessed, False)):
+        if found:
+            were = "were" if is_sure else "were perhaps"
             yield Finding(
                 "max-poll-interval",
-                f"Members {verb} out because their applications did not poll within "
-                f"max.poll.interval.ms: {many(len(evidence), 'time')}",
+                f"Members {were} out because their applications did not poll within "
+                f"max.poll.interval.ms: {many(len(found), 'time')}"
+                f"{_without_reader(unread, found)}",
                 "Work that takes longer between two polls than max.poll.interval.ms "
                 "costs the membership, two rebalances, and all work since the last "
                 "commit. Take fewer records at a time (max.poll.records), raise "
                 "max.poll.interval.ms above the longest batch, or pause the partitions "
                 "and work in another thread while polling goes on.",
-                tuple(evidence),
+                tuple(found.values()),
                 is_sure,
             )
 
 
-def _committed_after_leaving(facts: Facts) -> dict[str, int]:
-    """Members that left without a reason, and how long after, in ns, they committed."""
-    late = {
-        r.member_id: r.at_ns
-        for r in reversed(facts.refusals)
-        if r.cause == "commit" and r.error == "UNKNOWN_MEMBER_ID"
-    }
-    for refusal, left in commits_after_leaving(facts):
-        late.setdefault(left.member_id, refusal.at_ns)
-    return {
-        life.member_id: late[life.member_id] - life.until_ns
+def _not_polled(member: Member, unread: Sequence[Unread]) -> str:
+    """The time before a slow poller left, which the account cannot have."""
+    if not (unread and member.rebalance_timeout_ms):
+        return ""
+    partitions = many(partition_count(unread), "partition")
+    waited = duration(member.rebalance_timeout_ms * 1_000_000)
+    return f"; nobody processed its {partitions} for {waited} before it left"
+
+
+def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
+    """Members that left without a reason, while their process went on.
+
+    By member id: what it did then, in words, and whether that is sure.
+    """
+    left = {
+        life.member_id: life.until_ns
         for life in facts.lives
-        if life.how is Gone.LEFT
-        and life.until_ns is not None
-        and not life.reason
-        and late.get(life.member_id, -1) >= life.until_ns
+        if life.how is Gone.LEFT and life.until_ns is not None and not life.reason
     }
+    found: dict[str, tuple[str, bool]] = {}
+    for refusal, member_id in commits_of_members(facts):
+        if refusal.at_ns >= left.get(member_id, refusal.at_ns + 1):
+            after = duration(refusal.at_ns - left[member_id])
+            is_sure = refusal.sender == member_id
+            where = " on the same connection" if is_sure else ""
+            text = f"committed {after} later{where}, which was refused"
+            found.setdefault(member_id, (text, is_sure))
+    for again in facts.lives:
+        before = facts.members[again.member_id].previous_id
+        if before in left and again.since_ns is not None:
+            after = duration(max(again.since_ns - left[before], 0))
+            text = f"rejoined {after} later on the same connection"
+            found.setdefault(before, (text, False))
+    return found
 
 
 def _gone(life: Life, text: str) -> Evidence:
-    assert life.until_ns is not None  # noqa: S101 - by whoever calls
+    assert life.until_ns is not None
     return Evidence(life.until_ns, text, life.until_sequence)
 
 
@@ -125,7 +157,8 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
     """Members that came back under new ids, the first that went first.
 
     Where several processes look the same (see `Member.process`) the first to come is
-    taken for the first that went.
+    taken for the first that went. A new id on the same connection is no restart: the
+    process never stopped.
     """
     waiting: dict[tuple[str, str], list[Life]] = {}
     found = []
@@ -137,6 +170,9 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
         if not is_birth:
             if life.how in {Gone.LEFT, Gone.EXPIRED}:
                 queue.append(life)
+            continue
+        if member.previous_id is not None:
+            queue[:] = [x for x in queue if x.member_id != member.previous_id]
             continue
         while queue and at_ns - (queue[0].until_ns or 0) > RESTART_NS:
             queue.pop(0)
@@ -152,12 +188,12 @@ def _moments(lives: Iterable[Life]) -> list[tuple[int, bool, Life]]:
     return sorted([*births, *deaths], key=lambda moment: moment[:2])
 
 
-def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Rebalance]:
+def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
     # A rebalance begins in the same turn as what it is for.
     moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
     moments |= {(r.new.member_id, r.new.since_ns) for r in restarts}
-    caused: list[Rebalance] = []
-    last: Rebalance | None = None
+    caused: list[Account] = []
+    last: Account | None = None
     for each in facts.rebalances:
         if each.is_second_half:
             is_one = last is not None and last in caused[-1:]
@@ -189,7 +225,7 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
         "rolling-restart",
         f"{many(len(steps), 'member')} {perhaps}went and came again one after the "
         f"other{times}, and that was {many(len(rebalances), 'rebalance')}; "
-        f"{stood_still(rebalances)}",
+        f"{cost(rebalances)}",
         "Give each member a group.instance.id of its own (KIP-345): a static member "
         "that is back within its session.timeout.ms takes its old place, without a "
         f"rebalance. They were back {duration(away_ns)} at most after the group had "
@@ -200,7 +236,7 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     )
 
 
-def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Rebalance]]]:
+def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Account]]]:
     """The steps of each rolling restart, and the rebalances that they were."""
     chain: list[_Restart] = []
     for restart in [*_without_stops(facts), None]:
@@ -300,8 +336,8 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
-    """A process that comes and goes again and again, and not as it did not poll."""
-    slow = _committed_after_leaving(facts)
+    """A process that comes and goes again and again, and is not a slow poller."""
+    slow = _at_work_after_leaving(facts)
     short: dict[tuple[str, str], list[Life]] = {}
     for life in facts.lives:
         process = facts.members[life.member_id].process
@@ -353,7 +389,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
     yield Finding(
         "crash-loop",
         f"{perhaps}{names.of(lives[0].member_id)} came and went {len(lives)} times, "
-        f"and that was {many(len(caused), 'rebalance')}; {stood_still(caused)}",
+        f"and that was {many(len(caused), 'rebalance')}; {cost(caused)}",
         _DIES if is_sure else _LEAVES,
         tuple(
             _gone(
@@ -369,6 +405,67 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
 
 
 # -- session timeouts
+
+
+def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
+    """Members that went silent, and did not come back as the same process."""
+    alive = {r.member_id for r in facts.refusals if r.error == "UNKNOWN_MEMBER_ID"}
+    alive |= {member.previous_id or "" for member in facts.members.values()}
+    found = {
+        life.member_id: life
+        for life in facts.lives
+        if life.how is Gone.EXPIRED and life.member_id not in alive
+    }
+    if not found:
+        return
+    unread = _unread(facts, Gone.EXPIRED)
+    silent = [life.silent_ns for life in found.values() if life.silent_ns is not None]
+    longest = f" (up to {duration(max(silent))} here)" if silent else ""
+    yield Finding(
+        "crashed",
+        f"Members crashed, or were cut off, and did not leave the group: "
+        f"{many(len(found), 'time')}{_without_reader(unread, found)}",
+        "Their sessions expired: the process died, was killed, or lost its network. "
+        f"Until then{longest} the broker considers it a member, and its partitions "
+        "have no reader. Find out why it ended. If that was intended, stop it with a "
+        "signal that it handles, and close the consumer, which hands the partitions "
+        "over at once. A shorter session.timeout.ms (heartbeat.interval.ms at a third "
+        "of it) makes the wait shorter.",
+        tuple(
+            _gone(
+                life,
+                f"{names.of(member_id)}'s session expired{_after(life)}"
+                f"{_without_reader(unread, [member_id])}",
+            )
+            for member_id, life in found.items()
+        ),
+    )
+
+
+def _unread(facts: Facts, cause: str) -> dict[str, list[Unread]]:
+    """The time that partitions had no reader, by the member that they had last."""
+    found: dict[str, list[Unread]] = defaultdict(list)
+    rows = [row for each in facts.rebalances for row in each.unread]
+    for row in (*rows, *facts.unread_since):
+        if row.cause == cause:
+            found[row.member_id].append(row)
+    return found
+
+
+def _without_reader(
+    unread: Mapping[str, Sequence[Unread]], member_ids: Iterable[str]
+) -> str:
+    rows = [row for member_id in member_ids for row in unread.get(member_id, ())]
+    total_ns = sum(row.duration_ns * row.count for row in rows)
+    if not total_ns:
+        return ""
+    return f"; partitions had no reader for {product(total_ns, 'partition')}"
+
+
+def _after(life: Life) -> str:
+    if life.silent_ns is None:
+        return ""
+    return f" {duration(life.silent_ns)} after it was last heard of"
 
 
 def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -388,13 +485,21 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
             after = duration(refusal.at_ns - life.until_ns)
             text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
             found[refusal.member_id] = _gone(life, f"{text} {after} later")
+    for again in facts.lives:
+        life = dead.get(facts.members[again.member_id].previous_id or "")
+        if life is None or life.until_ns is None or life.member_id in found:
+            continue
+        after = duration(max((again.since_ns or 0) - life.until_ns, 0))
+        text = f"{names.of(life.member_id)}'s session expired, and it rejoined {after}"
+        found[life.member_id] = _gone(life, f"{text} later on the same connection")
     if not found:
         return
     sessions = [facts.members[member_id].session_timeout_ms or 0 for member_id in found]
     was = f" (it was {min(sessions)})" if min(sessions) else ""
     yield Finding(
         "session-too-short",
-        f"Sessions of members that were alive expired: {many(len(found), 'time')}",
+        f"Sessions of members that were alive expired: {many(len(found), 'time')}"
+        f"{_without_reader(_unread(facts, Gone.EXPIRED), found)}",
         "Something kept heartbeats back: a pause (garbage collection, a stopped "
         "container), a network that was away, or a client that only sends them while "
         "it is polled. Raise session.timeout.ms above the longest such pause"
@@ -445,7 +550,7 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def ids_not_used(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Ids that were given out (KIP-394) and that nobody joined with."""
+    """Pending members that never joined (KIP-394)."""
     if len(facts.unused_ids) >= IDS_NOT_USED:
         yield Finding(
             "ids-not-used",
@@ -466,7 +571,7 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
     if facts.owned is None or not facts.rebalances or facts.until_ns is None:
         return
     last = facts.rebalances[-1]
-    settled = last.moves is not None and not last.moves.given_up
+    settled = last.moves is not None and not last.given_up
     idle = [member_id for member_id, count in facts.owned.items() if not count]
     partitions = sum(facts.owned.values())
     if settled and partitions and idle and len(facts.owned) > partitions:

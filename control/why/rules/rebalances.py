@@ -5,40 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from kohort.control.why import reasons
+from kohort.broker.events.account import Account, reasons
+from kohort.broker.events.account.values import Gone, Outcome
+from kohort.broker.events.advice import (
+    ARRIVAL_GAP_NS,
+    EAGER_PAUSE_NS,
+    HELD_UP_NS,
+    KEPT_SHARE,
+)
+from kohort.control.why.facts import Facts
 from kohort.control.why.findings import (
     MINUTE,
     SECOND,
     Evidence,
     Finding,
+    cost,
     of_rebalance,
-    stood_still,
 )
-from kohort.control.why.model import Facts, Gone, Outcome, Rebalance
 from kohort.control.why.names import Names, cut
 from kohort.control.why.words import duration, head, many
 
 INITIAL_REBALANCES = 3
 """Rebalances of a start that are too many. Two are no more than what a delay of 0 costs
 a deployment whose members start within one heartbeat: the first one, and the rest."""
-ARRIVAL_GAP_NS = 10 * SECOND
-"""The longest pause between arrivals of one start. The longest delay that anybody would
-wait for is of that order; a member that comes later was added."""
-HELD_UP_NS = 5 * SECOND
-"""Waits for one member that are too long. A member learns of a rebalance by its next
-heartbeat: 3 s by default (heartbeat.interval.ms), and some time to revoke in."""
 HELD_UP = 2
 """Rebalances that a member has to hold up: one may have been a pause."""
 EAGER_REBALANCES = 3
 """Eager rebalances that it takes to see that partitions come back: one or two are a
 deployment's."""
-EAGER_STILL_NS = SECOND
-"""What each of them has to cost, on average, in time that members stood still: below a
-second of all members together nobody has noticed."""
 FOREVER = 2**63
-KEPT_SHARE = 0.5
-"""Partitions that come back, of all that were let go of: from half of them on most of
-the standing still was for nothing."""
 LEADER_REJOINS = 3
 """Rebalances by one leader: two may be two topics that were made."""
 LEADER_REJOINS_NS = 10 * MINUTE
@@ -77,19 +72,19 @@ def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
             "many-initial-rebalances",
             f"A start of {many(len(arrivals), 'member')} within "
             f"{duration(arrivals[-1] - since) if arrivals else '0 s'} was "
-            f"{len(start)} rebalances; {stood_still(start)}",
+            f"{len(start)} rebalances; {cost(start)}",
             "Set group.initial.rebalance.delay.ms of the brokers (KIP-134) to at "
             f"least {needed_ms}{was}: the longest pause between two arrivals was "
-            f"{duration(gap_ns)}, and an empty group waits on as long as somebody came "
-            "in the last delay, up to the rebalance timeout. The first assignment "
-            "comes later by that.",
+            f"{duration(gap_ns)}, and an empty group waits on while members join in "
+            "the last delay, up to the rebalance timeout. The first assignment comes "
+            "later by that.",
             tuple(of_rebalance(each, names) for each in start),
         )
 
 
-def _starts(rebalances: Sequence[Rebalance]) -> Iterator[list[Rebalance]]:
+def _starts(rebalances: Sequence[Account]) -> Iterator[list[Account]]:
     """Rebalances from an empty group on, as long as newcomers cause them."""
-    start: list[Rebalance] = []
+    start: list[Account] = []
     for each in rebalances:
         if start and _goes_on(start[-1], each):
             start.append(each)
@@ -101,7 +96,7 @@ def _starts(rebalances: Sequence[Rebalance]) -> Iterator[list[Rebalance]]:
         yield start
 
 
-def _goes_on(last: Rebalance, each: Rebalance) -> bool:
+def _goes_on(last: Account, each: Account) -> bool:
     if each.started_ns - last.ended_ns > ARRIVAL_GAP_NS or each.lost:
         return False
     return each.cause == "member_joined" or each.is_second_half
@@ -118,8 +113,8 @@ def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
     count = sum(len(each.latecomers) for each in found)
     yield Finding(
         "missed-rebalance-timeout",
-        f"Members did not rejoin within the rebalance timeout, and were taken out: "
-        f"{many(count, 'time')}; {stood_still(found)}",
+        f"Members did not rejoin within the rebalance timeout, and were removed: "
+        f"{many(count, 'time')}; {cost(found)}",
         "In Kafka's consumers the rebalance timeout is max.poll.interval.ms, the "
         "longest of all members: they are asked to rejoin by heartbeat, and do so in "
         "their next poll. A member that takes longer is busy with a batch, stuck, or "
@@ -129,8 +124,8 @@ def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
             Evidence(
                 each.started_ns,
                 f"{head(each)} waited {duration(each.join_ns)}: "
-                f"{names.list(each.latecomers)} did not come",
-                each.sequence,
+                f"{names.list(each.latecomers)} did not join",
+                each.started_sequence,
                 each.generation,
             )
             for each in found
@@ -142,7 +137,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that rebalances waited for long, again and again."""
     waits: dict[str, list[Evidence]] = {}
     for each in facts.rebalances:
-        for wait in each.waits:
+        for wait in each.pieces:
             if wait.what != "join" or wait.member_id is None:
                 continue
             if wait.duration_ns >= HELD_UP_NS:
@@ -152,7 +147,9 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                     f"{head(each)} waited {duration(wait.duration_ns)} longer, "
                     f"until {name} {end}"
                 )
-                row = Evidence(wait.until_ns, text, each.sequence, each.generation)
+                row = Evidence(
+                    wait.until_ns, text, each.started_sequence, each.generation
+                )
                 waits.setdefault(name, []).append(row)
     for name, rows in waits.items():
         if len(rows) >= HELD_UP:
@@ -161,7 +158,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                 f"{name} held up {many(len(rows), 'rebalance')} for "
                 f"{duration(HELD_UP_NS)} or longer each",
                 "A member learns of a rebalance by its next heartbeat, and joins in "
-                "its next poll: all the others stand still meanwhile. Its batches take "
+                "its next poll: all the others pause meanwhile. Its batches take "
                 "long (max.poll.records), its listener does much when partitions are "
                 "revoked, its heartbeats are far apart (heartbeat.interval.ms), or it "
                 "is dead, and its session has yet to expire (session.timeout.ms).",
@@ -177,8 +174,8 @@ def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
             "sync-timeout",
             f"Members joined and then did not send SyncGroup in time: "
             f"{many(len(found), 'rebalance')}",
-            "If it was the leader it has died, or takes too long to divide: its "
-            "assignor, or the metadata that it fetches for it. If it was another one "
+            "If it was the leader it has died, or takes too long to compute the "
+            "assignment, or to fetch the metadata for it. If it was another one "
             "it stopped between two requests. They had the rebalance timeout "
             "(max.poll.interval.ms), and all the others waited for it.",
             tuple(of_rebalance(each, names) for each in found),
@@ -192,43 +189,41 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
     """Eager rebalances after which most partitions were where they had been."""
     newcomers = _newcomers(facts)
     found = [
-        (each, each.moves)
+        each
         for each in facts.rebalances
         if each.is_eager
-        and each.moves is not None
         and each.outcome is Outcome.COMPLETED
         and each.previous_state != "Empty"
-        and (each.moves.kept_count or each.moves.moved)
+        and (each.kept_count or each.moved_count)
         and not _is_growth(each, newcomers)
     ]
-    kept = sum(moves.kept_count for _, moves in found)
-    moved = sum(len(moves.moved) for _, moves in found)
-    rebalances = [each for each, _ in found]
-    still_ns = sum(each.stood_still_ns for each in rebalances)
-    if len(found) < EAGER_REBALANCES or still_ns < EAGER_STILL_NS * len(found):
+    kept = sum(each.kept_count for each in found)
+    moved = sum(each.moved_count for each in found)
+    paused_ns = sum(each.paused_ns for each in found)
+    if len(found) < EAGER_REBALANCES or paused_ns < EAGER_PAUSE_NS * len(found):
         return
     if kept < KEPT_SHARE * (kept + moved):
         return
-    protocols = cut(", ".join(sorted({r.protocol or "" for r in rebalances})))
+    protocols = cut(", ".join(sorted({r.protocol or "" for r in found})))
     yield Finding(
         "eager-for-nothing",
-        f"In {len(found)} eager rebalances {kept} of {kept + moved} partitions came "
-        f"back to the members that had let go of them; {stood_still(rebalances)}",
-        f"Members of an eager assignor ({protocols}) let go of all they own to join. "
-        "With cooperative-sticky (KIP-429) they work on, and give up only what moves. "
+        f"In {len(found)} eager rebalances {kept} of {kept + moved} partitions "
+        f"returned to the members that had revoked them; {cost(found)}",
+        f"Members of an eager assignor ({protocols}) revoke all they own to rejoin. "
+        "With cooperative-sticky (KIP-429) they process on, and give up only the "
+        "partitions that move. "
         "Change it by two rolling restarts: first with both assignors "
         "in partition.assignment.strategy, then without the old one.",
         tuple(
             Evidence(
                 each.started_ns,
-                f"{head(each)}: {moves.kept_count} of "
-                f"{many(moves.total, 'partition')} came back, {len(moves.moved)} "
-                f"moved; members stood still for {duration(each.stood_still_ns)} "
-                "together",
-                each.sequence,
+                f"{head(each)}: {each.kept_count} of "
+                f"{many(each.partition_count, 'partition')} returned, "
+                f"{each.moved_count} moved; {cost([each])}",
+                each.started_sequence,
                 each.generation,
             )
-            for each, moves in found
+            for each in found
         ),
     )
 
@@ -248,7 +243,7 @@ def _newcomers(facts: Facts) -> frozenset[str]:
     )
 
 
-def _is_growth(each: Rebalance, newcomers: frozenset[str]) -> bool:
+def _is_growth(each: Account, newcomers: frozenset[str]) -> bool:
     """Whether it is for newcomers alone: somebody's plan, and not for nothing."""
     came = {*each.culprits, *each.gained}
     return each.cause == "member_joined" and not each.lost and came <= newcomers
@@ -269,7 +264,7 @@ def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
         "leader-rejoins",
         f"The leader asked for {many(len(close), 'rebalance')} by joining again"
         + (": topics have changed" if is_sure else ", perhaps as topics have changed"),
-        "A leader joins again when the topics that it divides have changed: new ones "
+        "A leader rejoins when the topics that it assigns have changed: new ones "
         "that match a pattern, more partitions, other racks of replicas. Subscribe to "
         "names, or to a narrower pattern; make topics and partitions all at once. An "
         "application that calls enforceRebalance does the same, and says so.",
@@ -278,11 +273,9 @@ def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
     )
 
 
-def _closest(
-    found: Sequence[Rebalance], least: int, within_ns: int
-) -> Sequence[Rebalance]:
+def _closest(found: Sequence[Account], least: int, within_ns: int) -> Sequence[Account]:
     """The longest run of rebalances that has `least` of them within a time."""
-    best: Sequence[Rebalance] = ()
+    best: Sequence[Account] = ()
     begin = 0
     for end, each in enumerate(found):
         while each.started_ns - found[begin].started_ns > within_ns:
@@ -340,7 +333,7 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
                 Evidence(
                     each.started_ns,
                     f"{names.list(members)}: {_listed(topics)}",
-                    each.sequence,
+                    each.started_sequence,
                     each.generation,
                 )
                 for topics, members in wanted.items()
@@ -362,22 +355,22 @@ def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
         return
     if busy_ns < BUSY_SHARE * whole_ns:
         return
-    causes: dict[str, list[Rebalance]] = {}
+    causes: dict[str, list[Account]] = {}
     for each in facts.rebalances:
-        causes.setdefault(each.cause or "unknown", []).append(each)
+        causes.setdefault(each.cause, []).append(each)
     yield Finding(
         "never-quiet",
         f"The group rebalanced for {duration(busy_ns)} of {duration(whole_ns)}, in "
-        f"{many(len(facts.rebalances), 'rebalance')}; {stood_still(facts.rebalances)}",
-        "An eager member stands still from when it has joined again to the end of a "
-        "rebalance, and until then nobody works on what a member that is gone had. The "
-        "other findings say why; without any, look at the most frequent cause first.",
+        f"{many(len(facts.rebalances), 'rebalance')}; {cost(facts.rebalances)}",
+        "An eager member pauses from its JoinGroup to the end of the rebalance, and "
+        "until then the partitions of a member that is gone have no reader. The other "
+        "findings say why; without any, look at the most frequent cause first.",
         tuple(
             Evidence(
                 found[0].started_ns,
                 f"{name}: {many(len(found), 'rebalance')}"
                 f"{' from here on' if len(found) > 1 else ''}",
-                found[0].sequence,
+                found[0].started_sequence,
                 found[0].generation,
             )
             for name, found in sorted(causes.items(), key=lambda row: -len(row[1]))

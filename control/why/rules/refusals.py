@@ -5,8 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from kohort.broker.events.account.membership import Life
+from kohort.broker.events.account.values import Gone
+from kohort.control.why.facts import Facts, Refusal
 from kohort.control.why.findings import SECOND, Evidence, Finding
-from kohort.control.why.model import Facts, Gone, Life, Refusal
 from kohort.control.why.names import Names, cut
 from kohort.control.why.words import duration, how, many
 
@@ -47,7 +49,7 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
             "that error, others ask until their old session has expired. Set "
             "group.max.size above the number of members, by as many as may be "
             "restarted at once, and session.timeout.ms above what a restart takes: "
-            "once that is over, somebody else may have the place.",
+            "once that is over, another member may have the place.",
             tuple(found),
         )
 
@@ -177,24 +179,26 @@ def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
 def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
     """Commits of members that were out, or of generations that were over."""
     went = {life.member_id: life for life in facts.lives if life.until_ns is not None}
+    own = {id(refusal): m for refusal, m in commits_of_members(facts)}
     found = []
     for refusal in facts.refusals:
-        is_late = refusal.cause == "commit" and refusal.error in _TOO_LATE
-        if not is_late or not refusal.member_id:
+        member_id = refusal.member_id or own.get(id(refusal))
+        if not _is_late(refusal) or not member_id:
             continue
-        text = f"{names.of(refusal.member_id)} committed: {refusal.error}"
-        life = went.get(refusal.member_id)
-        if life is not None and life.until_ns is not None:
-            after = duration(max(refusal.at_ns - life.until_ns, 0))
+        text = f"{names.of(member_id)} committed: {refusal.error}"
+        life = went.get(member_id)
+        if life is not None and (life.until_ns or 0) <= refusal.at_ns:
+            after = duration(refusal.at_ns - (life.until_ns or 0))
             text += f", {after} after it {_ended(life.how)}"
-        found.append(_of(refusal, text))
+        found.append(_of(refusal, f"{text} ({_sender(refusal)})"))
     if found:
         yield Finding(
             "commit-too-late",
             f"Commits came after a rebalance, and were refused: "
             f"{many(len(found), 'time')}",
-            "What they were to commit is consumed twice. The work took longer than the "
-            "membership or the generation lasted: commit when partitions are revoked "
+            "What they were to commit is consumed twice, unless the member keeps the "
+            "partition and commits again. The work took longer than the membership or "
+            "the generation lasted: commit when partitions are revoked "
             "(the rebalance listener), take fewer records at a time "
             "(max.poll.records), and raise max.poll.interval.ms above the longest "
             "batch.",
@@ -208,42 +212,62 @@ def _ended(gone: Gone | None) -> str:
     return how(gone)
 
 
-def _is_from_outside(refusal: Refusal) -> bool:
-    """Whether it is a commit of somebody that says to be no member."""
-    is_commit = refusal.cause == "commit" and refusal.error in _TOO_LATE
-    return is_commit and not refusal.member_id
+def _is_late(refusal: Refusal) -> bool:
+    return refusal.cause == "commit" and refusal.error in _TOO_LATE
 
 
-def commits_after_leaving(facts: Facts) -> Iterator[tuple[Refusal, Life]]:
-    """Commits without a member id, right behind a LeaveGroup without a reason.
+def commits_of_members(facts: Facts) -> Iterator[tuple[Refusal, str]]:
+    """Refused commits, and the member id of the former member that sent each.
 
-    Most likely they are of the member that has left.
+    By the member id in it; else by the connection, if a member was the last one to use
+    that. Where connections are not known, a commit right behind a LeaveGroup without a
+    reason is most likely of the member that has left.
     """
     left = [
-        (life.until_ns, life)
+        (life.until_ns, life.member_id)
         for life in facts.lives
         if life.how is Gone.LEFT and not life.reason and life.until_ns is not None
     ]
     left.sort(key=lambda row: row[0])
-    for refusal in filter(_is_from_outside, facts.refusals):
-        before = bisect_right(left, refusal.at_ns, key=lambda row: row[0])
-        if before and refusal.at_ns - left[before - 1][0] <= RIGHT_BEHIND_NS:
-            yield refusal, left[before - 1][1]
+    for refusal in filter(_is_late, facts.refusals):
+        if refusal.member_id in facts.members:
+            yield refusal, refusal.member_id
+        elif refusal.sender is not None:
+            yield refusal, refusal.sender
+        elif not refusal.member_id and refusal.connection is None:
+            before = bisect_right(left, refusal.at_ns, key=lambda row: row[0])
+            if before and refusal.at_ns - left[before - 1][0] <= RIGHT_BEHIND_NS:
+                yield refusal, left[before - 1][1]
 
 
 def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
-    """Commits of somebody who is no member, while the group has members."""
-    own = {id(refusal) for refusal, _ in commits_after_leaving(facts)}
-    found = [r for r in facts.refusals if _is_from_outside(r) and id(r) not in own]
+    """Commits of a client that is no member, while the group has members."""
+    own = {id(refusal) for refusal, _ in commits_of_members(facts)}
+    found = [
+        r
+        for r in filter(_is_late, facts.refusals)
+        if not r.member_id and id(r) not in own
+    ]
     if found:
         yield Finding(
             "commit-from-outside",
-            f"Somebody who is no member committed, and was refused: "
+            f"A client that is no member committed, and was refused: "
             f"{many(len(found), 'time')}",
             "While a group has members only they commit. A consumer with assign() "
             "needs a group.id of its own; to reset offsets, stop the members first.",
-            tuple(_of(r, f"refused: {r.error}") for r in found),
+            tuple(_of(r, f"{_sender(r)}: {r.error}") for r in found),
         )
+
+
+def _sender(refusal: Refusal) -> str:
+    """The client that sent a request, as far as the event names it."""
+    member = refusal.member
+    told = [f"client {cut(member.client_id)}" if member.client_id else "a client"]
+    if member.host:
+        told.append(f"host {member.host}")
+    if refusal.connection is not None:
+        told.append(f"connection {refusal.connection}")
+    return ", ".join(told)
 
 
 def _of(refusal: Refusal, text: str) -> Evidence:

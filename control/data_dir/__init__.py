@@ -1,0 +1,1 @@
+"""Tools on the data directory of a broker: inspect, import, verify."""

@@ -1,0 +1,5 @@
+"""The work of the commands that are clients of any Kafka.
+
+Their options stand in `kohort.control.commands`, whose modules load the client only
+when a command is called.
+"""

@@ -1,0 +1,117 @@
+"""Addresses, options and errors of the command line.
+
+Light: every command loads this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+import click
+
+from kohort.broker.config import ConfigError
+
+BOOTSTRAP_VARIABLE: Final = "KOHORT_BOOTSTRAP_SERVERS"
+OWN_VARIABLES: Final = frozenset(
+    {"KOHORT_HTTP", "KOHORT_HTTP_TOKEN", BOOTSTRAP_VARIABLE}
+)
+"""Environment variables of options; they are no configuration keys."""
+
+DEFAULT_HTTP: Final = "127.0.0.1:9080"
+
+http_option = click.option(
+    "--http",
+    metavar="URL",
+    envvar="KOHORT_HTTP",
+    default=DEFAULT_HTTP,
+    show_envvar=True,
+    show_default=True,
+    help="The broker's HTTP port.",
+)
+token_option = click.option(
+    "--http-token",
+    metavar="TOKEN",
+    envvar="KOHORT_HTTP_TOKEN",
+    show_envvar=True,
+    help="What requests that change something have to bring along.",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="As JSON, for programs."
+)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """Ends the command with one line on stderr, and this exit code."""
+    click.echo(f"kohort: {text}", err=True)
+    sys.exit(code)
+
+
+def parse_pairs(option: str, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Names and values of an option that is given as KEY=VALUE, any number of times."""
+    pairs = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            fail(f"{option} {text!r}: must be KEY=VALUE", 2)
+        pairs.append((name, value))
+    return pairs
+
+
+def host_port(host: str, port: int) -> str:
+    """The address as "host:port", with brackets around an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def printable(text: str) -> str:
+    """Text without control characters: they are escaped, but for newline and tab."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+
+
+def on_one_line(text: str) -> str:
+    """Text without control characters, newline and tab included."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def counted(number: int, name: str) -> str:
+    """A number and its noun, which is plural unless the number is 1."""
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
+def ranges(numbers: Iterable[int], separator: str = ",") -> str:
+    """Numbers in brief, sorted: "0-3,7"."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return separator.join(f"{a}-{b}" if b > a else f"{a}" for a, b in found)
+
+
+def address(text: str) -> tuple[str, int]:
+    """(host, port) of "host:port"; ConfigError if it is something else."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{text!r}: must be host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def why_not(host: str, port: int, error: OSError, if_taken: str) -> str:
+    """Why an address cannot be listened on, and what to do if it is taken."""
+    where = f"cannot listen on {host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}: the port is taken; {if_taken}"
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+    return f"{where}: {reason}"

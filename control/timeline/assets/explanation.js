@@ -1,0 +1,184 @@
+"use strict";
+// The explanation of a rebalance: its account as headings, sentences and tables.
+
+const MOST_ROWS = 40;
+const MOST_PIECES = 5; // of a duration: the longest
+
+/** [title, ...elements] for the panel. */
+function explainRebalance(panel, each) {
+  const { account, group } = each;
+  const before = group.rebalances[group.rebalances.indexOf(each) - 1];
+  const isEvidence = (evidence) => begins(each, evidence) && !(before && begins(before, evidence));
+  const title = each.generation === null ? `Rebalance of ${group.title}` : `Rebalance of ${group.title}, to generation ${each.generation}`;
+  const parts = account ? [
+    explainDuration(each, account),
+    explainUnread(panel, each, account),
+    explainWaits(panel, each, account),
+    explainLeader(group, account),
+    explainMembers(group, account),
+    explainPartitions(group, account),
+  ] : [explainUnderWay(each)];
+  return [title, panel.when(each.at), explainCause(each), explainInWords(panel, group, isEvidence, each.key), ...parts, explainNeighbours(panel, each)];
+}
+
+const heading = (text) => make("h3", {}, text);
+const paragraph = (text) => make("p", {}, text);
+const headOf = (titles) => make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
+
+/** A table of the first rows, and how many more there are. */
+function tableOf(titles, items, cellsOf, more, most = MOST_ROWS) {
+  const rows = items.slice(0, most).map((item) => make("tr", {}, ...cellsOf(item).map((cell) => make("td", {}, cell))));
+  const left = items.length - rows.length;
+  return [
+    make("table", {}, headOf(titles), make("tbody", {}, ...rows)),
+    left > 0 ? make("p", { class: "when" }, `and ${count(left, more)}.`) : null,
+  ];
+}
+
+function explainCause(each) {
+  const { reason, previous_state: from } = each.account ?? each.event;
+  return make("p", { class: "cause" }, causeText(each) + quoted(reason) + (from ? ` The group was ${from}.` : ""));
+}
+
+/** The sentence of `kohort why` about a rebalance, and the findings that it or another event is evidence for. */
+function explainInWords(panel, group, isEvidence, key = null) {
+  const { model, chart } = panel;
+  const told = make("div", { class: "advice", hidden: true });
+  const say = () => {
+    const sentences = model.explanations.get(key) ?? [];
+    const found = (model.findings.get(group.name) ?? []).filter((finding) => finding.evidence.some(isEvidence));
+    told.replaceChildren(
+      ...sentences.map((text) => paragraph(shown(text, 4000))),
+      ...found.map(({ title }) => make("p", { class: "found" }, `Finding: ${shown(title, 400)}`)));
+    told.hidden = !told.childElementCount;
+  };
+  say();
+  if (chart.isLive) askWhy(model, group.name).then(say);
+  return told;
+}
+
+function explainUnderWay({ joined, end }) {
+  if (end !== null) return [heading("How long"), paragraph("Its account is missing from these events.")];
+  const text = joined === null ? "It is under way: members are still joining." : "It is under way: the leader has not sent the assignment.";
+  return [heading("How long"), paragraph(text)];
+}
+
+function explainDuration({ group }, account) {
+  const { join_ns: join, sync_ns: sync, outcome } = account;
+  const bar = make("div", { class: "phases", "aria-hidden": "true" }, make("span", { class: "joined" }), make("span", { class: "synced" }));
+  bar.children[0].style.flexGrow = String(Math.max(join / 1e6, 0.001));
+  bar.children[1].style.flexGrow = String(sync / 1e6);
+  const phases = account.joined_ns === null
+    ? `The join phase had taken ${duration(join / 1e6)}.`
+    : `The join phase took ${duration(join / 1e6)}, the assignment ${duration(sync / 1e6)}: ${duration(account.duration_ns / 1e6)} in all.`;
+  const joinEnd = entry(WORDS.causes.join_completed, account.join_ended_by) ?? plain(account.join_ended_by);
+  const end = account.join_ended_by ? ` Why the join phase ended: ${joinEnd}.` : "";
+  const pieceEnd = (piece) => (piece.member_id ? `${group.nameOf(piece.member_id)} (${plain(piece.ended_by)})` : plain(piece.ended_by));
+  const missing = (piece) => (piece.missing.length ? `; missing: ${few(piece.missing.map((id) => group.nameOf(id)), 3)}` : "");
+  const tookOf = (piece) => piece.until_ns - piece.since_ns;
+  const longest = [...account.pieces].sort((a, b) => tookOf(b) - tookOf(a));
+  const pieces = longest.length > 2
+    ? tableOf(["Waited for", "Took", "Until"], longest,
+      (piece) => [plain(piece.what), duration(tookOf(piece) / 1e6), pieceEnd(piece) + missing(piece)], "shorter wait", MOST_PIECES)
+    : [];
+  return [
+    heading("How long"),
+    bar,
+    paragraph(phases + end),
+    outcome === "completed" ? null : paragraph(`${capital(plain(outcome))}. ${capital(meaning("outcomes", outcome))}.`),
+    ...pieces,
+  ];
+}
+
+function explainUnread(panel, { group }, account) {
+  const rows = [...account.unread].sort((a, b) => (b.until_ns - b.since_ns) * b.count - (a.until_ns - a.since_ns) * a.count);
+  if (!rows.length) return [heading("Unread partitions"), paragraph("No partition was without a reader.")];
+  const empty = account.unread_empty_ns ? ` While the group was Empty: ${partitionTime(account.unread_empty_ns)} more.` : "";
+  return [
+    heading("Unread partitions"),
+    paragraph(`${partitionTime(account.unread_ns)} without a reader.${empty}`),
+    tableOf(["Partitions", "For", "Last reader", "Next"], rows, (row) => [
+      partsText(row.parts),
+      duration((row.until_ns - row.since_ns) / 1e6),
+      make("span", { title: meaning("unread_causes", row.cause) }, `${group.nameOf(row.member_id)} (${plain(row.cause)})`),
+      row.reader ? group.nameOf(row.reader) : "\u2013",
+    ], "more row"),
+  ];
+}
+
+function explainWaits(panel, each, account) {
+  const { group } = each;
+  const waits = [...account.waits].sort((a, b) => b.waited_ns - a.waited_ns);
+  if (!waits.length) return null;
+  const [longest] = waits;
+  const absent = waits.filter((wait) => !wait.came);
+  const text = absent.length
+    ? `${few(absent.map((wait) => group.nameOf(wait.member_id)))} did not rejoin: the others waited ${duration(absent[0].waited_ns / 1e6)}.`
+    : `${group.nameOf(longest.member_id)} rejoined last, ${duration(longest.waited_ns / 1e6)} after the rebalance began.`;
+  const pauses = pausesOf(account);
+  const cells = (wait) => {
+    const bar = make("span", { class: "bar" });
+    bar.style.width = `${Math.max(1, (wait.waited_ns / (longest.waited_ns || 1)) * 60)}px`;
+    const lane = group.byMember.get(wait.member_id);
+    return [
+      lane ? panel.laneLink(lane, each.at) : group.nameOf(wait.member_id),
+      wait.came ? duration(wait.waited_ns / 1e6) : "never",
+      bar,
+      duration(pauses.get(wait.member_id)),
+    ];
+  };
+  const paused = account.paused_ns ? ` Processing paused for ${duration(account.paused_ns / 1e6)} in all members together.` : "";
+  return [
+    heading("Members that the group waited for"),
+    paragraph(text + paused),
+    tableOf(["Member", "Rejoined after", make("span", { class: "hidden" }, "Compared"), "Paused"], waits, cells, "more member"),
+  ];
+}
+
+function explainLeader(group, account) {
+  if (!account.leader) return null;
+  const why = account.leader_cause ? `: ${meaning("leader_causes", account.leader_cause)}` : "";
+  const size = account.bytes ? `, ${numbers.format(account.bytes)} bytes of assignments` : "";
+  const kind = { true: " (eager)", false: " (cooperative)" }[account.is_eager] ?? "";
+  return [heading("Leader"), paragraph(`${group.nameOf(account.leader)}${why}. Assignor: ${shown(account.protocol ?? "unknown")}${kind}${size}.`)];
+}
+
+function explainMembers(group, account) {
+  const { gained, lost, departures, refused, latecomers } = account;
+  const how = new Map(departures.map((row) => [row.member_id, row.how]));
+  const named = (ids) => few(ids.map((id) => `${group.nameOf(id)}${how.has(id) ? ` (${plain(how.get(id))})` : ""}`), 8);
+  const lines = [
+    gained.length ? `New in generation ${account.generation}: ${named(gained)}.` : null,
+    lost.length ? `No longer in it: ${named(lost)}.` : null,
+    latecomers.length ? `Removed because they missed the join phase: ${named(latecomers)}.` : null,
+    refused.length ? `Refused: ${few(refused.map((row) => `${shown(row.who)} (${plain(row.cause)})`), 8)}.` : null,
+  ].filter(Boolean);
+  return lines.length ? [heading("Members"), ...lines.map(paragraph)] : null;
+}
+
+function explainPartitions(group, account) {
+  const { moves, given_up: givenUp } = account;
+  if (!moves) return null;
+  const said = [
+    account.moved_count ? `${count(account.moved_count, "partition")} moved to another member` : null,
+    account.kept_count ? `${numbers.format(account.kept_count)} stayed` : null,
+    account.first_count ? `${numbers.format(account.first_count)} had no known owner before` : null,
+    account.given_up_count ? `${numbers.format(account.given_up_count)} given up, to be assigned in the second half` : null,
+  ].filter(Boolean).join(", ");
+  const rows = [
+    ...moves.map((move) => [partsText(move.parts), move.source ? group.nameOf(move.source) : "\u2013", `${group.nameOf(move.target)}${move.is_return ? " (returned)" : ""}`]),
+    ...givenUp.map((row) => [partsText(row.parts), group.nameOf(row.member_id), "\u2013"]),
+  ];
+  return [
+    heading("Partitions"),
+    paragraph(said ? `${said}.` : "No partition changed its owner."),
+    rows.length ? tableOf(["Partitions", "From", "To"], rows, (row) => row, "more move") : null,
+  ];
+}
+
+function explainNeighbours(panel, each) {
+  const { rebalances } = each.group;
+  const index = rebalances.indexOf(each);
+  const go = (to, text) => (rebalances[to] ? make("button", { type: "button", onclick: () => panel.goTo(rebalances[to]) }, text) : null);
+  return make("p", { class: "pages" }, go(index - 1, "\u2190 before"), go(index + 1, "next \u2192"), make("button", { type: "button", onclick: () => panel.zoomTo(each) }, "Zoom to it"));
+}

@@ -1,0 +1,95 @@
+"""Packs a file of events for its page, with the accounts and the words about them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kohort.broker.events import SCHEMA_VERSION
+from kohort.broker.events.account import Account
+from kohort.broker.events.account.values import key_of
+from kohort.control.timeline.page import Page, file_page
+from kohort.control.why.history import histories
+
+ACCOUNT: Final = "rebalance_account"
+
+GZIP_BITS: Final = zlib.MAX_WBITS + 16
+"""Of zlib: its largest window, in gzip's format."""
+
+
+class Packing:
+    """Packs and explains events while they are read, once.
+
+    A stream that was cut off, or has a rebalance under way, ends before the account of
+    its last rebalance: the page gets that account as an event without a sequence.
+
+    Args:
+        lines: (JSON, event) of each event; runs one after the other.
+
+    Attributes:
+        count: how many events there are.
+        groups: whether one of them is about a group.
+    """
+
+    def __init__(self, lines: Iterable[tuple[bytes, dict[str, Any]]]) -> None:
+        self._bytes = io.BytesIO()
+        # gzip's format, without a name or a time: the same events make the same page.
+        self._gzip = zlib.compressobj(6, wbits=GZIP_BITS)
+        self.count = 0
+        self._accounts: set[str] = set()
+        found = histories(self._each(lines))
+        self.groups = bool(found)
+        self._sentences: dict[str, list[str]] = {}
+        self._findings: dict[str, list[dict[str, Any]]] = {}
+        for group, history in found.items():
+            self._sentences.update(history.sentences())
+            if history.findings:
+                self._findings[group] = [each.as_json() for each in history.findings]
+            for account in history.rebalances:
+                if account.key not in self._accounts:
+                    self._add(json.dumps(event_of(account)).encode())
+
+    def page(self, name: str) -> Page:
+        """The page, of a file with this name; nothing can be added any more."""
+        self._bytes.write(self._gzip.flush())
+        events = base64.b64encode(self._bytes.getbuffer()).decode()
+        return file_page(
+            events, name=name, sentences=self._sentences, findings=self._findings
+        )
+
+    def _add(self, line: bytes) -> None:
+        self._bytes.write(self._gzip.compress(line + b"\n"))
+
+    def _each(
+        self, lines: Iterable[tuple[bytes, dict[str, Any]]]
+    ) -> Iterator[dict[str, Any]]:
+        for text, event in lines:
+            self._add(text)
+            self.count += 1
+            if event["kind"] == ACCOUNT:
+                self._accounts.add(key_of(event))
+            yield event
+
+
+def event_of(account: Account) -> dict[str, Any]:
+    """An account as the event that carries it, but for its sequence and labels."""
+    return {
+        "schema": SCHEMA_VERSION,
+        "run": account.run,
+        "node": account.node,
+        "kind": ACCOUNT,
+        "time_ns": account.settled_ns,
+        "wall_ns": account.settled_ns,
+        "group": account.group,
+        "generation": account.generation,
+        "member_id": account.member_id,
+        "instance_id": account.instance_id,
+        "client_id": account.client_id,
+        "host": account.host,
+        "reason": account.reason,
+        **account.own_fields(),
+    }
