@@ -30,7 +30,7 @@ from kohort.pipeline import lineage, quality
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.lake import java
 from kohort.pipeline.lineage import Inputs, Made
-from kohort.pipeline.makers import Maker, Options
+from kohort.pipeline.table_functions import Options, TableFunction
 from kohort.pipeline.tables import BY_PATH, TABLES, Table
 
 if TYPE_CHECKING:
@@ -42,13 +42,14 @@ BUILDS: Final = "builds"
 CURRENT: Final = "current.json"
 LOCK: Final = "build"
 KEEP: Final = 3
-"""So many published builds are kept: whoever reads one may go on for two more."""
+"""Published builds that are kept: a reader has the time of two more to finish."""
 AT_ONCE: Final = 3
 """Tables that are made at the same time: most are small, and wait for Spark rather
 than for a core."""
 
 FEW_BYTES: Final = 4 << 20
-"""Of Parquet: some 200,000 events."""
+"""Bytes of Parquet for which compiled Java costs more time than it saves, at the most:
+some 200,000 events."""
 UNCOMPILED: Final = MappingProxyType(
     {
         "spark.sql.codegen.wholeStage": "false",
@@ -59,7 +60,7 @@ UNCOMPILED: Final = MappingProxyType(
 _RUNS: Final = BY_PATH["silver/runs"]
 _QUALITY: Final = BY_PATH["gold/quality"]
 _SETTINGS: Final = "gold/settings"
-"""What helps a group may have been seen by comparing its run with another one."""
+"""Its rows may come from a comparison with another run: no build carries them over."""
 
 Progress = Callable[[str, str], None]
 """Is told of each table: its path, and ``begins``, ``ends`` or ``fails``."""
@@ -71,15 +72,15 @@ class NoEventsError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is made, and how; tests make less.
+    """The tables of a build, and the functions that make them; tests make fewer.
 
     Attributes:
         tables: the tables, those before that others are made from.
-        makers: how each is made, by its path.
+        functions: how each is made, by its path.
     """
 
     tables: Sequence[Table]
-    makers: Mapping[str, Maker]
+    functions: Mapping[str, TableFunction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,9 @@ class Build:
 
 def whole_recipe() -> Recipe:
     """All tables."""
-    from kohort.pipeline import gold, silver  # noqa: PLC0415 - they load pyspark
+    from kohort.pipeline import gold, silver
 
-    return Recipe(TABLES, {**silver.MAKERS, **gold.MAKERS})
+    return Recipe(TABLES, {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS})
 
 
 def current(lake: Lake) -> str | None:
@@ -135,13 +136,13 @@ def read(lake: Lake, build_id: str, table: Table) -> DataFrame:
 
 
 def _silent(path: str, what: str) -> None:
-    """Nobody is told."""
+    """Reports nothing."""
 
 
 def build(
     lake: Lake,
-    options: Options = Options(),  # noqa: B008 - it cannot be changed
-    rules: quality.Rules = quality.Rules(),  # noqa: B008 - the same
+    options: Options = Options(),
+    rules: quality.Rules = quality.Rules(),
     runs: Sequence[str] | None = None,
     *,
     keep: int = KEEP,
@@ -225,7 +226,7 @@ def _new_id() -> str:
 
 
 class _Asked(Mapping[str, "DataFrame"]):
-    """The tables as a maker gets them: one that is being made is waited for."""
+    """Tables for a table function, which waits for one that is being written."""
 
     def __init__(self, tables: Mapping[str, Callable[[], DataFrame]]) -> None:
         self._tables = tables
@@ -266,7 +267,7 @@ class _Making:
 
     @property
     def folder(self) -> str:
-        """Where it is in the lake."""
+        """Its path in the lake."""
         return f"{BUILDS}/{self.id}"
 
     def carry(self, base: str, runs: Sequence[str]) -> None:
@@ -288,7 +289,7 @@ class _Making:
     def make(self, events: DataFrame | None) -> Build:
         """Makes all tables, and says what has come of them."""
         if events is None:
-            from kohort.pipeline import bronze  # noqa: PLC0415 - loads pyspark
+            from kohort.pipeline import bronze
 
             events = bronze.events(self.lake, self.runs)
         sources = quality.sources(self.lake, events, self.runs)
@@ -316,7 +317,7 @@ class _Making:
                 raise
 
     def _to_look_at(self) -> list[Future[Made]]:
-        """Those that have failed, else all: of a failure nobody waits for others."""
+        """The tables that failed, else all: a failure ends the build at once."""
         every = [*self.made.values()]
         failed = [each for each in every if each.done() and each.exception()]
         return failed or every
@@ -341,7 +342,7 @@ class _Making:
         base = self._base_of(table)
         if base is not None:
             rows = rows.unionByName(base)
-        assert _types(rows) == _types_of(table), (  # noqa: S101 - makers keep to it
+        assert _types(rows) == _types_of(table), (
             f"{table.path}: {_types(rows)} are not the columns that it has to have"
         )
         path = f"{self.folder}/{table.path}"
@@ -365,14 +366,14 @@ class _Making:
             lineage.columns(table.schema()),
         )
 
-    def _maker(self, table: Table) -> Maker:
+    def _maker(self, table: Table) -> TableFunction:
         if table.path != _QUALITY.path:
-            return self.recipe.makers[table.path]
+            return self.recipe.functions[table.path]
         before = self._before(table)
         return lambda frames, _: quality.judged(frames, self.rules, before)
 
     def _frames(self, table: Table, sources: quality.Sources) -> _Asked:
-        """The tables for the maker of one: rows of its runs, if it is told which."""
+        """The tables that a table may read: rows of the computed runs."""
         found = dict(sources)
         for other in self.recipe.tables:
             if other.path == table.path:
@@ -432,8 +433,8 @@ class _Making:
 
 @contextmanager
 def _compiled(lake: Lake, events: DataFrame) -> Iterator[None]:
-    """Of few events it takes longer to compile Java for them than to do without."""
-    plan: Any = events._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - as above
+    """Turns compilation off while the events are few: see `FEW_BYTES`."""
+    plan: Any = events._jdf.queryExecution().optimizedPlan()
     conf = lake.spark.conf
     before = {name: conf.get(name, None) for name in UNCOMPILED}
     if int(str(plan.stats().sizeInBytes())) <= FEW_BYTES:
@@ -473,7 +474,7 @@ def _footers(lake: Lake, path: str) -> tuple[int, int, int]:
     paths = java(lake.spark, "org.apache.hadoop.fs.Path")
     inputs = java(lake.spark, "org.apache.parquet.hadoop.util.HadoopInputFile")
     readers = java(lake.spark, "org.apache.parquet.hadoop.ParquetFileReader")
-    conf = lake.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    conf = lake.spark.sparkContext._jsc.hadoopConfiguration()
     rows = files = size = 0
     for name in lake.names(path):
         if not name.endswith(".parquet"):

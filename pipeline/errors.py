@@ -1,4 +1,4 @@
-"""What ends a command with one line, and not with a traceback."""
+"""Errors that end a command with one line instead of a traceback."""
 
 from __future__ import annotations
 

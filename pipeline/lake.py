@@ -40,9 +40,9 @@ BUILDS: Final = "builds"
 LOCKS: Final = "locks"
 
 _MARKS: Final = "*?{}[]" if os.name == "nt" else "*?{}[]\\"
-"""Of patterns; where there is no Windows, a backslash, too."""
+"""Characters of patterns; a backslash is one too, except on Windows."""
 _OBJECT_STORES: Final = frozenset({"s3a", "s3", "gs", "abfs", "abfss", "wasb", "wasbs"})
-"""Where a rename copies, and a file appears as a whole when it is closed."""
+"""Stores where a rename copies, and a file appears as a whole when it is closed."""
 
 
 class LakeError(PipelineError):
@@ -103,7 +103,7 @@ class Lake:
         return bool(self._system().exists(where))
 
     def names(self, path: str) -> list[str]:
-        """What a folder has, in order, but hidden files; nothing if it is not there."""
+        """Sorted names in a folder, without hidden files; empty without a folder."""
         if not self.exists(path):
             return []
         found = self._system().listStatus(self._path(path))
@@ -186,7 +186,7 @@ class Lake:
         if not self.is_local or os.name == "nt":
             yield
             return
-        import fcntl  # noqa: PLC0415 - is not on Windows
+        import fcntl
 
         path = Path(_plain(self.uri(f"{LOCKS}/{name}")))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ class Lake:
     # -- Java's
 
     def _conf(self) -> Any:
-        return self.spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        return self.spark._jsc.hadoopConfiguration()
 
     @cached_property
     def _java_path(self) -> Any:
@@ -246,7 +246,7 @@ class Lake:
         contexts = java(self.spark, "org.apache.hadoop.fs.FileContext")
         context = contexts.getFileContext(target.toUri(), self._conf())
         rename = java(self.spark, "org.apache.hadoop.fs.Options$Rename")
-        gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001
+        gateway: Any = self.spark.sparkContext._gateway
         options = gateway.new_array(rename, 1)
         options[0] = rename.OVERWRITE
         context.rename(source, target, options)
@@ -258,7 +258,7 @@ def java(spark: SparkSession, name: str) -> Any:
     Written with dots, ``jvm.org.apache...``, it costs more: each part of the name is
     looked for in all jars.
     """
-    return getattr(spark._jvm, name)  # noqa: SLF001 - PySpark has no other way
+    return getattr(spark._jvm, name)
 
 
 def absolute(path: str) -> str:

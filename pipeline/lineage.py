@@ -1,4 +1,4 @@
-"""Where the rows of a table come from: inputs, code, options, and when.
+"""Lineage: the inputs, code, options and time that a table was made of.
 
 It is kept with each table, as ``_lineage.json`` in its folder (Spark leaves aside what
 begins with an underscore), and with each build, as ``lineage.json``.
@@ -44,7 +44,7 @@ def code_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is in bronze, as far as it counts.
+    """The contents of bronze that count.
 
     Attributes:
         ledger: each ingest by its id: what its ledger says.
@@ -61,7 +61,7 @@ class Inputs:
 
 
 def inputs(lake: Lake) -> Inputs:
-    """What there is to be read. What comes after this may be read as well."""
+    """The inputs as of now. Events that arrive later may be read as well."""
     ledger: dict[str, Any] = {}
     for name in lake.names(LEDGER):
         text = lake.read_text(f"{LEDGER}/{name}")
@@ -76,7 +76,7 @@ def inputs(lake: Lake) -> Inputs:
 
 
 def _stream(lake: Lake, checkpoint: str) -> dict[str, Any] | None:
-    """How far a stream has come, as Structured Streaming's checkpoint has it."""
+    """A stream's position, from the checkpoint of Structured Streaming."""
     batches = [int(n) for n in lake.names(f"{checkpoint}/commits") if n.isdigit()]
     if not batches:
         return None

@@ -12,7 +12,8 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kohort.pipeline.makers import EVENTS, Frames
+from kohort.pipeline.event_schema import KINDS
+from kohort.pipeline.table_functions import EVENTS, Frames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,45 +34,11 @@ LATE_S: Final = 60
 """An event that a stream brings so long after the broker's machine made it is late."""
 _BUCKET_BITS: Final = 16
 """Sequences are looked at in stretches of 65,536: small enough to be sorted apart."""
-_STEADY: Final = ("Stable", "Empty", "Dead")
 _ONLY_NAMED: Final = 3
-"""So many runs are named where a check has marked some."""
+"""Runs that are named where a check has marked some."""
 
 Sources = Mapping[str, "Callable[[], DataFrame]"]
-"""What there is besides the tables, once somebody asks for it."""
-
-KINDS: Final = frozenset(
-    {
-        "assignment_made",
-        "commit_refused",
-        "events_lost",
-        "group_loaded",
-        "group_state",
-        "heartbeat",
-        "join_completed",
-        "leader_chosen",
-        "member_expired",
-        "member_id_given",
-        "member_joined",
-        "member_kicked",
-        "member_left",
-        "member_refused",
-        "member_replaced",
-        "member_synced",
-        "node_started",
-        "node_stopped",
-        "offsets_committed",
-        "offsets_deleted",
-        "offsets_expired",
-        "partitions_changed",
-        "pending_member_expired",
-        "rebalance_started",
-        "shard_loaded",
-        "shard_unloaded",
-        "window_opened",
-    }
-)
-"""The kinds of events that this version knows; of others it takes what it knows."""
+"""Inputs of checks besides the tables, made when a check reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +91,17 @@ CHECKS: Final[Mapping[str, Rule]] = MappingProxyType(
             "rebalances, intervals and waits that end before they begin; of all",
             otherwise=FAILED,
         ),
+        "rebalances_without_account": Rule(
+            "rebalances before the last one of their group that have no"
+            " rebalance_account; of all that started"
+        ),
         "rebalances_without_end": Rule(
-            "rebalances after which another one starts in a group that is at rest, so"
-            " that an end was to come between; of all rebalances"
+            "accounts of rebalances whose end is missing from the events; of all"
+            " accounts"
         ),
         "ends_without_start": Rule(
-            "join_completed without a rebalance_started before it, and assignment_made"
-            " without a join_completed; of all those"
+            "accounts of rebalances whose start is missing from the events; of all"
+            " accounts"
         ),
         "two_owners": Rule(
             "ownerships of a partition that begin while another member of the group"
@@ -147,7 +118,7 @@ CHECKS: Final[Mapping[str, Rule]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user may set about the checks.
+    """The user's settings of the checks.
 
     Attributes:
         thresholds: shares of checks, in place of theirs.
@@ -169,7 +140,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a check has found, in all runs together.
+    """The result of a check over all runs.
 
     Attributes:
         name: its name.
@@ -193,14 +164,14 @@ class Check:
 
 
 def sources(lake: Lake, events: DataFrame, runs: Sequence[str] | None) -> Sources:
-    """What the checks look at besides the tables.
+    """The inputs of checks besides the tables.
 
     Args:
         lake: where it is.
         events: each once.
         runs: which are computed; None: all.
     """
-    from kohort.pipeline import bronze  # noqa: PLC0415 - loads pyspark
+    from kohort.pipeline import bronze
 
     # At once: what comes meanwhile is not among the events, either.
     identities, quarantine = bronze.identities(lake, runs), bronze.quarantine(lake)
@@ -218,7 +189,7 @@ def worst(checks: Sequence[Check]) -> str:
 
 def checks(rows: DataFrame) -> Sequence[Check]:
     """The checks of ``gold/quality``, each over all runs, those that failed first."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     is_bad = sql.col("outcome") != PASSED
     found = (
@@ -264,7 +235,7 @@ def judged(frames: Frames, rules: Rules, before: DataFrame | None = None) -> Dat
         rules: what the user has said.
         before: rows of runs that are not computed: they are judged anew.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     found = _for_each_run(frames, _of_runs(frames)).unionByName(_quarantined(frames))
     if before is not None:
@@ -293,8 +264,8 @@ def judged(frames: Frames, rules: Rules, before: DataFrame | None = None) -> Dat
 
 
 def _by_check(said: Mapping[str, float | str]) -> Column:
-    """What is said of the row's check."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    """The value of the row's check."""
+    from pyspark.sql import functions as sql
 
     pairs = [sql.lit(each) for pair in said.items() for each in pair]
     return sql.element_at(sql.create_map(*pairs), sql.col("check"))
@@ -304,14 +275,13 @@ def _by_check(said: Mapping[str, float | str]) -> Column:
 
 
 def _of_runs(frames: Frames) -> DataFrame:
-    """What all checks of runs have found; none of them need have a row of a run."""
+    """The results of all checks of runs; a run need not have a row of each check."""
     parts = [
         _identities(frames),
         _time_back(frames),
         _each_event(frames),
         _negative(frames),
-        _without_end(frames),
-        _without_start(frames),
+        _accounts(frames),
         _two_owners(frames),
         _unintroduced(frames),
     ]
@@ -320,7 +290,7 @@ def _of_runs(frames: Frames) -> DataFrame:
 
 def _for_each_run(frames: Frames, found: DataFrame) -> DataFrame:
     """A row of each run for each check: of none nothing was found."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     names = [name for name in CHECKS if name != "quarantined_lines"]
     each = sql.explode(sql.array(*map(sql.lit, names))).alias("check")
@@ -339,7 +309,7 @@ def _for_each_run(frames: Frames, found: DataFrame) -> DataFrame:
 
 def _counted(rows: DataFrame, *counts: tuple[str, Column, Column]) -> DataFrame:
     """Several checks by one aggregation: (check, what is found, of what)."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     cells = [
         sql.struct(
@@ -355,8 +325,8 @@ def _counted(rows: DataFrame, *counts: tuple[str, Column, Column]) -> DataFrame:
 
 
 def _identities(frames: Frames) -> DataFrame:
-    """What the numbers of events tell: missing, double, copied, announced ones."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    """Checks of sequence numbers: missing, double, copied and announced ones."""
+    from pyspark.sql import functions as sql
 
     sums = (
         frames[IDENTITIES]
@@ -380,8 +350,8 @@ _NUMBERS: Final = ("events", "rows", "last", "missing", "announced")
 
 def _time_back(frames: Frames) -> DataFrame:
     """Time that goes back: within stretches of sequences, and from one to the next."""
-    from pyspark.sql import Window  # noqa: PLC0415 - takes long
-    from pyspark.sql import functions as sql  # noqa: PLC0415
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
 
     bucket = sql.shiftright("sequence", _BUCKET_BITS)
     rows = frames[EVENTS].select(
@@ -412,8 +382,8 @@ def _time_back(frames: Frames) -> DataFrame:
 
 
 def _each_event(frames: Frames) -> DataFrame:
-    """What is known of each event by itself."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    """Checks of each event by itself."""
+    from pyspark.sql import functions as sql
 
     after = sql.unix_micros("arrived") * 1000 - sql.col("wall_ns")
     late = after > LATE_S * 1_000_000_000
@@ -429,7 +399,7 @@ def _each_event(frames: Frames) -> DataFrame:
 
 def _negative(frames: Frames) -> DataFrame:
     """Durations and intervals below 0."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     def least(path: str, *durations: Column) -> DataFrame:
         rows = frames[path]
@@ -441,59 +411,60 @@ def _negative(frames: Frames) -> DataFrame:
     parts = [
         least("silver/rebalances", *map(sql.col, spans)),
         least("silver/memberships", lasts, sql.col("silent_ns")),
-        least("silver/ownership", lasts, sql.col("idle_ns")),
-        least("silver/stand_stills", lasts),
+        least("silver/ownership", lasts),
+        least("silver/pauses", lasts),
+        least("silver/unread", lasts),
     ]
     rows = reduce(lambda one, other: one.unionByName(other), parts)
     negative = sql.count_if(sql.col("least") < 0)
     return _counted(rows, ("negative_durations", negative, sql.count("*")))
 
 
-def _without_end(frames: Frames) -> DataFrame:
-    """Rebalances whose end is not there, though the group was at rest after them."""
-    from pyspark.sql import Window  # noqa: PLC0415 - takes long
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+def _accounts(frames: Frames) -> DataFrame:
+    """Rebalances without an account, and accounts without a start or an end."""
+    from pyspark.sql import functions as sql
 
-    following = Window.partitionBy("run", "group").orderBy("number")
-    rows = frames["silver/rebalances"].select(
-        "run",
-        "outcome",
-        sql.lead("previous_state").over(following).alias("next_state"),
+    place = sql.struct("time_ns", "node", "sequence")
+    starts = frames[EVENTS].where(sql.col("kind") == "rebalance_started")
+    # The last one of a group may be under way.
+    latest = starts.groupBy("run", "group").agg(sql.max(place).alias("latest"))
+    known = frames["silver/rebalances"].select(
+        *("run", "node", "sequence", "cause", "outcome"), sql.lit(1).alias("account")
     )
-    ended = sql.col("next_state").isin(*_STEADY) & (sql.col("outcome") == "interrupted")
-    return _counted(
-        rows, ("rebalances_without_end", sql.count_if(ended), sql.count("*"))
-    )
-
-
-def _without_start(frames: Frames) -> DataFrame:
-    """Phases that end and did not begin."""
-    from pyspark.sql import Window  # noqa: PLC0415 - takes long
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
-
-    kinds = ("rebalance_started", "group_loaded", "join_completed", "assignment_made")
-    in_order = Window.partitionBy("run", "group").orderBy("time_ns", "node", "sequence")
     rows = (
-        frames[EVENTS]
-        .where(sql.col("kind").isin(*kinds))
-        .select("run", "kind", sql.lag("kind").over(in_order).alias("before"))
+        starts.join(latest, ["run", "group"])
+        .select(
+            *("run", "node", "sequence"),
+            (place == sql.col("latest")).alias("is_last"),
+            sql.lit(1).alias("start"),
+        )
+        .join(known, ["run", "node", "sequence"], "full")
     )
-    needs = sql.when(
-        sql.col("kind") == "join_completed", sql.lit("rebalance_started")
-    ).when(sql.col("kind") == "assignment_made", sql.lit("join_completed"))
-    rows = rows.select("run", "before", needs.alias("needs"))
-    lacks = sql.col("needs").isNotNull() & ~sql.col("needs").eqNullSafe(
-        sql.col("before")
-    )
+    account, start = sql.col("account"), sql.col("start")
     return _counted(
-        rows, ("ends_without_start", sql.count_if(lacks), sql.count(sql.col("needs")))
+        rows,
+        (
+            "rebalances_without_account",
+            sql.count_if(account.isNull() & ~sql.col("is_last")),
+            sql.count(start),
+        ),
+        (
+            "ends_without_start",
+            sql.count_if(sql.col("cause") == "unseen"),
+            sql.count(account),
+        ),
+        (
+            "rebalances_without_end",
+            sql.count_if(sql.col("outcome") == "unseen"),
+            sql.count(account),
+        ),
     )
 
 
 def _two_owners(frames: Frames) -> DataFrame:
     """Ownerships that begin while another one lasts."""
-    from pyspark.sql import Window  # noqa: PLC0415 - takes long
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
 
     before = (
         Window.partitionBy("run", "group", "topic", "partition")
@@ -513,7 +484,7 @@ def _two_owners(frames: Frames) -> DataFrame:
 
 def _unintroduced(frames: Frames) -> DataFrame:
     """Members that nobody has introduced."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     loaded = (
         frames[EVENTS]
@@ -536,7 +507,7 @@ def _unintroduced(frames: Frames) -> DataFrame:
 
 def _quarantined(frames: Frames) -> DataFrame:
     """Lines of all files and topics that are no events; of no run."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     bad = frames[QUARANTINE].select(sql.lit(1).alias("found"), sql.lit(1).alias("of"))
     good = frames[ALL_RUNS].select(

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 """Reads Kafka's topics: the one connector that resolves whole with this PySpark."""
 PACKAGES: Final = "~/.ivy2.5.2"
-"""Where Spark keeps the packages that it fetches."""
+"""The folder in which Spark keeps the packages that it fetches."""
 LOCAL: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
 CONNECT_S: Final = 5.0
-"""How long a master may take to accept a connection."""
+"""Seconds that a master may take to accept a connection."""
 LONGEST_REASON: Final = 600
 """Characters of what Spark said, where no better words are known."""
 
@@ -126,7 +126,7 @@ def session(
 def stop(spark: SparkSession) -> None:
     """Ends Spark and its Java process; what is stopped already is left alone."""
     context = type(spark.sparkContext)
-    gateway = context._gateway  # noqa: SLF001 - PySpark has no other way
+    gateway = context._gateway
     with contextlib.suppress(Exception):
         spark.stop()
     _forget(context)
@@ -142,8 +142,8 @@ def stop(spark: SparkSession) -> None:
 
 def _pyspark() -> tuple[Any, Any, Any]:
     try:
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - takes long
-        from pyspark.sql import SparkSession  # noqa: PLC0415
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkProblem(
             f"the pipeline needs PySpark ({error}): pip install 'kohort[pipeline]'"
@@ -152,19 +152,19 @@ def _pyspark() -> tuple[Any, Any, Any]:
 
 
 def _refuse_a_second(context: Any) -> None:
-    if context._active_spark_context is not None:  # noqa: SLF001
+    if context._active_spark_context is not None:
         raise SparkProblem(
             "Spark runs in this process already, with settings of its own: stop it"
             " (spark.stop()), or hand that session over instead of making one"
         )
     # The Java process of one that was stopped would be taken again, with its jars.
-    if context._gateway is not None:  # noqa: SLF001
+    if context._gateway is not None:
         _forget(context)
 
 
 def _forget(context: Any) -> None:
     """Lets PySpark start another Java process; this one ends as its input does."""
-    gateway = context._gateway  # noqa: SLF001
+    gateway = context._gateway
     if gateway is None:
         return
     with contextlib.suppress(Exception):
@@ -173,7 +173,7 @@ def _forget(context: Any) -> None:
     if process is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
-    context._gateway = context._jvm = None  # noqa: SLF001
+    context._gateway = context._jvm = None
 
 
 def _find_java() -> None:
@@ -263,7 +263,7 @@ def _fetching(settings: Mapping[str, str]) -> Iterator[None]:
     if "spark.jars.packages" not in settings or os.name == "nt":
         yield
         return
-    import fcntl  # noqa: PLC0415 - is not on Windows
+    import fcntl
 
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # Spark has better words for it
@@ -275,7 +275,7 @@ def _fetching(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _launch(conf: Any, said: IO[bytes]) -> Any:
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - takes long
+    from pyspark.java_gateway import launch_gateway
 
     # Spark makes folders where it stands (artifacts, spark-warehouse).
     home = tempfile.mkdtemp(prefix="kohort-spark-")
@@ -295,7 +295,7 @@ def _text(said: IO[bytes]) -> str:
 
 
 def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
-    """What went wrong, in a sentence, and what to do."""
+    """The error in a sentence, and what to do."""
     everything = f"{said}\n{error}"
     if "UnsupportedClassVersionError" in everything or "Unrecognized option" in said:
         return "this Java is too old for Spark, which needs Java 17: set JAVA_HOME"

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kohort.pipeline import quality, tables
-from kohort.pipeline.tables import TABLES, Table
-from kohort.pipeline.tables import table as words
+from kohort.pipeline import quality
+from kohort.pipeline.tables import TABLES, Table, table
 
 PAGE: Final = Path("docs/pipeline-tables.md")
 _MARK: Final = "<!-- made by: python -m kohort.pipeline.tables_page -->"
@@ -33,8 +32,8 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield from ("# The pipeline's tables", "", _MARK, "", _PATHS, "")
     yield from ("## Terms", "", *_terms(), "")
-    for table in TABLES:
-        yield from _table(table)
+    for each in TABLES:
+        yield from _table(each)
     yield from ("## Checks", "")
     yield "What `gold/quality` has. A share above the threshold marks the run, or fails"
     yield "the build, which is not published then."
@@ -48,19 +47,16 @@ def _lines() -> Iterator[str]:
 
 
 def _terms() -> list[str]:
-    """The terms, which the package's docstring, or that of its tables, explains."""
-    for said in (tables.__doc__, words.__doc__):
-        _, found, terms = (said or "").partition("Terms:\n")
-        if found:
-            return terms.replace("``", "`").strip().splitlines()
-    raise LookupError("the tables' docstrings have no terms")
+    """The terms, from the docstring of `kohort.pipeline.tables.table`."""
+    terms = (table.__doc__ or "").partition("Terms:\n")[2]
+    return terms.replace("``", "`").strip().splitlines()
 
 
-def _table(table: Table) -> Iterator[str]:
-    yield from (f"## `{table.path}`", "", table.says, "")
-    yield from (f"Key: {', '.join(f'`{name}`' for name in table.key)}", "")
+def _table(each: Table) -> Iterator[str]:
+    yield from (f"## `{each.path}`", "", each.says, "")
+    yield from (f"Key: {', '.join(f'`{name}`' for name in each.key)}", "")
     yield from ("| column | type | means |", "| --- | --- | --- |")
-    for column in table.columns:
+    for column in each.columns:
         yield f"| `{column.name}` | `{column.type}` | {column.says} |"
     yield ""
 

@@ -1,6 +1,6 @@
-"""Gold: per hour, per group and per run, what a platform team decides by.
+"""Gold: the numbers that a platform team decides by, per hour, group and run.
 
-Each maker is a pure function of the tables before it. gold/quality is made elsewhere:
+Each table is a pure function of the tables before it. gold/quality is made elsewhere:
 it is about the data, not about groups.
 """
 
@@ -12,25 +12,25 @@ from typing import Final
 
 from kohort.pipeline.gold import (
     causes,
+    culprits,
     initial_delay,
     metrics,
     settings,
     storms,
-    who,
 )
-from kohort.pipeline.makers import Maker
+from kohort.pipeline.table_functions import TableFunction
 
-MAKERS: Final[Mapping[str, Maker]] = MappingProxyType(
+TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
     {
         "gold/hours": metrics.hours,
         "gold/groups": metrics.groups,
         "gold/runs": metrics.runs,
         "gold/causes": causes.causes,
         "gold/storms": storms.storms,
-        "gold/culprits": who.culprits,
-        "gold/waited_for": who.waited_for,
+        "gold/culprits": culprits.culprits,
+        "gold/waited_for": culprits.waited_for,
         "gold/initial_delay": initial_delay.initial_delay,
         "gold/settings": settings.settings,
     }
 )
-"""By paths, in the order of the tables: one may use those before it."""
+"""Table functions by path, in order: each may read the tables before it."""

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.tables import Table
+from kohort.pipeline.table_functions import GROUP
 
 SECOND_NS: Final = 1_000_000_000
 HOUR_NS: Final = 3600 * SECOND_NS
-GROUP: Final = ("run", "group")
 REBALANCE: Final = (*GROUP, "number")
 MEMBER: Final = (*GROUP, "member_id")
 
@@ -36,7 +35,7 @@ def seconds(ns: Column) -> Column:
 
 
 def nanoseconds(seconds_: Column) -> Column:
-    """What `seconds` was made from, as decimal.
+    """The nanoseconds that `seconds` was made from, as decimal.
 
     Sums of doubles depend on the order of their rows, which a cluster does not keep;
     sums of these do not, so that a rebuild gives the same bits. Decimal: 2,000 members
@@ -68,13 +67,18 @@ def lasting(intervals: DataFrame, runs: DataFrame) -> DataFrame:
     )
 
 
-def clipped(intervals: DataFrame, runs: DataFrame) -> DataFrame:
+def clipped(
+    intervals: DataFrame, runs: DataFrame, weight: Column | None = None
+) -> DataFrame:
     """Intervals cut at the hours: (run, group, hour, ns), ns above 0.
 
-    An interval of a thousand hours is a thousand rows, made beside each other.
+    An interval of a thousand hours is a thousand rows, made beside each other. ``ns``
+    is multiplied by the weight.
     """
+    times = F.lit(1) if weight is None else weight
+    spans = intervals.select(*GROUP, "from_ns", "until_ns", times.alias("weight"))
     whole = (
-        lasting(intervals.select(*GROUP, "from_ns", "until_ns"), runs)
+        lasting(spans, runs)
         .where("end_ns > from_ns")
         .withColumn("last_in_ns", F.col("end_ns") - 1)
     )
@@ -84,7 +88,7 @@ def clipped(intervals: DataFrame, runs: DataFrame) -> DataFrame:
     return whole.withColumn("index", F.explode(hours)).select(
         *GROUP,
         F.timestamp_seconds(F.col("index") * 3600).alias("hour"),
-        part.alias("ns"),
+        (part * F.col("weight")).alias("ns"),
     )
 
 
@@ -97,10 +101,3 @@ def durations(completed: Column) -> tuple[Column, ...]:
     of = F.percentile(values, F.array(F.lit(0.5), F.lit(0.95), F.lit(0.99)))
     names = ("duration_p50_s", "duration_p95_s", "duration_p99_s")
     return tuple(seconds(of[i]).alias(name) for i, name in enumerate(names))
-
-
-def shaped(frame: DataFrame, table: Table) -> DataFrame:
-    """The frame with the columns of a table, in its order and of its types."""
-    return frame.select(
-        *(F.col(each.name).cast(each.type).alias(each.name) for each in table.columns)
-    )

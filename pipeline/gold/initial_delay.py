@@ -1,20 +1,19 @@
-"""What the initial delay saved (KIP-134): the same seed with and without it."""
+"""Savings of the initial delay (KIP-134): the same seed with and without it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.columns import GROUP, seconds, shaped
-from kohort.pipeline.makers import Frames, Options
-from kohort.pipeline.tables import BY_PATH
+from kohort.pipeline.gold.columns import seconds
+from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
 
 DELAY: Final = "group.initial.rebalance.delay.ms"
 
 
-def initial_delay(frames: Frames, options: Options) -> DataFrame:  # noqa: ARG001 - a maker
+def initial_delay(frames: Frames, options: Options) -> DataFrame:
     """gold/initial_delay."""
     labelled = _labelled(frames)
     with_ = labelled.where("delay_ms > 0")
@@ -26,11 +25,11 @@ def initial_delay(frames: Frames, options: Options) -> DataFrame:  # noqa: ARG00
     table = pairs.join(_side(runs, "with"), "run_with").join(
         _side(runs, "without"), ["run_without", "group"]
     )
-    for name, unit in (("rebalances", ""), ("stand_still", "_s")):
+    for name, unit in (("rebalances", ""), ("paused", "_s")):
         saved = F.col(f"{name}_without{unit}") - F.col(f"{name}_with{unit}")
         table = table.withColumn(f"{name}_saved{unit}", saved)
     later = F.col("first_assignment_with_s") - F.col("first_assignment_without_s")
-    return shaped(table.withColumn("later_s", later), BY_PATH["gold/initial_delay"])
+    return shaped(table.withColumn("later_s", later), "gold/initial_delay")
 
 
 def _labelled(frames: Frames) -> DataFrame:
@@ -70,7 +69,7 @@ def _groups(frames: Frames) -> DataFrame:
     took = seconds(F.col("assigned_ns") - F.col("came_ns"))
     return (
         frames["gold/groups"]
-        .select(*GROUP, "rebalances", "stand_still_s")
+        .select(*GROUP, "rebalances", "paused_s")
         .join(came, [*GROUP], "left")
         .join(assigned, [*GROUP], "left")
         .withColumn("first_assignment_s", took)
@@ -82,6 +81,6 @@ def _side(groups: DataFrame, side: str) -> DataFrame:
         F.col("run").alias(f"run_{side}"),
         "group",
         F.col("rebalances").alias(f"rebalances_{side}"),
-        F.col("stand_still_s").alias(f"stand_still_{side}_s"),
+        F.col("paused_s").alias(f"paused_{side}_s"),
         F.col("first_assignment_s").alias(f"first_assignment_{side}_s"),
     )

@@ -1,9 +1,9 @@
 """The metrics of groups in hours, of groups, and of runs: one implementation.
 
-Hours are made from silver. What adds up (numbers, times, the largest of something) is
-taken from hours for groups and runs. What does not (percentiles, different names) is
-computed anew at each grain by the same function of the key columns, from tables that
-are small. The events themselves are read once, for the hours.
+Hours are made from silver. Sums and maxima of groups and runs are taken from hours.
+Percentiles and numbers of different names, which do not add up, are computed anew at
+each grain by the same function of the key columns, from tables that are small. The
+events themselves are read once, for the hours.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import (
-    GROUP,
     at_hour,
     clipped,
     counted,
@@ -24,11 +23,9 @@ from kohort.pipeline.gold.columns import (
     hour_of,
     nanoseconds,
     seconds,
-    shaped,
 )
 from kohort.pipeline.gold.storms import storms_of
-from kohort.pipeline.makers import EVENTS, Frames, Options
-from kohort.pipeline.tables import BY_PATH
+from kohort.pipeline.table_functions import EVENTS, GROUP, Frames, Options, shaped
 
 HOUR: Final = (*GROUP, "hour")
 FULL: Final = ("full", "group_over_max_size")
@@ -43,7 +40,7 @@ _NUMBERS: Final = (
     "refused_full",
     "partitions_moved",
     "partitions_moved_least",
-    "crashes",
+    "expired",
     "metadata_bytes",
     "assignment_bytes",
     "commits",
@@ -53,12 +50,12 @@ _NUMBERS: Final = (
     "records_rewound",
     "lag_built",
 )
-"""What adds up."""
-_TIMES: Final = ("stand_still", "member", "crash_idle")
-"""What adds up and is a time: in ns while it is added, then in seconds."""
+"""Numbers that add up."""
+_TIMES: Final = ("paused", "member", "unread", "expired_unread")
+"""Times that add up: in ns while they are added, then in seconds."""
 _MOST: Final = ("members_most", "lag_built_max")
 """The largest of something: of hours the largest is that of all."""
-_LONGEST: Final = ("duration_max", "crash_idle_max", "catch_up_max")
+_LONGEST: Final = ("duration_max", "expired_unread_max", "catch_up_max")
 """The same, of times."""
 
 
@@ -71,10 +68,11 @@ def hours(frames: Frames, options: Options) -> DataFrame:
         _rebalances(frames),
         _storms(frames, options),
         _refusals(frames),
-        _intervals(frames, "stand_stills", "stand_still_ns"),
-        _intervals(frames, "memberships", "member_ns"),
-        _crashes(frames),
-        _crash_idle(frames),
+        _intervals(frames, frames["silver/pauses"], "paused_ns"),
+        _intervals(frames, frames["silver/memberships"], "member_ns"),
+        _intervals(frames, _unread(frames), "unread_ns", F.col("partitions")),
+        _expired(frames),
+        _expired_unread(frames),
         _moves(frames),
         _reprocessed(frames),
         _lags(frames),
@@ -151,20 +149,41 @@ def _refusals(frames: Frames) -> DataFrame:
     return _in_hour(_refused_full(frames), "time_ns", refused_full=F.lit(1))
 
 
-def _intervals(frames: Frames, table: str, name: str) -> DataFrame:
-    parts = clipped(frames[f"silver/{table}"], frames["silver/runs"])
+def _intervals(
+    frames: Frames, rows: DataFrame, name: str, weight: Column | None = None
+) -> DataFrame:
+    parts = clipped(rows, frames["silver/runs"], weight)
     return parts.withColumnRenamed("ns", name)
 
 
-def _crashes(frames: Frames) -> DataFrame:
+def _unread(frames: Frames) -> DataFrame:
+    """Partitions without a reader, unless their group had no member at all."""
+    return frames["silver/unread"].where("cause <> 'group_empty'")
+
+
+def _expired(frames: Frames) -> DataFrame:
     expired = frames["silver/memberships"].where("how = 'expired'")
-    return _in_hour(expired, "until_ns", crashes=F.lit(1))
+    return _in_hour(expired, "until_ns", expired=F.lit(1))
 
 
-def _crash_idle(frames: Frames) -> DataFrame:
-    idle = frames["silver/ownership"].where("crash_idle_ns is not null")
-    ns = F.col("crash_idle_ns")
-    return _in_hour(idle, "from_ns", crash_idle_ns=ns, crash_idle_max_ns=ns)
+def _expired_unread(frames: Frames) -> DataFrame:
+    """A row per member that expired: several accounts may have a part of it."""
+    expired = (
+        frames["silver/unread"]
+        .where("cause = 'expired'")
+        .groupBy(*GROUP, "member_id")
+        .agg(
+            F.min("from_ns").alias("from_ns"),
+            F.max("until_ns").alias("until_ns"),
+            F.sum("unread_ns").alias("unread_ns"),
+        )
+    )
+    return _in_hour(
+        expired,
+        "from_ns",
+        expired_unread_ns=F.col("unread_ns"),
+        expired_unread_max_ns=F.col("until_ns") - F.col("from_ns"),
+    )
 
 
 def _moves(frames: Frames) -> DataFrame:
@@ -258,12 +277,12 @@ def _exact(frames: Frames, keys: Sequence[str]) -> DataFrame:
 # -- groups and runs
 
 
-def groups(frames: Frames, options: Options) -> DataFrame:  # noqa: ARG001 - a maker
+def groups(frames: Frames, options: Options) -> DataFrame:
     """gold/groups: every group that has an event has hours."""
     return _finished(_rolled_up(frames, GROUP), "gold/groups")
 
 
-def runs(frames: Frames, options: Options) -> DataFrame:  # noqa: ARG001 - a maker
+def runs(frames: Frames, options: Options) -> DataFrame:
     """gold/runs: with or without groups."""
     metrics = _rolled_up(frames, ("run",))
     about = frames["silver/runs"].drop("nodes")
@@ -303,10 +322,10 @@ def _finished(frame: DataFrame, path: str) -> DataFrame:
     times = {f"{n}_s": seconds(F.col(f"{n}_ns")) for n in (*_TIMES, *_LONGEST)}
     size = F.col("metadata_bytes") + F.col("assignment_bytes")
     shares = {
-        "capacity_lost": _share(F.col("stand_still_s"), F.col("member_s")),
+        "capacity_lost": _share(F.col("paused_s"), F.col("member_s")),
         "bytes_per_rebalance": _share(size, F.col("completed")),
     }
-    return shaped(known.withColumns(times).withColumns(shares), BY_PATH[path])
+    return shaped(known.withColumns(times).withColumns(shares), path)
 
 
 def _share(part: Column, whole: Column) -> Column:

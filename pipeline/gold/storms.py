@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.columns import GROUP, SECOND_NS, counted, shaped
-from kohort.pipeline.makers import Frames, Options
-from kohort.pipeline.tables import BY_PATH
+from kohort.pipeline.gold.columns import SECOND_NS, counted
+from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
 
 
 def storms_of(rebalances: DataFrame, options: Options) -> DataFrame:
@@ -74,4 +73,4 @@ def storms(frames: Frames, options: Options) -> DataFrame:
         F.col("named.culprit_name"), F.array().cast("array<string>")
     ).alias("names")
     both = of_causes.join(names, [*keys], "left")
-    return shaped(both.withColumn("names", named), BY_PATH["gold/storms"])
+    return shaped(both.withColumn("names", named), "gold/storms")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.pipeline.report.asking import QUERIES, sql
+from kohort.pipeline.report.queries import QUERIES, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +35,8 @@ def write(
     Raises:
         OSError: it cannot be written.
     """
-    from kohort.pipeline.report.asking import ask  # noqa: PLC0415 - loads late
-    from kohort.pipeline.report.page import page  # noqa: PLC0415 - loads plotly
+    from kohort.pipeline.report.page import page
+    from kohort.pipeline.report.queries import ask
 
     answers = {name: ask(spark, name, runs) for name in QUERIES}
     text = page(answers, about=about or {}, runs=runs)

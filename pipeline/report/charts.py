@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
-from kohort.pipeline.report import numbers
-from kohort.pipeline.report.asking import Answers, Row
-from kohort.pipeline.report.findings import CAUSES, cause
-from kohort.pipeline.report.markup import label
+from kohort.pipeline.report import formats
+from kohort.pipeline.report.affected import CAUSES, cause
+from kohort.pipeline.report.formats import label
+from kohort.pipeline.report.queries import Answers, Row
 
 BARS: Final = 15
-"""So many groups are in a chart of groups."""
+"""Groups in a chart of groups."""
 _ROW_PX: Final = 26
 _FRAME_PX: Final = 130
 _SMALLEST: Final = 6
@@ -56,12 +57,12 @@ def _look(of: str | None) -> tuple[str, str]:
     return _LOOKS.get(of or "", (_OTHER, "cross"))
 
 
-def _json(figure: go.Figure) -> str:
-    """For a script element: nothing in it can end that."""
+def _json(figure: go.Figure) -> Markup:
+    """JSON for a script element: nothing in it can end the element."""
     made = figure.to_plotly_json()
     # The page brings its own look; plotly's template would be longer than all else.
     made["layout"].pop("template", None)
-    return json.dumps(made).replace("<", "\\u003c")
+    return Markup(json.dumps(made).replace("<", "\\u003c"))  # noqa: S704 - as above
 
 
 def _layout(figure: go.Figure, rows: int, x: str, **more: Any) -> None:
@@ -88,7 +89,7 @@ def _unlike(names: Iterable[str | None]) -> dict[str | None, str]:
     return found
 
 
-def timeline(rows: Sequence[Row]) -> str:
+def timeline(rows: Sequence[Row]) -> Markup:
     """Rebalances over time: a row for each group, a mark for each rebalance."""
     often = Counter(row["group"] for row in rows)
     names = _unlike(sorted(often, key=lambda group: (often[group], group)))
@@ -99,7 +100,7 @@ def timeline(rows: Sequence[Row]) -> str:
         colour, symbol = _look(each)
         figure.add_trace(
             go.Scatter(
-                x=[numbers.iso(row["started_ns"]) for row in some],
+                x=[formats.iso(row["started_ns"]) for row in some],
                 y=[names[row["group"]] for row in some],
                 mode="markers",
                 name=label(cause(each), 60),
@@ -126,7 +127,7 @@ def _by_cause(rows: Iterable[Row]) -> list[str | None]:
 
 
 def _size(row: Row, longest: float) -> float:
-    """By area: twice as long is twice as much to see."""
+    """The diameter of a dot: its area grows with the duration."""
     part: float = ((row["duration_s"] or 0.0) / longest) ** 0.5
     return round(_SMALLEST + (_LARGEST - _SMALLEST) * part, 1)
 
@@ -135,19 +136,17 @@ def _told(row: Row) -> str:
     took = (
         "open"
         if row["duration_s"] is None
-        else f"{numbers.seconds(row['duration_s'])}, {label(row['outcome'])}"
+        else f"{formats.seconds(row['duration_s'])}, {label(row['outcome'])}"
     )
     return f"{label(cause(row['cause']), 60)}: {label(row['culprit_name'])}<br>{took}"
 
 
-def stand_stills(answers: Answers) -> str:
-    """Member-seconds that groups stood still, by cause."""
-    groups = [row for row in answers["groups"] if row["stand_still_s"]][:BARS]
+def pauses(answers: Answers) -> Markup:
+    """Member-seconds of pauses of groups, by cause."""
+    groups = [row for row in answers["groups"] if row["paused_s"]][:BARS]
     names = _unlike(row["group"] for row in reversed(groups))
     rows = [
-        row
-        for row in answers["causes"]
-        if row["group"] in names and row["stand_still_s"]
+        row for row in answers["causes"] if row["group"] in names and row["paused_s"]
     ]
     figure = go.Figure()
     for each in _by_cause(rows):
@@ -155,7 +154,7 @@ def stand_stills(answers: Answers) -> str:
         figure.add_trace(
             go.Bar(
                 orientation="h",
-                x=[row["stand_still_s"] for row in some],
+                x=[row["paused_s"] for row in some],
                 y=[names[row["group"]] for row in some],
                 name=label(cause(each), 60),
                 marker={"color": _look(each)[0]},
@@ -174,8 +173,8 @@ def ranges(
     by: str,
     columns: Sequence[tuple[str, str]],
     x: str,
-) -> str:
-    """From least to most: a line for each row, with marks at some of its numbers.
+) -> Markup:
+    """From least to most: a line for each row, with marks at some of its formats.
 
     Args:
         rows: the first is at the top.
@@ -222,7 +221,7 @@ def ranges(
     return _json(figure)
 
 
-def hours(rows: Sequence[Row]) -> str:
+def hours(rows: Sequence[Row]) -> Markup:
     """Rebalances by hour, groups on top of each other."""
     names = _unlike(dict.fromkeys(row["group"] for row in rows))
     figure = go.Figure()
@@ -243,8 +242,8 @@ def hours(rows: Sequence[Row]) -> str:
     return _json(figure)
 
 
-def lags(rows: Sequence[Row]) -> str:
-    """What a rebalance took, and the lag that it built up."""
+def lags(rows: Sequence[Row]) -> Markup:
+    """Durations of rebalances, and the lag that each built up."""
     names = _unlike(dict.fromkeys(row["group"] for row in rows))
     figure = go.Figure()
     for place, (group, called) in enumerate(names.items()):
@@ -277,4 +276,4 @@ def _caught_up(row: Row) -> str:
     why = f"{label(cause(row['cause']), 60)}: {label(row['culprit_name'])}"
     if row["catch_up_s"] is None:
         return why
-    return f"{why}<br>worked off after {numbers.seconds(row['catch_up_s'])}"
+    return f"{why}<br>worked off after {formats.seconds(row['catch_up_s'])}"

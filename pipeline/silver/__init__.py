@@ -1,4 +1,4 @@
-"""Silver: what groups did, in intervals and rows; one pure function per table.
+"""Silver: groups in intervals and rows; one pure function per table.
 
 Native expressions only, and nothing that depends on the order in which rows come.
 `kohort.pipeline.tables.silver` says what each column means.
@@ -10,23 +10,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kohort.pipeline.makers import Maker
+from kohort.pipeline.silver.accounts import moves, pauses, rebalances, unread
 from kohort.pipeline.silver.commits import commits, lags, reprocessed
-from kohort.pipeline.silver.members import memberships
-from kohort.pipeline.silver.moves import moves
+from kohort.pipeline.silver.memberships import memberships
 from kohort.pipeline.silver.ownership import ownership
-from kohort.pipeline.silver.rebalances import rebalances
 from kohort.pipeline.silver.refusals import refusals
 from kohort.pipeline.silver.runs import runs
-from kohort.pipeline.silver.stand_stills import stand_stills
+from kohort.pipeline.table_functions import TableFunction
 
-MAKERS: Final[Mapping[str, Maker]] = MappingProxyType(
+TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
     {
         "silver/runs": runs,
         "silver/rebalances": rebalances,
         "silver/memberships": memberships,
         "silver/ownership": ownership,
-        "silver/stand_stills": stand_stills,
+        "silver/pauses": pauses,
+        "silver/unread": unread,
         "silver/commits": commits,
         "silver/reprocessed": reprocessed,
         "silver/refusals": refusals,
@@ -34,4 +33,4 @@ MAKERS: Final[Mapping[str, Maker]] = MappingProxyType(
         "silver/lags": lags,
     }
 )
-"""Makers of the tables of silver by their paths, each after those that it reads."""
+"""Table functions by path, each after the tables that it reads."""

@@ -1,7 +1,7 @@
-"""silver/commits, and what they show: records processed twice, and lag.
+"""silver/commits, and from them records processed twice, and lag.
 
-Commits are most of all events. So they pass through one exchange by partition, and
-what is found there is small, or one row per event.
+Most events are commits. So they pass through one exchange by partition, and all that
+follows is small, or has one row per event.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from kohort.pipeline.makers import Frames, Options
 from kohort.pipeline.silver.order import (
-    GROUP,
     IN_ORDER,
     along,
     before_here,
     count_if,
     of_kinds,
-    shaped,
     up_to_here,
 )
+from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
 
 _PARTITION: Final = (*GROUP, "topic", "partition")
 _OWN: Final = ("hash", *_PARTITION)
 """The same, and a hash of it before: rows are compared by the first 8 bytes of what
 they are sorted by, and these differ where the names of runs and groups do not."""
 
+_START: Final = (*GROUP, "node", "sequence")
+"""The start of a rebalance."""
+
 _PEAK_NS: Final = 30_000_000_000
-"""So long after a rebalance lag may be its doing; later a peak is of every day."""
+"""The time after a rebalance in which a peak of lag is taken for its doing."""
 
 
 def commits(frames: Frames, _options: Options) -> DataFrame:
@@ -38,6 +39,7 @@ def commits(frames: Frames, _options: Options) -> DataFrame:
         of_kinds(frames, "offsets_committed", "commit_refused")
         .select(
             *(*GROUP, *IN_ORDER, "member_id", "generation", "error"),
+            *("client_id", "host", "connection"),
             f.coalesce("instance_id", "client_id", "member_id").alias("name"),
             f.posexplode("offsets").alias("position", "row"),
         )
@@ -140,13 +142,13 @@ def lags(frames: Frames, _options: Options) -> DataFrame:
     """One row per completed rebalance with commits before it and in it."""
     stretches = _stretches(_totals(frames))
     latest = f.max(f.struct("lag_peak", "peak_ns", "worked_off_ns")).alias("peak")
-    peaks = stretches.groupBy(*GROUP, "number", "lag_before").agg(latest)
+    peaks = stretches.groupBy(*_START, "lag_before").agg(latest)
     built = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
     found = (
         frames["silver/rebalances"]
         .where(f.col("outcome") == "completed")
-        .select(*GROUP, "number", "started_ns", "ended_ns")
-        .join(peaks.select("*", "peak.*"), [*GROUP, "number"])
+        .select(*_START, "number", "started_ns", "ended_ns")
+        .join(peaks.select("*", "peak.*"), [*_START])
         .withColumn("lag_built", built)
         .withColumn(
             "worked_off_ns",
@@ -163,7 +165,7 @@ def _catch_up_ns() -> Column:
 
 
 def _totals(frames: Frames) -> DataFrame:
-    """By how much the lag of the group changed with each event that tells it.
+    """Changes of the group's lag, by event.
 
     Starts of rebalances are among them: their change is null. One exchange, by group,
     for all that follows.
@@ -175,12 +177,15 @@ def _totals(frames: Frames) -> DataFrame:
         .where(f.col("error").isNull() & f.col("end_offset").isNotNull())
         .select(*_PARTITION, *IN_ORDER, lag.alias("lag"))
     )
-    starts = frames["silver/rebalances"].select(
-        *GROUP,
-        f.col("started_ns").alias("time_ns"),
-        "node",
-        "sequence",
-        f.coalesce(f.col("ended_ns") + _PEAK_NS, f.lit(0)).alias("peak_until_ns"),
+    ends = frames["silver/rebalances"].select(
+        *_START, (f.col("ended_ns") + _PEAK_NS).alias("peak_until_ns")
+    )
+    # One that is under way has no account, and ends the events of the one before.
+    starts = (
+        of_kinds(frames, "rebalance_started")
+        .select(*GROUP, *IN_ORDER)
+        .join(ends, [*_START], "left")
+        .na.fill(0, ["peak_until_ns"])
     )
     return (
         told.unionByName(starts, allowMissingColumns=True)
@@ -201,14 +206,15 @@ def _stretches(totals: DataFrame) -> DataFrame:
     Columns: lag_before; lag_peak: the height; peak_ns: when it was first reached;
     worked_off_ns: when T was first back at lag_before, while it was the largest.
 
-    The number grows along the order. So the largest (number, T) so far has the
+    The start grows along the order. So the largest (start, T) so far has the
     largest T of that rebalance so far, without another sort. What is later than
     `_PEAK_NS` after it is left out there.
     """
     so_far = up_to_here(along(*GROUP))
     change, total = f.col("change"), f.col("total")
     is_near = change.isNotNull() & (f.col("time_ns") <= f.col("peak_until_ns"))
-    height = f.max(f.when(is_near, f.struct("number", "total")))
+    height = f.max(f.when(is_near, f.struct("start", "total")))
+    is_start = f.when(change.isNull(), f.struct(*IN_ORDER))
     # -1: there was none, which is not the same as no rebalance.
     before = f.coalesce("total", f.lit(-1).cast("bigint"))
     began = f.last(f.when(change.isNull(), before), ignorenulls=True)
@@ -216,7 +222,7 @@ def _stretches(totals: DataFrame) -> DataFrame:
         totals.withColumns(
             {
                 "total": f.sum("change").over(so_far),
-                "number": count_if(change.isNull()).over(so_far),
+                "start": f.last(is_start, ignorenulls=True).over(so_far),
                 "peak_until_ns": f.last("peak_until_ns", ignorenulls=True).over(so_far),
             }
         )
@@ -224,16 +230,16 @@ def _stretches(totals: DataFrame) -> DataFrame:
             {"height": height.over(so_far), "began": began.over(so_far)},
         )
         .where(change.isNotNull() & (f.col("began") >= 0))
-        .where(f.col("height.number") == f.col("number"))
+        .where(f.col("height.start") == f.col("start"))
         .select(
             *GROUP,
-            "number",
+            *("start.node", "start.sequence"),
             "time_ns",
             "total",
             f.col("began").alias("lag_before"),
             f.col("height.total").alias("lag_peak"),
         )
-        .groupBy(*GROUP, "number", "lag_before", "lag_peak")
+        .groupBy(*_START, "lag_before", "lag_peak")
         .agg(
             f.min("time_ns").alias("peak_ns"),
             f.min(f.when(total <= f.col("lag_before"), f.col("time_ns"))).alias(

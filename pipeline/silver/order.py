@@ -1,4 +1,4 @@
-"""What the makers of silver share: the order of events, windows along it, and schemas.
+"""Shared by the tables of silver: the order of events, windows along it, schemas.
 
 All windows run from the start of their rows to the current one: what is to come is
 known by looking back along the reversed order, or by counting.
@@ -11,11 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 
-from kohort.pipeline.makers import EVENTS, Frames
-from kohort.pipeline.tables import BY_PATH
+from kohort.pipeline.table_functions import EVENTS, Frames
 
-GROUP: Final = ("run", "group")
-"""Whose order it is: that of a group in a run."""
 IN_ORDER: Final = ("time_ns", "node", "sequence")
 """The columns that events of a run are in order by."""
 GONE: Final = ("member_left", "member_expired", "member_kicked")
@@ -30,7 +27,7 @@ def of_kinds(frames: Frames, *kinds: str) -> DataFrame:
 
 
 def is_pending() -> Column:
-    """Whether an event is about an id that was given out, and not about a member."""
+    """Whether an event is about a pending member."""
     return f.coalesce(f.col("was_pending"), f.lit(False))
 
 
@@ -50,15 +47,5 @@ def before_here(window: WindowSpec) -> WindowSpec:
 
 
 def count_if(condition: Column) -> Column:
-    """How many rows it is true of: an aggregate, bigint."""
+    """Counts the rows for which a condition is true: an aggregate, bigint."""
     return f.sum(f.when(condition, 1).otherwise(0).cast("bigint"))
-
-
-def shaped(frame: DataFrame, path: str) -> DataFrame:
-    """The columns of a table, in its order, with its types; others are left out."""
-    return frame.select(
-        *[
-            f.col(column.name).cast(column.type).alias(column.name)
-            for column in BY_PATH[path].columns
-        ]
-    )

@@ -1,12 +1,12 @@
-"""silver/refusals: who was not let in, or was taken out for want of room."""
+"""silver/refusals: refused joins, and members removed because the group was full."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kohort.pipeline.makers import Frames, Options
-from kohort.pipeline.silver.order import of_kinds, shaped
+from kohort.pipeline.silver.order import of_kinds
+from kohort.pipeline.table_functions import Frames, Options, shaped
 
 
 def refusals(frames: Frames, _options: Options) -> DataFrame:

@@ -1,12 +1,11 @@
-"""silver/runs: what there is of each run."""
+"""silver/runs: extent and labels of each run."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kohort.pipeline.makers import EVENTS, Frames, Options
-from kohort.pipeline.silver.order import shaped
+from kohort.pipeline.table_functions import EVENTS, Frames, Options, shaped
 
 
 def runs(frames: Frames, _options: Options) -> DataFrame:

@@ -22,13 +22,14 @@ _METRICS: Final = columns(
     ("duration_p95_s", "double", "the same"),
     ("duration_p99_s", "double", "the same"),
     ("duration_max_s", "double", "the same"),
+    ("paused_s", "double", "member-seconds of pauses, the part that is in it"),
     (
-        "stand_still_s",
+        "unread_s",
         "double",
-        "member-seconds of stand_stills, the part that is in it",
+        "partition-seconds of unread, the part that is in it, without group_empty",
     ),
     ("member_s", "double", "member-seconds of memberships, the part that is in it"),
-    ("capacity_lost", "double", "stand_still_s / member_s; null: nobody was there"),
+    ("capacity_lost", "double", "paused_s / member_s; null: nobody was there"),
     ("members_most", "bigint", "of its completed rebalances: the most members"),
     ("storms", "bigint", "that began in it"),
     ("storm_rebalances", "bigint", "rebalances of those storms"),
@@ -44,13 +45,17 @@ _METRICS: Final = columns(
     ),
     ("partitions_moved", "bigint", "moved of the rebalances that started in it"),
     ("partitions_moved_least", "bigint", "least_moved of the same"),
-    ("crashes", "bigint", "memberships that ended in it as expired"),
+    ("expired", "bigint", "memberships that ended in it as expired"),
     (
-        "crash_idle_s",
+        "expired_unread_s",
         "double",
-        "partition-seconds: crash_idle_ns of ownership that began in it",
+        "partition-seconds of unread with the cause expired that began in it",
     ),
-    ("crash_idle_max_s", "double", "the longest of those; null: there is none"),
+    (
+        "expired_unread_max_s",
+        "double",
+        "of a member: from its last sign of life to the last reader; null: none",
+    ),
     ("metadata_bytes", "bigint", "of its completed rebalances"),
     ("assignment_bytes", "bigint", "of its completed rebalances"),
     ("bytes_per_rebalance", "double", "both, by the number of completed; null: none"),
@@ -79,17 +84,11 @@ HOURS = Table(
     GOLD,
     "A group in an hour (UTC). What has a duration but is no rebalance counts"
     " with the part that is in the hour; all else by when it began. An hour has"
-    " a row if the group has an event in it, or a part of a membership or"
-    " stand-still longer than 0. Sums and counts are 0 where there is nothing"
+    " a row if the group has an event in it, or a part of a membership,"
+    " pause or unread time longer than 0. Sums and counts are 0 where there is nothing"
     " to count, unless said otherwise.",
     ("run", "group", "hour"),
-    (
-        *GROUP,
-        *columns(
-            ("hour", "timestamp", "when it begins"),
-        ),
-        *_METRICS,
-    ),
+    (*GROUP, *columns(("hour", "timestamp", "when it begins")), *_METRICS),
 )
 
 GROUPS = Table(
@@ -98,10 +97,7 @@ GROUPS = Table(
     "A group in a run; the same numbers for all of it. Every group that has an event"
     " has a row.",
     ("run", "group"),
-    (
-        *GROUP,
-        *_METRICS,
-    ),
+    (*GROUP, *_METRICS),
 )
 
 RUN_METRICS = Table(
@@ -139,11 +135,8 @@ CAUSES = Table(
             ("duration_p50_s", "double", "of the completed, as in hours"),
             ("duration_p95_s", "double", "the same"),
             ("duration_p99_s", "double", "the same"),
-            (
-                "stand_still_s",
-                "double",
-                "member-seconds of stand_stills with their numbers, whole; 0: none",
-            ),
+            ("paused_s", "double", "member-seconds: paused_ns of the rebalances"),
+            ("unread_s", "double", "partition-seconds: unread_ns of the rebalances"),
         ),
     ),
 )
@@ -186,7 +179,8 @@ CULPRITS = Table(
             ("name", "string", "culprit_name of the rebalances"),
             ("rebalances", "bigint", "how many"),
             ("duration_s", "double", "of all that are over, together; 0: none is"),
-            ("stand_still_s", "double", "member-seconds, as in causes"),
+            ("paused_s", "double", "member-seconds, as in causes"),
+            ("unread_s", "double", "partition-seconds, as in causes"),
         ),
     ),
 )
@@ -233,9 +227,9 @@ INITIAL_DELAY = Table(
         ("rebalances_with", "bigint", "rebalances of groups"),
         ("rebalances_without", "bigint", "the same"),
         ("rebalances_saved", "bigint", "without - with"),
-        ("stand_still_with_s", "double", "stand_still_s of groups"),
-        ("stand_still_without_s", "double", "the same"),
-        ("stand_still_saved_s", "double", "without - with"),
+        ("paused_with_s", "double", "paused_s of groups"),
+        ("paused_without_s", "double", "the same"),
+        ("paused_saved_s", "double", "without - with"),
         (
             "first_assignment_with_s",
             "double",
@@ -264,7 +258,7 @@ SETTINGS = Table(
             ("evidence", "string", "in words, with the numbers"),
             ("cases", "bigint", "how often it was seen"),
             ("rebalances_saved", "bigint", "at the most, had it been set; null: none"),
-            ("stand_still_saved_s", "double", "member-seconds, the same"),
+            ("paused_saved_s", "double", "member-seconds, the same"),
             ("confidence", "double", "0 to 1; the rule says from what"),
         ),
     ),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kohort.pipeline.event_schema import WORDS
 from kohort.pipeline.tables.table import GROUP, MEMBER, SILVER, Table, columns
+
+OUTCOMES: Final = ", ".join(WORDS["outcomes"])
+ENDS: Final = ", ".join(WORDS["pause_ends"])
+UNREAD_CAUSES: Final = ", ".join(WORDS["unread_causes"])
 
 RUNS = Table(
     "runs",
@@ -27,75 +32,64 @@ RUNS = Table(
 REBALANCES = Table(
     "rebalances",
     SILVER,
-    "A rebalance: what began with a rebalance_started. Up to the next"
-    " rebalance_started or group_loaded of the group, in order, its events are the"
-    " first join_completed and the first assignment_made.",
+    "A rebalance that is settled: a rebalance_account. The event has the meaning of"
+    " each column in full.",
     ("run", "group", "number"),
     (
         *GROUP,
         *columns(
-            ("number", "bigint", "counts those of the group from 1, in order"),
-            ("node", "int", "the node that saw it begin"),
-            ("sequence", "bigint", "of its rebalance_started"),
-            ("started_ns", "bigint", "time_ns of its rebalance_started"),
-            (
-                "ended_ns",
-                "bigint",
-                (
-                    "when it was over: the assignment_made (completed), the"
-                    " join_completed (emptied), or what began next (interrupted,"
-                    " moved); null: open"
-                ),
-            ),
-            ("duration_ns", "bigint", "ended_ns - started_ns; null: open"),
-            (
-                "outcome",
-                "string",
-                (
-                    "completed: it has an assignment_made. Else emptied: it has a"
-                    " join_completed without members. Else interrupted: another"
-                    " rebalance_started came next. Else moved: a group_loaded came"
-                    " next. Else open: the events end"
-                ),
-            ),
-            ("cause", "string", "of rebalance_started"),
-            ("reason", "string", "of rebalance_started: the client's own words"),
-            ("culprit", "string", "member_id of rebalance_started"),
+            ("number", "bigint", "counts those of the group from 1, by started_ns"),
+            ("node", "int", "the node that saw it start"),
+            ("sequence", "bigint", "started_sequence of the event"),
+            ("started_ns", "bigint", "its start"),
+            ("joined_ns", "bigint", "the end of its join phase; null: it did not end"),
+            ("ended_ns", "bigint", "its end"),
+            ("settled_ns", "bigint", "the end of its account"),
+            ("duration_ns", "bigint", "ended_ns - started_ns"),
+            ("outcome", "string", OUTCOMES),
+            ("cause", "string", "why it started"),
+            ("reason", "string", "the client's own words"),
+            ("culprit", "string", "member_id of the event: the first that caused it"),
             (
                 "culprit_name",
                 "string",
-                (
-                    "instance_id of rebalance_started, else its client_id, else its"
-                    " member_id"
-                ),
+                "instance_id of the event, else its client_id, else its member_id",
             ),
-            ("culprits", "array<string>", "of rebalance_started: all who caused it"),
-            ("previous_state", "string", "of rebalance_started"),
-            ("expected", "array<string>", "members of rebalance_started"),
+            ("culprits", "array<string>", "all members that caused it"),
+            ("silent_ns", "bigint", "since the broker last heard of the culprit"),
             (
-                "generation",
-                "int",
-                "of join_completed, else of assignment_made; null: it made none",
+                "is_second_half",
+                "boolean",
+                "a cooperative member rejoined to have assigned what it had given up",
             ),
-            ("members", "array<string>", "of join_completed"),
-            ("gained", "array<string>", "of join_completed"),
-            ("lost", "array<string>", "of join_completed"),
-            ("join_ended", "string", "the cause of join_completed"),
-            ("join_ns", "bigint", "duration_ns of join_completed"),
-            ("sync_ns", "bigint", "duration_ns of assignment_made"),
+            ("previous_state", "string", "the group's state before it"),
+            ("expected", "array<string>", "members that were to join"),
+            ("generation", "int", "the one that it made; null: none"),
+            ("members", "array<string>", "of that generation"),
+            ("gained", "array<string>", "members that are new in it"),
+            ("lost", "array<string>", "members that are not in it any more"),
+            ("join_ended", "string", "what ended the join phase; null: not known"),
+            ("join_ns", "bigint", "the join phase"),
+            ("sync_ns", "bigint", "from there to the leader's assignment"),
             (
                 "waited_for",
                 "string",
                 (
-                    "of the waits of join_completed the member with the longest"
-                    " waited_ns; of several the one with the smallest id; null: nobody"
+                    "of the waits of the event the member with the longest waited_ns;"
+                    " of several the one with the smallest id; null: none"
                 ),
             ),
             ("waited_ns", "bigint", "its waited_ns"),
-            ("protocol", "string", "of assignment_made: the assignor"),
-            ("leader", "string", "of assignment_made"),
-            ("assignment_bytes", "bigint", "bytes of assignment_made"),
-            ("metadata_bytes", "bigint", "metadata_bytes of assignment_made"),
+            ("protocol", "string", "the assignor"),
+            ("leader", "string", "the member that computed the assignment"),
+            ("leader_cause", "string", "why that member leads"),
+            ("is_eager", "boolean", "members revoked all that they had; null: unknown"),
+            ("assignment_bytes", "bigint", "bytes of all assignments"),
+            ("metadata_bytes", "bigint", "bytes of all subscriptions"),
+            ("paused_ns", "bigint", "member-ns of its pauses"),
+            ("unread_ns", "bigint", "partition-ns of its unread, but group_empty"),
+            ("unread_empty_ns", "bigint", "partition-ns of group_empty"),
+            ("is_whole", "boolean", "no event of it is missing"),
         ),
     ),
 )
@@ -130,6 +124,8 @@ MEMBERSHIPS = Table(
             ),
             ("client_id", "string", "client.id: the same"),
             ("host", "string", "as Kafka shows it: the same"),
+            ("connection", "bigint", "that it came on: the same"),
+            ("last_connection", "bigint", "of its own events, in order, the last one"),
             (
                 "is_eager",
                 "boolean",
@@ -171,17 +167,15 @@ MEMBERSHIPS = Table(
                 "string",
                 (
                     "which end: left or removed (the cause of member_left), expired,"
-                    " replaced, kicked, or forgotten; null: it has not ended"
+                    " replaced or kicked; unseen: a group_loaded has forgotten it;"
+                    " null: it has not ended"
                 ),
             ),
             ("reason", "string", "of its end"),
             (
                 "silent_ns",
                 "bigint",
-                (
-                    "of its end, if that is a member_expired: since its last sign of"
-                    " life"
-                ),
+                "of its end: since the broker last heard of it; null: unknown",
             ),
         ),
     ),
@@ -199,7 +193,7 @@ OWNERSHIP = Table(
         *GROUP,
         *columns(
             ("topic", "string", "the partition's topic"),
-            ("partition", "int", "of it"),
+            ("partition", "int", "its number"),
         ),
         *MEMBER,
         *columns(
@@ -208,81 +202,58 @@ OWNERSHIP = Table(
             ("from_sequence", "bigint", "that event's sequence"),
             ("until_ns", "bigint", "time_ns of the event that it ends with"),
             ("began", "string", "the cause of the event that it begins with"),
-            (
-                "number",
-                "bigint",
-                (
-                    "of the last rebalance that started before, in order, by the"
-                    " event that it begins with; null: none was seen"
-                ),
-            ),
-            (
-                "previous_owner",
-                "string",
-                (
-                    "owner of the row of the same partition that began last before"
-                    " this one, in order; null: none was seen"
-                ),
-            ),
-            ("previous_member_id", "string", "its member"),
-            (
-                "moved",
-                "boolean",
-                ("began is assigned, and previous_owner is another owner; else false"),
-            ),
-            (
-                "idle_ns",
-                "bigint",
-                (
-                    "from_ns - until_ns of the row before, at least 0 (0 if that had"
-                    " not ended by then); null: there was none"
-                ),
-            ),
-            (
-                "crash_idle_ns",
-                "bigint",
-                (
-                    "where began is assigned, and the row before ended because its"
-                    " member expired (its membership's how, and the same until_ns):"
-                    " from_ns - (until_ns - silent_ns) of that membership: from its"
-                    " last sign of life to the new owner; else null"
-                ),
-            ),
         ),
     ),
 )
 
-STAND_STILLS = Table(
-    "stand_stills",
+PAUSES = Table(
+    "pauses",
     SILVER,
-    "An eager member (one whose assignors were never seen counts as such)"
-    " waits for an assignment and can do nothing meanwhile. It waits from the"
-    " first of its member_joined that is not repeated, since it was synced"
-    " last, to its member_synced, or until it is gone: its next end in the"
-    " sense of memberships, or being forgotten. It stands still if it was"
-    " assigned partitions when the wait began (the owned of its last"
-    " partitions_changed was not empty). A static member that comes back"
-    " (member_replaced) has what its old id had, and waits from then on if of"
-    " the group's last rebalance_started, join_completed and group_loaded, in"
-    " order, the last is a rebalance_started, or if at the same time_ns a"
-    " rebalance_started with the cause static_member_replaced has it among its"
-    " culprits.",
-    ("run", "group", "member_id", "from_ns"),
+    "An eager member with partitions does not process, from its JoinGroup to its"
+    " assignment: a row of pauses of a rebalance_account whose count is not 0. A pause"
+    " that goes on in the next rebalance has a row of that rebalance, too.",
+    ("run", "group", "number", "member_id", "from_ns"),
     (
         *GROUP,
+        *columns(("number", "bigint", "of the rebalance")),
         *MEMBER,
         *columns(
-            ("from_ns", "bigint", "since when"),
-            ("until_ns", "bigint", "until when"),
-            ("ended", "string", "synced, gone; null: it did not"),
+            ("from_ns", "bigint", "its start"),
+            ("until_ns", "bigint", "its end"),
+            ("partitions", "bigint", "how many the member had; null: unknown"),
+            ("ended", "string", ENDS),
+        ),
+    ),
+)
+
+UNREAD = Table(
+    "unread",
+    SILVER,
+    "Partitions of a topic that had a reader have none, for some time: a row of unread"
+    " of a rebalance_account. Sums over rebalances count each moment once.",
+    ("run", "group", "number", "position", "topic"),
+    (
+        *GROUP,
+        *columns(
             (
                 "number",
                 "bigint",
                 (
-                    "of the last rebalance whose started_ns is not after from_ns;"
-                    " null: none was seen"
+                    "of the rebalance that has it in its account; it may have begun"
+                    " before that"
                 ),
             ),
+            ("position", "int", "of the row in the account"),
+            ("topic", "string", "the partitions' topic"),
+        ),
+        *MEMBER,
+        *columns(
+            ("reader", "string", "who reads them afterwards; null: nobody yet"),
+            ("cause", "string", UNREAD_CAUSES),
+            ("from_ns", "bigint", "its start: of a crash, the last sign of life"),
+            ("until_ns", "bigint", "its end"),
+            ("partitions", "bigint", "how many"),
+            ("unread_ns", "bigint", "(until_ns - from_ns) * partitions"),
         ),
     ),
 )
@@ -297,6 +268,9 @@ COMMITS = Table(
         *columns(
             ("member_id", "string", "who committed; null: no member, such as an admin"),
             ("name", "string", "instance_id of the event, else client_id, member_id"),
+            ("client_id", "string", "of the event"),
+            ("host", "string", "of the event"),
+            ("connection", "bigint", "of the event"),
             ("generation", "int", "of the event"),
             ("time_ns", "bigint", "of the event"),
             ("node", "int", "of the event"),
@@ -367,14 +341,7 @@ REFUSALS = Table(
 MOVES = Table(
     "moves",
     SILVER,
-    "What a completed rebalance did to partitions. The last owner of a"
-    " partition is the owner of its last row of ownership, also while nobody"
-    " has it. Before and after a rebalance is before the first and after the"
-    " last of its rows of ownership (those with its number, began = assigned),"
-    " in order; where it has none, both are at its assignment_made. Let P be"
-    " the partitions that had a last owner before, and whose last owner after"
-    " is an owner among the members of its generation (where its join_completed"
-    " was not seen: nobody).",
+    "What a completed rebalance of consumers did to partitions.",
     ("run", "group", "number"),
     (
         *GROUP,
@@ -383,23 +350,11 @@ MOVES = Table(
             ("started_ns", "bigint", "of the rebalance"),
             ("generation", "int", "of the rebalance"),
             ("members", "bigint", "how many its generation has"),
-            (
-                "owned",
-                "bigint",
-                "partitions whose last owner afterwards is one of its members",
-            ),
-            ("moved", "bigint", "of P those whose last owner is another one now"),
-            (
-                "least_moved",
-                "bigint",
-                (
-                    "the least that had to move for the same shares: |P| - the sum"
-                    " over k of min(b_k, a_k); b: of each member of the generation the"
-                    " number of partitions in P that it was the last owner of before,"
-                    " sorted descending; a: the same afterwards"
-                ),
-            ),
-            ("first_owned", "bigint", "rows of ownership that had no previous owner"),
+            ("owned", "bigint", "partitions that it assigned"),
+            ("moved", "bigint", "moved_count: of them those of another member before"),
+            ("least_moved", "bigint", "least_moved_count: the least that had to move"),
+            ("first_owned", "bigint", "first_count: without a known owner before"),
+            ("given_up", "bigint", "given_up_count: taken from members, not assigned"),
         ),
     ),
 )
@@ -448,7 +403,8 @@ SILVER_TABLES: Final = (
     REBALANCES,
     MEMBERSHIPS,
     OWNERSHIP,
-    STAND_STILLS,
+    PAUSES,
+    UNREAD,
     COMMITS,
     REPROCESSED,
     REFUSALS,

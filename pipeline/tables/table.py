@@ -1,4 +1,4 @@
-"""What a table of silver or gold is, and what the words mean that describe one.
+"""A table of silver or gold, and the terms that descriptions of tables use.
 
 Terms:
 
@@ -9,8 +9,8 @@ Terms:
 - Times are ns since the epoch on the broker's clock; ``_s`` are seconds.
 - *owner*: who a member is across restarts: its instance id, else its member id.
 - *name*: what people call it: its instance id, else its client id, else its member id.
-- A member is *eager* unless all assignors that it supports are cooperative:
-  cooperative-sticky, stream, compatible, sessioned (KIP-429).
+- A member is *eager* unless all assignors that it supports are cooperative (KIP-429),
+  see [why](why.md).
 - *accepted*: a row of an ``offsets_committed``; *refused*: of a ``commit_refused``.
 """
 
@@ -61,7 +61,7 @@ class Table:
 
     @property
     def path(self) -> str:
-        """Where it is in a build: ``silver/rebalances``."""
+        """Its path in a build: ``silver/rebalances``."""
         return f"{self.layer}/{self.name}"
 
     @property
@@ -71,10 +71,10 @@ class Table:
 
     def schema(self) -> StructType:
         """Its columns, as Spark has them; all may be null. Needs a session."""
-        from pyspark.sql.types import StructType  # noqa: PLC0415 - takes long
+        from pyspark.sql.types import StructType
 
         schema = StructType.fromDDL(self.ddl)
-        assert isinstance(schema, StructType)  # noqa: S101 - of several columns
+        assert isinstance(schema, StructType)
         return schema
 
 
@@ -84,8 +84,7 @@ def columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
 
 
 GROUP: Final = columns(
-    ("run", "string", "the start of the broker"),
-    ("group", "string", "the group's id"),
+    ("run", "string", "the start of the broker"), ("group", "string", "the group's id")
 )
 MEMBER: Final = columns(
     ("member_id", "string", "the member's id"),

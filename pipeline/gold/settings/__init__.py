@@ -13,9 +13,8 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.columns import GROUP, shaped
 from kohort.pipeline.gold.settings import (
     assignments,
     limits,
@@ -23,8 +22,7 @@ from kohort.pipeline.gold.settings import (
     polling,
     sessions,
 )
-from kohort.pipeline.makers import Frames, Options
-from kohort.pipeline.tables import BY_PATH
+from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
 
 RULES: Final[tuple[Callable[[], Column], ...]] = (
     limits.initial_delay_played,
@@ -45,11 +43,11 @@ RULES: Final[tuple[Callable[[], Column], ...]] = (
 would contradict each other (session.timeout.ms) looks at the other's numbers, too."""
 
 
-def settings(frames: Frames, options: Options) -> DataFrame:  # noqa: ARG001 - a maker
+def settings(frames: Frames, options: Options) -> DataFrame:
     """gold/settings."""
     said = F.explode(F.array_compact(F.array(*(rule() for rule in RULES))))
     rows = numbers(frames).select(*GROUP, said.alias("said"))
-    return shaped(rows.select(*GROUP, "said.*"), BY_PATH["gold/settings"])
+    return shaped(rows.select(*GROUP, "said.*"), "gold/settings")
 
 
 def numbers(frames: Frames) -> DataFrame:

@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.causes import with_stand_still
-from kohort.pipeline.gold.columns import GROUP, REBALANCE, seconds
+from kohort.pipeline.event_schema import ADVICE, WORDS
+from kohort.pipeline.gold.columns import REBALANCE, SECOND_NS, seconds
 from kohort.pipeline.gold.settings.rule import FEWEST, recommended, sure
-from kohort.pipeline.makers import Frames
+from kohort.pipeline.table_functions import GROUP, Frames
 
 STRATEGY: Final = "partition.assignment.strategy"
 COOPERATIVE: Final = "cooperative-sticky"
 
-KEPT: Final = 0.5
-"""Partitions that need not move, of all: from half of them on most of the standing
-still was for nothing."""
-STILL_S: Final = 1.0
-"""Member-seconds that members stood still per rebalance, on average: below that nobody
-has noticed."""
-STICKY: Final = (COOPERATIVE, "sticky", "stream", "compatible", "sessioned", "default")
+KEPT: Final[float] = ADVICE["kept_share"]
+STILL_S: Final[float] = ADVICE["eager_pause_ns"] / SECOND_NS
+STICKY: Final = (*WORDS["cooperative"], "sticky", "default")
 """Assignors that keep what they can, or that are no consumers' (Streams, Connect)."""
 TOO_FAR: Final = 2.0
 """Times as many partitions moved as had to: what a sticky assignor stays far below."""
@@ -32,15 +28,13 @@ TOO_LATE: Final = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBE
 
 
 def of_moves(frames: Frames) -> DataFrame:
-    """Numbers of groups: what completed rebalances moved, and who stood still.
+    """Numbers of groups: what completed rebalances moved, and the pauses.
 
-    ``eager_``: of those in which members stood still. ``loose_``: of those by assignors
+    ``eager_``: of those in which members paused. ``loose_``: of those by assignors
     that are not sticky, in which there was something to keep.
     """
-    rebalances = with_stand_still(frames).select(
-        *REBALANCE, "stand_still_ns", "protocol"
-    )
-    still = F.col("stand_still_ns")
+    rebalances = frames["silver/rebalances"].select(*REBALANCE, "paused_ns", "protocol")
+    still = F.col("paused_ns")
     least = F.least("least_moved", "owned")
     eager = (still > 0) & (F.col("owned") > 0)
     kept_ns = (still * (1 - least / F.col("owned"))).cast("bigint")
@@ -69,9 +63,9 @@ def of_moves(frames: Frames) -> DataFrame:
 def cooperative_rebalancing() -> Column:
     """Cooperative instead of eager rebalancing (KIP-429), where most could have stayed.
 
-    Over the completed rebalances in which eager members stood still: at least three,
+    Over the completed rebalances in which eager members paused: at least three,
     with a second of it each, on average, and at least half of the partitions did not
-    have to move. Saved is the stand-still times the share that did not have to.
+    have to move. Saved is the pauses times the share that did not have to.
     Confidence: by the rebalances, times that share of all of them.
     """
     owned = F.when(F.col("eager_owned") > 0, F.col("eager_owned"))
@@ -85,7 +79,7 @@ def cooperative_rebalancing() -> Column:
         kept >= KEPT,
         suggested=F.lit(COOPERATIVE),
         evidence=F.format_string(
-            "In %d rebalances members stood still for %.1f member-seconds, as they gave"
+            "In %d rebalances members paused for %.1f member-seconds, as they gave"
             " up all that they had; of %d partitions (each rebalance's added up) %d had"
             " to move. Cooperative members stop only what moves; where something does,"
             " a second, short rebalance follows.",
@@ -95,7 +89,7 @@ def cooperative_rebalancing() -> Column:
             "eager_least",
         ),
         cases=F.col("eager"),
-        stand_still_saved_s=F.col("eager_saved_s"),
+        paused_saved_s=F.col("eager_saved_s"),
         confidence=sure(F.col("eager"), kept),
     )
 

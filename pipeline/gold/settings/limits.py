@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.columns import GROUP, SECOND_NS, seconds
+from kohort.pipeline.event_schema import ADVICE
+from kohort.pipeline.gold.columns import SECOND_NS, seconds
 from kohort.pipeline.gold.initial_delay import DELAY
 from kohort.pipeline.gold.metrics import FULL
 from kohort.pipeline.gold.settings.rule import FEWEST, number, recommended, sure
-from kohort.pipeline.makers import Frames
+from kohort.pipeline.table_functions import GROUP, Frames
 
 INITIAL_DELAY: Final = "initial-delay"
 MAX_SIZE: Final = "group.max.size"
 
-ARRIVAL_GAP_NS: Final = 10 * SECOND_NS
-"""The longest pause between two arrivals of one start: nobody waits longer than that
-for a first assignment, and who comes later was added."""
+ARRIVAL_GAP_NS: Final[int] = ADVICE["arrival_gap_ns"]
 SURGE: Final = 1.25
 """Room beyond what is asked for: a rolling update of Kubernetes starts a quarter more
 than there are (maxSurge), before it stops the old ones."""
@@ -58,9 +57,7 @@ def of_pairs(frames: Frames) -> DataFrame:
         .agg(
             F.first("played").alias("played"),
             F.avg(F.when(is_best, F.col("rebalances_saved"))).alias("played_saved"),
-            F.avg(F.when(is_best, F.col("stand_still_saved_s"))).alias(
-                "played_still_s"
-            ),
+            F.avg(F.when(is_best, F.col("paused_saved_s"))).alias("played_still_s"),
         )
     )
 
@@ -91,13 +88,15 @@ def initial_delay_played() -> Column:
         ),
         cases=F.col("played.pairs"),
         rebalances_saved=F.round("played_saved"),
-        stand_still_saved_s=F.col("played_still_s"),
+        paused_saved_s=F.col("played_still_s"),
         confidence=sure(F.col("played.pairs"), F.col("played.share")),
     )
 
 
 def arrivals(frames: Frames) -> DataFrame:
     """Newcomers after the first of an empty group, at most 10 s after one another.
+
+    A start is over when a member goes: those that come after that may be restarted.
 
     Returns:
         run, group, start_ns (of the start that they belong to), member_id, gap_ns.
@@ -113,23 +112,31 @@ def arrivals(frames: Frames) -> DataFrame:
         .where("is_start_known")
         .select(*GROUP, F.col("from_ns").alias("at_ns"), "member_id")
     )
+    went = (
+        frames["silver/memberships"]
+        .where("how <> 'replaced'")
+        .select(*GROUP, F.col("until_ns").alias("at_ns"), "member_id")
+        .withColumn("is_over", F.lit(True))
+    )
     # The first member comes at the time of the rebalance that it makes.
     in_order = Window.partitionBy(*GROUP).orderBy(
         "at_ns", F.col("member_id").isNotNull(), "member_id"
     )
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     of_start = Window.partitionBy(*GROUP, "start_ns").orderBy("at_ns", "member_id")
-    breaks = F.count_if(F.col("gap_ns") > ARRIVAL_GAP_NS).over(
+    is_break = F.col("is_over") | (F.col("gap_ns") > ARRIVAL_GAP_NS)
+    breaks = F.count_if(is_break).over(
         of_start.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     return (
         emptied.unionByName(came, allowMissingColumns=True)
+        .unionByName(went, allowMissingColumns=True)
         .withColumn("start_ns", F.last("start_ns", ignorenulls=True).over(so_far))
         .where("member_id is not null and start_ns is not null")
         .withColumn("gap_ns", F.col("at_ns") - F.lag("at_ns").over(of_start))
         .withColumn("breaks", breaks)
         .where("breaks = 0 and gap_ns is not null")
-        .drop("at_ns", "breaks")
+        .drop("at_ns", "breaks", "is_over")
     )
 
 
@@ -173,7 +180,7 @@ def initial_delay_seen() -> Column:
         ),
         cases=made,
         rebalances_saved=made,
-        stand_still_saved_s=number("newcomer_still_s"),
+        paused_saved_s=number("newcomer_still_s"),
         confidence=sure(made, each),
     )
 

@@ -1,23 +1,22 @@
-"""What rules know about members: where they went, and who came in their place."""
+"""Members as the rules see them: where each went, and which one replaced it."""
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.causes import with_stand_still
-from kohort.pipeline.gold.columns import GROUP, MEMBER, SECOND_NS, seconds
+from kohort.pipeline.event_schema import ADVICE
+from kohort.pipeline.gold.columns import MEMBER, SECOND_NS, seconds
 from kohort.pipeline.gold.settings.rule import MS_NS, REACH_NS, is_
-from kohort.pipeline.makers import Frames
+from kohort.pipeline.table_functions import GROUP, Frames
 
 BACK_AT_ONCE_NS: Final = 5 * SECOND_NS
-"""How soon after its expiry one is back that was alive: it learns of it by its next
-heartbeat (3 s by default), and joins again by its next poll."""
-_POLL_INTERVAL: Final = ("poll timeout has expired", "max.poll.interval")
-"""What clients say that leave as their applications did not poll (KIP-800): the first
-is of kafka-clients, the second of kohort; others say nothing."""
+"""The longest time in which a member that expired while it was alive is back: its next
+heartbeat (3 s by default) is refused, and its next poll joins again."""
 WHY: Final = ("back", "alive", "slow", "newcomer")
 """For which rules a member's going and coming counts, see `lives` and `caused`."""
 
@@ -30,15 +29,19 @@ def lives(frames: Frames) -> DataFrame:
         gone_ns: its last sign of life, as far as it tells; null while it is a member.
         new_id, back_ns: the member that its process came back as, and when.
         away_ns: until then, from gone_ns.
-        is_slow: it left, and says that its application did not poll in time.
+        is_rejoin: its process came back on the same connection: it was not restarted.
+        is_slow: it left because its application did not poll in time: it says so, or
+            its process rejoined.
         is_alive: it expired and was alive, see `_is_alive`.
         silence_ns: how long it was silent then.
         is_back: dynamic, gone for another reason, and back within five minutes.
     """
     went = F.col("how").isin("left", "expired")
     expired = F.col("how") == "expired"
-    said = [F.col("reason").contains(text) for text in _POLL_INTERVAL]
-    heard = F.least("asked_ns", F.when(_came_at_once(), F.col("back_ns")))
+    said = [F.col("reason").contains(text) for text in ADVICE["poll_interval_reasons"]]
+    is_heard = _came_at_once() | F.col("is_rejoin")
+    heard = F.least("asked_ns", F.when(is_heard, F.col("back_ns")))
+    is_slow = (F.col("how") == "left") & reduce(or_, said, F.col("is_rejoin"))
     is_back = (
         F.col("instance_id").isNull()
         & (F.col("away_ns") <= REACH_NS)
@@ -49,7 +52,7 @@ def lives(frames: Frames) -> DataFrame:
         _followed(frames["silver/memberships"].withColumn("went", is_(went)))
         .join(_asked(frames), [*MEMBER], "left")
         .withColumn("away_ns", F.col("back_ns") - F.col("gone_ns"))
-        .withColumn("is_slow", is_((F.col("how") == "left") & (said[0] | said[1])))
+        .withColumn("is_slow", is_(is_slow))
         .withColumn("silence_ns", heard - F.col("gone_ns"))
         .withColumn("is_alive", is_(expired & (F.col("silence_ns") <= REACH_NS)))
         .withColumn("is_back", is_(is_back))
@@ -64,7 +67,7 @@ def _came_at_once() -> Column:
 
 
 def _asked(frames: Frames) -> DataFrame:
-    """When ids that had expired were heard of again: refused as unknown.
+    """The time at which expired ids were heard of again, and refused as unknown.
 
     In a JoinGroup or an OffsetCommit. Few commits are refused, and of the others
     Parquet reads but one column.
@@ -99,7 +102,7 @@ def _followed(members: DataFrame) -> DataFrame:
     of_process = Window.partitionBy(*GROUP, "process").orderBy(
         "moment.at_ns", "moment.is_coming", "member_id"
     )
-    following = F.lead(F.struct("member_id", "moment")).over(of_process)
+    following = F.lead(F.struct("member_id", "moment", "connection")).over(of_process)
     ended = (
         _named(members)
         .withColumn("gone_ns", F.when(F.col("went"), F.col("ending_ns")))
@@ -109,10 +112,12 @@ def _followed(members: DataFrame) -> DataFrame:
         .where("not moment.is_coming")
     )
     came = F.col("went") & F.col("next.moment.is_coming")
+    is_same = F.col("next.connection") == F.col("last_connection")
     is_known = came & F.col("process").isNotNull()
     return (
         ended.withColumn("new_id", F.when(is_known, F.col("next.member_id")))
         .withColumn("back_ns", F.when(is_known, F.col("next.moment.at_ns")))
+        .withColumn("is_rejoin", is_(is_known & is_same))
         .drop("moment", "next")
     )
 
@@ -178,16 +183,16 @@ def caused(frames: Frames, members: DataFrame, newcomers: DataFrame) -> DataFram
 
     Returns:
         run, group, and for each w of `WHY` ``{w}_made`` (rebalances), ``{w}_still_s``
-        (their stand-still).
+        (their pauses).
     """
     is_coming = F.col("cause") == "member_joined"
     culprits = (
-        with_stand_still(frames)
+        frames["silver/rebalances"]
         .where("cause in ('member_joined', 'member_left', 'session_expired')")
         .select(
             *GROUP,
             "number",
-            "stand_still_ns",
+            "paused_ns",
             is_coming.alias("is_coming"),
             F.explode(F.array_distinct("culprits")).alias("member_id"),
         )
@@ -195,14 +200,14 @@ def caused(frames: Frames, members: DataFrame, newcomers: DataFrame) -> DataFram
     alone = (F.min(is_(F.col(f"is_{why}"))).alias(f"is_{why}") for why in WHY)
     made = (F.count_if(F.col(f"is_{why}")).alias(f"{why}_made") for why in WHY)
     still = (
-        seconds(F.sum(F.when(F.col(f"is_{why}"), F.col("stand_still_ns")))).alias(
+        seconds(F.sum(F.when(F.col(f"is_{why}"), F.col("paused_ns")))).alias(
             f"{why}_still_s"
         )
         for why in WHY
     )
     return (
         culprits.join(_looked_at(members, newcomers), [*MEMBER, "is_coming"], "left")
-        .groupBy(*GROUP, "number", "stand_still_ns")
+        .groupBy(*GROUP, "number", "paused_ns")
         .agg(*alone)
         .groupBy(*GROUP)
         .agg(*made, *still)

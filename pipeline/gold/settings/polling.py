@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.causes import with_stand_still
-from kohort.pipeline.gold.columns import GROUP, MEMBER, REBALANCE, SECOND_NS, seconds
+from kohort.pipeline.event_schema import ADVICE
+from kohort.pipeline.gold.columns import MEMBER, SECOND_NS, seconds
+from kohort.pipeline.gold.culprits import waits
 from kohort.pipeline.gold.settings.rule import (
     FEWEST,
     MARGIN,
@@ -17,14 +18,11 @@ from kohort.pipeline.gold.settings.rule import (
     rounded_up,
     sure,
 )
-from kohort.pipeline.gold.who import waits
-from kohort.pipeline.makers import Frames
+from kohort.pipeline.table_functions import GROUP, Frames
 
 MINUTE_MS: Final = 60_000
 """max.poll.interval.ms is suggested in whole minutes, as its default is five."""
-HELD_UP_NS: Final = 5 * SECOND_NS
-"""A wait for one member that is too long. It learns of a rebalance by its next
-heartbeat, 3 s by default, and has something to revoke."""
+HELD_UP_NS: Final[int] = ADVICE["held_up_ns"]
 DOMINANT: Final = 0.5
 """The share of such waits that one member has to have for it to be the matter."""
 RECORDS: Final = 500
@@ -32,7 +30,9 @@ RECORDS: Final = 500
 
 
 def max_poll_interval() -> Column:
-    """max.poll.interval.ms: members left, and say that they did not poll in time.
+    """max.poll.interval.ms: members left because they did not poll in time.
+
+    They say so, or their process joined again on the same connection.
 
     Suggested: the longest that one took, its max.poll.interval.ms (as Kafka's consumer
     sends it: the rebalance timeout) and the time until it was back, and half as much
@@ -58,20 +58,18 @@ def max_poll_interval() -> Column:
         ),
         cases=F.col("slow"),
         rebalances_saved=number("slow_made"),
-        stand_still_saved_s=number("slow_still_s"),
+        paused_saved_s=number("slow_still_s"),
         confidence=sure(F.col("slow"), (1 + F.col("slow_back") / F.col("slow")) / 2),
     )
 
 
 def of_waits(frames: Frames) -> DataFrame:
     """Numbers of groups: the ``slowest`` member in long join phases, and all these."""
-    still = with_stand_still(frames).select(*REBALANCE, "stand_still_ns")
     beyond = (F.col("waited_ns") - HELD_UP_NS) / F.col("duration_ns")
-    saved_ns = F.col("stand_still_ns") * F.least(beyond, F.lit(1.0))
+    saved_ns = F.col("paused_ns") * F.least(beyond, F.lit(1.0))
     of_member = (
         waits(frames)
         .where(F.col("waited_ns") >= HELD_UP_NS)
-        .join(still, [*REBALANCE])
         .groupBy(*MEMBER)
         .agg(
             F.max("name").alias("name"),
@@ -92,8 +90,8 @@ def slow_to_rejoin() -> Column:
 
     Of the join phases with a wait of 5 s or more at least three, and half, were for it:
     it joins again when it polls next, and until then it works on what it has taken.
-    Suggested: so much of the default that the median wait would be 5 s. The stand-still
-    saved is the part of theirs that was beyond 5 s of waiting. Confidence: by their
+    Suggested: so much of the default that the median wait would be 5 s. The pauses
+    saved are the part of theirs that was beyond 5 s of waiting. Confidence: by their
     number, times its share of the long waits.
     """
     times = F.col("slowest.times")
@@ -118,6 +116,6 @@ def slow_to_rejoin() -> Column:
             seconds(median),
         ),
         cases=times,
-        stand_still_saved_s=F.round(F.col("slowest.saved_ns") / SECOND_NS, 3),
+        paused_saved_s=F.round(F.col("slowest.saved_ns") / SECOND_NS, 3),
         confidence=sure(times, share),
     )

@@ -1,4 +1,4 @@
-"""What rules are made of: a row of numbers about a group, and what one says of it.
+"""The parts of a rule: conditions on a group's numbers, and the row that it makes.
 
 A rule is a native expression over the row of a group's numbers: a row of gold/settings,
 or null. So all rules together are one look at each group, however many there are.
@@ -11,7 +11,7 @@ from operator import and_
 from typing import Final
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import SECOND_NS
 
@@ -21,7 +21,7 @@ FEWEST: Final = 3
 HALF_SURE: Final = 3
 """The number of cases that makes a rule half sure, see `sure`."""
 MARGIN: Final = 1.5
-"""What is suggested, by what was seen to be needed: the next one may be longer."""
+"""A suggested value divided by the need that was seen: the next case may be longer."""
 REACH_NS: Final = 300 * SECOND_NS
 """The longest absence that a timeout is stretched over. A process that is back later
 than that was not restarted, or its partitions must not wait for it: they would for
@@ -38,12 +38,12 @@ def recommended(
     cases: Column,
     confidence: Column,
     rebalances_saved: Column | None = None,
-    stand_still_saved_s: Column | None = None,
+    paused_saved_s: Column | None = None,
 ) -> Column:
     """The row of gold/settings, without run and group, if all conditions are true."""
     nothing = F.lit(None)
     saved = nothing if rebalances_saved is None else rebalances_saved
-    still = nothing if stand_still_saved_s is None else stand_still_saved_s
+    still = nothing if paused_saved_s is None else paused_saved_s
     row = F.struct(
         F.lit(rule).alias("rule"),
         F.lit(setting).alias("setting"),
@@ -52,14 +52,14 @@ def recommended(
         evidence.alias("evidence"),
         cases.cast("bigint").alias("cases"),
         saved.cast("bigint").alias("rebalances_saved"),
-        still.cast("double").alias("stand_still_saved_s"),
+        still.cast("double").alias("paused_saved_s"),
         confidence.cast("double").alias("confidence"),
     )
     return F.when(reduce(and_, conditions), row)
 
 
 def sure(cases: Column, consistency: Column | None = None) -> Column:
-    """How sure a rule is: cases / (cases + 3), times a share of them (0 to 1).
+    """The confidence of a rule: cases / (cases + 3), times a share of them (0 to 1).
 
     3 cases make 0.5, 12 make 0.8, 27 make 0.9: it never is 1. Two digits.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.columns import GROUP, seconds
+from kohort.pipeline.gold.columns import MEMBER, seconds
 from kohort.pipeline.gold.settings.rule import (
     FEWEST,
     MARGIN,
@@ -18,7 +18,7 @@ from kohort.pipeline.gold.settings.rule import (
     rounded_up,
     sure,
 )
-from kohort.pipeline.makers import Frames
+from kohort.pipeline.table_functions import GROUP, Frames
 
 SESSION: Final = "session.timeout.ms"
 
@@ -29,13 +29,13 @@ SHORT_MS: Final = 15_000
 heartbeats of 3 s; Kafka advises three at least, and 10 s, the default up to 2.8, proved
 too short for networks of clouds (KIP-735)."""
 LONG_MS: Final = 2 * SHORT_MS
-"""Where it is below that already, little is to be gained."""
+"""Session timeouts below this have little to gain."""
 WAITING_SHARE: Final = 0.8
-"""Of the time that partitions of crashed members were idle, how much was waiting for
-the session to expire, for that to be what matters."""
+"""The least share of the wait for the session's end in the time that partitions of
+crashed members had no reader: below it, the session timeout is not the reason."""
 UNSEEN_PAUSES: Final = 0.8
-"""That no member was seen to expire alive with a long timeout does not prove that
-none would with a shorter one: this much is left of how sure the rule is."""
+"""The part of the confidence that is left: no member expired alive with a long timeout,
+and one might with a shorter one."""
 
 
 def _need_ms(longest: str) -> Column:
@@ -54,8 +54,9 @@ def session_timeout_higher() -> Column:
     """session.timeout.ms is too short: members expired that were alive.
 
     Their old ids were heard of again, in a JoinGroup or an OffsetCommit, refused as
-    unknown; or a new member of the same process came within 5 s of the expiry (by
-    chance a crashed one may be back just then, so it takes several). Static members
+    unknown; or a new member of the same process came on the same connection, or
+    within 5 s of the expiry (by chance a crashed one may be back just then, so it
+    takes several). Static members
     that were back later, within five minutes, count, too: their timeout was to cover
     that. Suggested: half as much again as the longest silence, in steps of 5 s.
     Confidence: by their number, times their share of all that expired.
@@ -78,7 +79,7 @@ def session_timeout_higher() -> Column:
         ),
         cases=F.col("alive"),
         rebalances_saved=number("alive_made"),
-        stand_still_saved_s=number("alive_still_s"),
+        paused_saved_s=number("alive_still_s"),
         confidence=sure(F.col("alive"), F.col("alive") / F.col("expired")),
     )
 
@@ -91,21 +92,22 @@ def of_crashes(frames: Frames) -> DataFrame:
     crashed = (
         frames["silver/memberships"]
         .where("how = 'expired' and instance_id is null")
-        .withColumnRenamed("member_id", "previous_member_id")
-        .select(*GROUP, "previous_member_id", "silent_ns", "session_timeout_ms")
+        .select(*MEMBER, "session_timeout_ms", F.col("until_ns").alias("expired_ns"))
     )
-    gained = (F.col("session_timeout_ms") - SHORT_MS) * MS_NS
+    # Partitions wait for the session first, then for their new reader.
+    waiting_ns = F.least("until_ns", "expired_ns") - F.least("from_ns", "expired_ns")
+    is_first = F.col("from_ns") < F.col("expired_ns")
+    gained = F.when(is_first, (F.col("session_timeout_ms") - SHORT_MS) * MS_NS)
     return (
-        frames["silver/ownership"]
-        .where("crash_idle_ns is not null")
-        .select(*GROUP, "previous_member_id", "crash_idle_ns")
-        .join(crashed, [*GROUP, "previous_member_id"])
+        frames["silver/unread"]
+        .where("cause = 'expired'")
+        .join(crashed, [*MEMBER])
         .groupBy(*GROUP)
         .agg(
-            F.count_distinct("previous_member_id").alias("crashes"),
-            F.sum("crash_idle_ns").alias("idle_ns"),
-            F.sum(F.least("silent_ns", "crash_idle_ns")).alias("waiting_ns"),
-            F.sum(gained).alias("gained_ns"),
+            F.count_distinct("member_id").alias("crashes"),
+            F.sum("unread_ns").alias("idle_ns"),
+            F.sum(waiting_ns * F.col("partitions")).alias("waiting_ns"),
+            F.sum(gained * F.col("partitions")).alias("gained_ns"),
             F.min("session_timeout_ms").alias("crash_session_least_ms"),
             F.max("session_timeout_ms").alias("crash_session_ms"),
         )
@@ -133,7 +135,7 @@ def session_timeout_lower() -> Column:
         ~_is_static(),
         suggested=F.lit(SHORT_MS),
         evidence=F.format_string(
-            "After %d crashes partitions had no owner for %.1f partition-seconds, %.0f"
+            "After %d crashes partitions had no reader for %.1f partition-seconds, %.0f"
             " %% of them because the session of %d ms had to expire first; %.1f would"
             " have been spared. The price: a member that pauses for longer is taken"
             " out. heartbeat.interval.ms has to be a third of it or less.",
@@ -177,7 +179,7 @@ def static_membership() -> Column:
         evidence=F.format_string(
             "%d of %d departures were restarts, of %d processes (by name and host):"
             " each was back after %.1f s at the most, as a new member. That made %d"
-            " rebalances, with %.1f member-seconds of stand-still. A static member"
+            " rebalances, with %.1f member-seconds of pauses. A static member"
             " takes its old place, if it does not leave when it stops, and"
             " session.timeout.ms is %d or more (it was %d at the most).",
             "back",
@@ -191,7 +193,7 @@ def static_membership() -> Column:
         ),
         cases=F.col("back"),
         rebalances_saved=F.col("back_made"),
-        stand_still_saved_s=number("back_still_s"),
+        paused_saved_s=number("back_still_s"),
         confidence=sure(F.col("back"), F.col("back") / F.col("departures")),
     )
 

@@ -1,0 +1,20 @@
+"""Bronze: events as they came, each once.
+
+An ingest reads files, writes the new events as Parquet, and writes its entry in the
+ledger last: without the entry, as after a kill, its files do not count. A stream (see
+`kohort.pipeline.bronze.stream`) counts as far as Structured Streaming has committed.
+"""
+
+from __future__ import annotations
+
+from kohort.pipeline.bronze.files import BronzeError, Ingested, ingest
+from kohort.pipeline.bronze.reading import events, identities, quarantine
+
+__all__ = [
+    "BronzeError",
+    "Ingested",
+    "events",
+    "identities",
+    "ingest",
+    "quarantine",
+]

@@ -1,0 +1,360 @@
+"""Events of a running broker, as they happen: its topic, by Structured Streaming.
+
+What of a topic was read is in the stream's checkpoint, and which of its files count in
+the file sink's own log, so that each record is there once, whatever is killed when.
+
+No event is left out for being late. The watermark is on when events arrive, of which
+none ever is: it bounds for how long a record that comes twice is known. How late
+events are by their own time is counted (``late`` in `METRICS`), and duplicates that
+come later than that are found when bronze is read.
+
+A topic that is made anew, as by a broker that starts without its data, has another id:
+its events go on in another folder, ``<name>.2``, from its beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.pipeline.bronze.columns import (
+    ARRIVED,
+    LOST,
+    METADATA,
+    SOURCE,
+    bronze_schema,
+    sink_schema,
+)
+from kohort.pipeline.errors import PipelineError
+from kohort.pipeline.event_schema import IDENTITY, RAW, WHY, parsed
+from kohort.pipeline.lake import CHECKPOINTS, STREAMS, Lake, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TOPIC: Final = "__kohort_events"
+ADMIN: Final = "org.apache.kafka.clients.admin.AdminClient"
+"""Kafka's own client, which the connector brings."""
+NAME: Final = "live"
+FOLLOWERS: Final = "followers"
+"""The folder with the checkpoints of readers that follow a stream."""
+METRICS: Final = "events"
+"""``observedMetrics`` of a query's progress: of its last batch ``events``, those that
+are ``quarantined``, those that came ``late``, and ``behind_ms``: the latest of them."""
+LATE_S: Final = 60.0
+"""Longer between when an event happened and its batch, and it is late."""
+PATIENCE_MS: Final = 30_000
+"""The longest time without an answer of the broker before the stream ends: longer than
+a restart takes."""
+PARTITIONS: Final = 2
+"""Partitions of the state, and so files per batch: many small ones slow readers."""
+
+_OPTIONS: Final = MappingProxyType(
+    {
+        "startingOffsets": "earliest",
+        # Spark asks for the end of the topic twice per poll: with 500 records in each,
+        # the default, that takes most of the time.
+        "kafka.max.poll.records": "10000",
+        "kafka.default.api.timeout.ms": str(PATIENCE_MS),
+        "kafka.request.timeout.ms": str(PATIENCE_MS // 2),
+        # A batch's memory, and what a kill makes do again.
+        "maxOffsetsPerTrigger": "500000",
+        # Not to lose records in silence.
+        "failOnDataLoss": "true",
+    }
+)
+
+
+SKIP_LOST: Final = MappingProxyType({"failOnDataLoss": "false"})
+"""For `start`: goes on with what is left of a topic whose retention took records."""
+
+
+class StreamError(PipelineError):
+    """A stream that cannot begin, or has ended; the text says what to do."""
+
+
+def start(
+    lake: Lake,
+    bootstrap: str,
+    *,
+    name: str = NAME,
+    topic: str = TOPIC,
+    once: bool = False,
+    every: str = "5 seconds",
+    known_for: str = "5 minutes",
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> StreamingQuery:
+    """Begins to read a broker's topic of events into the lake, or goes on.
+
+    Args:
+        lake: its session needs the connector.
+        bootstrap: the broker's address.
+        name: of the stream; one that is there goes on where it was.
+        topic: the topic, whose values are events as JSON.
+        once: reads what is there now, and ends.
+        every: the pause between batches.
+        known_for: how long a record that comes twice is known by the stream; each
+            number of an event in that time is some 300 bytes of memory. A clock must
+            not go back by more than that.
+        options: of Spark's Kafka source; ``kafka.`` for those of its client.
+
+    Returns:
+        The query; its ``name`` is the folder's. See `problem` for how it ends.
+
+    Raises:
+        StreamError: there is no broker, or no topic.
+        LakeError: another process reads into this stream.
+    """
+    asked = {**_OPTIONS, **options, "kafka.bootstrap.servers": bootstrap}
+    topic_id, partitions = _topic(lake, asked, topic)
+    held = _hold(lake, name)
+    try:
+        actual = _folder(lake, name, topic, topic_id)
+        _mind_the_clock(lake, actual, known_for)
+        spark = lake.spark.newSession()
+        spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
+        # Else a batch without records would follow each, to forget old numbers.
+        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        # Readers take a folder with this one for a stream's from the first file on.
+        lake.make(f"{STREAMS}/{actual}/{METADATA}")
+        # The newer way to ask for offsets finds no partitions of internal topics; with
+        # this one "subscribe" would join a group, of which there would be events.
+        spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
+        assigned = json.dumps({topic: [*range(partitions)]})
+        records = spark.readStream.format("kafka").options(**asked, assign=assigned)
+        writer = (
+            _rows(records.load(), known_for)
+            .writeStream.format("parquet")
+            .queryName(actual)
+            .partitionBy("quarantined")
+            .option("checkpointLocation", lake.uri(f"{CHECKPOINTS}/{actual}"))
+        )
+        trigger: dict[str, Any] = {"availableNow": True}
+        writer = writer.trigger(**trigger if once else {"processingTime": every})
+        query = writer.start(lake.uri(f"{STREAMS}/{actual}"))
+    except BaseException:
+        held.close()
+        raise
+    _HELD[lake.path, name] = (query, held)
+    return query
+
+
+def follow(
+    lake: Lake,
+    name: str,
+    on_batch: Callable[[int, Sequence[str]], None],
+    *,
+    once: bool = False,
+    every: str = "5 seconds",
+) -> StreamingQuery:
+    """Tells of which runs a stream has brought events, once they are in bronze.
+
+    A batch that was told and not ended when the process was killed is told again.
+
+    Args:
+        lake: has the stream.
+        name: of the stream: its latest folder is followed.
+        on_batch: is told a number, and runs with new events; if it raises, this ends.
+        once: tells what is there now, and ends.
+        every: the pause between looks.
+
+    Raises:
+        StreamError: there is no such stream.
+    """
+    actual = _latest(lake, name)
+    if actual is None:
+        raise StreamError(f"there is no stream {name} in {lake.path}")
+
+    def tell(rows: DataFrame, batch: int) -> None:
+        runs = rows.filter("not quarantined").select("run").distinct().collect()
+        if runs:
+            on_batch(batch, sorted(row["run"] for row in runs))
+
+    rows = lake.spark.readStream.schema(sink_schema())
+    trigger: dict[str, Any] = {"availableNow": True}
+    return (
+        rows.parquet(lake.uri(f"{STREAMS}/{actual}"))
+        .writeStream.queryName(f"follows {actual}")
+        .foreachBatch(tell)
+        .option("checkpointLocation", lake.uri(f"{FOLLOWERS}/{actual}"))
+        .trigger(**trigger if once else {"processingTime": every})
+        .start()
+    )
+
+
+def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineError:
+    """The error that says why a query has ended, and what to do."""
+    if isinstance(error, PipelineError):
+        return error
+    text = str(error).partition("=== Streaming Query ===")[0]
+    if re.search(
+        r"DATA_LOSS|data may have been lost|OffsetOutOfRange|was changed from", text
+    ):
+        return StreamError(
+            "records that were not read yet are gone from the topic: it was made anew,"
+            " or its retention took them. Start the stream again: a topic that was made"
+            " anew is read from its beginning. If it ends like this again it was"
+            " retention: start it once with --skip-lost, and it goes on with the rest"
+        )
+    if "UnknownTopicOrPartition" in text:
+        return StreamError(
+            "the topic was deleted; start the stream again when there is one"
+        )
+    if re.search(r"TimeoutException|DisconnectException|Timeout of|timed? ?out", text):
+        return StreamError(
+            f"{bootstrap} does not answer any more: start the stream again when it"
+            " does; it goes on where it was"
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return StreamError(f"the stream has ended: {(lines or [type(error).__name__])[0]}")
+
+
+# -- rows
+
+
+def _rows(records: DataFrame, known_for: str) -> DataFrame:
+    """The rows that the sink writes of a topic's records."""
+    from pyspark.sql import functions as sql
+
+    place = sql.format_string(
+        "%s, partition %d, offset %d", "topic", "partition", "offset"
+    )
+    texts = records.select(
+        sql.col("value").cast("string"), "topic", place.alias("_place")
+    )
+    is_event = sql.col(WHY).isNull()
+    rows = parsed(texts, "value").select(
+        "*",
+        sql.current_timestamp().alias(ARRIVED),
+        sql.when(is_event, sql.col("topic")).otherwise(sql.col("_place")).alias(SOURCE),
+        (~is_event).alias("quarantined"),
+        (is_event & (sql.col("kind") == LOST)).alias("_lost"),
+    )
+    # What is no event has no identity: its place tells it apart.
+    rows = rows.withColumn("_place", sql.when(~is_event, sql.col("_place")))
+    once = rows.withWatermark(ARRIVED, known_for).dropDuplicatesWithinWatermark(
+        [*IDENTITY, "_lost", "_place"]
+    )
+    behind_ms = sql.unix_millis(ARRIVED) - (sql.col("wall_ns") / 1_000_000).cast("long")
+    names = [field.name for field in bronze_schema().fields]
+    return once.select(*names, RAW, WHY, "quarantined").observe(
+        METRICS,
+        sql.count_if(~sql.col("quarantined")).alias("events"),
+        sql.count_if("quarantined").alias("quarantined"),
+        sql.count_if(behind_ms > LATE_S * 1000).alias("late"),
+        sql.max(behind_ms).alias("behind_ms"),
+    )
+
+
+# -- the topic, and the folder
+
+
+_HELD: Final[dict[tuple[str, str], tuple[StreamingQuery, contextlib.ExitStack]]] = {}
+"""The locks of this process's streams: a query has no end that could give one back."""
+
+
+def _hold(lake: Lake, name: str) -> contextlib.ExitStack:
+    before = _HELD.get((lake.path, name))
+    if before is not None and not before[0].isActive:
+        del _HELD[lake.path, name]
+        before[1].close()
+    held = contextlib.ExitStack()
+    held.enter_context(lake.lock(f"stream-{name}", f"stream {name}"))
+    return held
+
+
+def _topic(lake: Lake, options: Mapping[str, str], topic: str) -> tuple[str, int]:
+    """Its id, and how many partitions it has; the connector brings Kafka's client."""
+    from py4j.java_gateway import (
+        JavaPackage,
+    )
+
+    kafka = java(lake.spark, ADMIN)
+    if isinstance(kafka, JavaPackage):  # what is no class is taken for one
+        raise StreamError(
+            "this session has no Kafka connector: start it with session(connector=True)"
+        )
+    settings = {
+        key.removeprefix("kafka."): value
+        for key, value in options.items()
+        if key.startswith("kafka.") and key != "kafka.max.poll.records"
+    }
+    bootstrap = settings["bootstrap.servers"]
+    from py4j.protocol import (
+        Py4JJavaError,
+    )
+
+    admin = None
+    try:
+        admin = kafka.create(settings)
+        described = admin.describeTopics([topic]).allTopicNames().get().get(topic)
+        return str(described.topicId()), len(described.partitions())
+    except Py4JJavaError as error:
+        raise StreamError(_why_no_topic(str(error), bootstrap, topic)) from error
+    finally:
+        if admin is not None:
+            admin.close(java(lake.spark, "java.time.Duration").ZERO)
+
+
+def _why_no_topic(text: str, bootstrap: str, topic: str) -> str:
+    if "UnknownTopicOrPartition" in text:
+        how = (
+            f"kohort topics create {topic}, or kohort serve --set"
+            " events.topic.enable=true"
+        )
+        return f"{bootstrap} has no topic {topic}: {how}"
+    if "TimeoutException" in text or "No resolvable bootstrap" in text:
+        return f"no broker answers at {bootstrap}"
+    if "Invalid url" in text or "ConfigException" in text:
+        return f"{bootstrap} is no address of a broker: it has a host and a port"
+    return f"{bootstrap} does not tell about {topic}: {text.splitlines()[1:2]}"
+
+
+def _folder(lake: Lake, name: str, topic: str, topic_id: str) -> str:
+    """The stream's folder for this topic: another one for another id."""
+    said = {"topic": topic, "topic_id": topic_id}
+    for actual in _folders(name):
+        found = lake.read_json(f"{STREAMS}/{actual}.json")
+        if found is None:
+            lake.write_text(f"{STREAMS}/{actual}.json", json.dumps(said))
+        if found is None or found == said:
+            return actual
+    raise AssertionError
+
+
+def _latest(lake: Lake, name: str) -> str | None:
+    latest = None
+    for actual in _folders(name):
+        if not lake.exists(f"{STREAMS}/{actual}.json"):
+            break
+        latest = actual
+    return latest
+
+
+def _folders(name: str) -> Iterator[str]:
+    """The names of a stream's folders, one for each topic that it has read."""
+    yield name
+    for number in itertools.count(2):
+        yield f"{name}.{number}"
+
+
+def _mind_the_clock(lake: Lake, actual: str, known_for: str) -> None:
+    """A clock that went back would make new records late, and late ones are dropped."""
+    marks = [0]
+    for folder in ("offsets", "commits"):
+        path = f"{CHECKPOINTS}/{actual}/{folder}"
+        batches = [int(name) for name in lake.names(path) if name.isdigit()]
+        text = lake.read_text(f"{path}/{max(batches)}") if batches else None
+        marks += map(int, re.findall(r'atchWatermarkMs":(\d+)', text or ""))
+    if time.time() * 1000 <= max(marks):
+        raise StreamError(
+            f"this machine's clock is more than {known_for} behind what it was when the"
+            " stream ran last: set it right first"
+        )

@@ -1,0 +1,1 @@
+"""``kohort pipeline``: its commands, each in a module of its name."""

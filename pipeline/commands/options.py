@@ -1,0 +1,218 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kohort.pipeline.commands.progress import Progress
+from kohort.pipeline.commands.work import Access, fail, perform
+
+if TYPE_CHECKING:
+    from kohort.pipeline.quality import Rules
+
+LAKE: Final = "./lake"
+
+_SPARK_OPTIONS = (
+    click.option(
+        "--lake",
+        metavar="DIR",
+        envvar="KOHORT_LAKE",
+        default=LAKE,
+        show_envvar=True,
+        show_default=True,
+        help="Folder or URI of the lake.",
+    ),
+    click.option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[*], local[4], spark://host:7077, yarn,"
+        " k8s://...  [default: local[*]]",
+    ),
+    click.option(
+        "--conf",
+        "confs",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Sets one of Spark's settings; can be given again.",
+    ),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory of the local Java process, such as 4g.  [default: 2g]",
+    ),
+    click.option(
+        "--packages",
+        metavar="COORDINATES",
+        help="Maven coordinates of the Kafka connector, instead of the one for"
+        " PySpark 4.0.0; empty: none.",
+    ),
+    click.option(
+        "--jars",
+        metavar="PATH[,...]",
+        help="More jars, such as the connector's where there is no network.",
+    ),
+)
+
+
+def spark_options(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Adds the options of Spark and the lake; the command gets an `Access`.
+
+    The command returns its exit code (None: 0), and ends when `Access.stopping` is
+    set.
+    """
+
+    @functools.wraps(command)
+    def run(
+        *,
+        lake: str,
+        master: str | None,
+        confs: tuple[str, ...],
+        memory: str | None,
+        packages: str | None,
+        jars: str | None,
+        **arguments: Any,
+    ) -> None:
+        if not lake:
+            fail("--lake '': must be a folder", 2)
+        access = Access(
+            lake,
+            master,
+            parse_pairs("--conf", confs),
+            memory,
+            None if packages is None else _list(packages),
+            _list(jars or ""),
+            Progress(),
+            threading.Event(),
+        )
+        perform(access, lambda: command(access, **arguments) or 0)
+
+    for option in reversed(_SPARK_OPTIONS):
+        run = option(run)
+    return run
+
+
+def parse_pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """The values of an option that is given as KEY=VALUE, once or several times."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            fail(f"{option} {text!r}: must be KEY=VALUE", 2)
+        if name in found:
+            fail(f"{option} {name}: given twice", 2)
+        found[name] = value
+    return found
+
+
+def _list(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+# -- options of a build
+
+
+def build_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of a build; the command gets `options`, `rules` and `keep`."""
+
+    @functools.wraps(command)
+    def run(
+        *args: Any,
+        storm_rebalances: int,
+        storm_seconds: float,
+        thresholds: tuple[str, ...],
+        fails: tuple[str, ...],
+        marks: tuple[str, ...],
+        **arguments: Any,
+    ) -> Any:
+        from kohort.pipeline.table_functions import Options
+
+        options = Options(storm_rebalances, storm_seconds)
+        rules = _rules(thresholds, fails, marks)
+        return command(*args, options=options, rules=rules, **arguments)
+
+    for option in reversed(_BUILD_OPTIONS):
+        run = option(run)
+    return run
+
+
+_BUILD_OPTIONS = (
+    click.option(
+        "--storm-rebalances",
+        metavar="K",
+        type=click.IntRange(min=2),
+        default=5,
+        show_default=True,
+        help="Rebalances that count as a storm ...",
+    ),
+    click.option(
+        "--storm-seconds",
+        metavar="T",
+        type=click.FloatRange(min=0, min_open=True),
+        default=60.0,
+        show_default=True,
+        help="... when they start within this many seconds.",
+    ),
+    click.option(
+        "--threshold",
+        "thresholds",
+        metavar="CHECK=SHARE",
+        multiple=True,
+        help="The share, 0 to 1, above which a check does not pass.",
+    ),
+    click.option(
+        "--fail",
+        "fails",
+        metavar="CHECK",
+        multiple=True,
+        help="A check that does not pass fails the build; can be given again.",
+    ),
+    click.option(
+        "--mark",
+        "marks",
+        metavar="CHECK",
+        multiple=True,
+        help="A check that does not pass marks the run; can be given again.",
+    ),
+    click.option(
+        "--keep",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=3,
+        show_default=True,
+        help="Number of published builds that are kept.",
+    ),
+)
+
+
+def _rules(
+    thresholds: tuple[str, ...], fails: tuple[str, ...], marks: tuple[str, ...]
+) -> Rules:
+    from kohort.pipeline import quality
+
+    shares: dict[str, float] = {}
+    for name, text in parse_pairs("--threshold", thresholds).items():
+        try:
+            shares[_check("--threshold", name)] = share = float(text)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            fail(f"--threshold {name}={text}: must be a share, 0 to 1", 2)
+    otherwise = {_check("--mark", name): quality.MARKED for name in marks}
+    for name in fails:
+        if name in otherwise:
+            fail(f"{name}: --fail and --mark say different things", 2)
+        otherwise[_check("--fail", name)] = quality.FAILED
+    return quality.Rules(shares, otherwise)
+
+
+def _check(option: str, name: str) -> str:
+    from kohort.pipeline.quality import CHECKS
+
+    if name not in CHECKS:
+        fail(f"{option} {name}: no such check; there are: {', '.join(CHECKS)}", 2)
+    return name

@@ -1,0 +1,192 @@
+"""The schema of events as Spark has it, and how text becomes rows of it.
+
+``event_schema.json`` is the wide table of every kind and field, as the broker's
+documents have it; a test holds the two together, and
+
+    python -m tests.pipeline.test_event_schema
+
+writes it anew. Within a schema version fields and kinds are only added: what older
+events lack is null, unknown fields are left out, and events of unknown kinds are let
+through. Where a later version changes what a field means, `UPGRADES` has a step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+FILE: Final = "event_schema.json"
+VERSION: Final = 1
+"""The newest version of the schema that is understood."""
+UPGRADES: Final[Mapping[int, Callable[[DataFrame], DataFrame]]] = MappingProxyType({})
+"""Steps from each version to the next one. A step gets all events, and changes those
+whose ``schema`` is its version. There is only one version yet."""
+
+_SCHEMA: Final[Mapping[str, Any]] = json.loads(
+    files(__package__).joinpath(FILE).read_text(encoding="utf-8")
+)
+WORDS: Final[Mapping[str, Any]] = _SCHEMA["words"]
+"""The broker's tables of words: cooperative assignors, causes, outcomes, ..."""
+ADVICE: Final[Mapping[str, Any]] = _SCHEMA["advice"]
+"""The thresholds of rules that findings of `kohort why` have, too."""
+KINDS: Final = frozenset(_SCHEMA["kinds"])
+"""The kinds of events that this version knows."""
+
+IDENTITY: Final = ("run", "node", "sequence")
+"""Columns that identify an event. The number of an ``events_lost`` is that of an event
+which is missing there, and may be in another source."""
+REQUIRED: Final = ("schema", "run", "node", "sequence", "kind", "time_ns")
+"""Without one of them an object is no event."""
+
+RAW: Final = "raw"
+"""The column with the text of what is no event."""
+WHY: Final = "why"
+"""The column with one of `REASONS`. (Events have a `reason` of their own.)"""
+
+NULL: Final = "null"
+NOT_JSON: Final = "not JSON"
+CUT_OFF: Final = "cut off"
+NO_OBJECT: Final = "no object"
+WRONG_TYPE: Final = "wrong type"
+NO_EVENT: Final = "no event"
+OTHER_VERSION: Final = "other version"
+REASONS: Final = MappingProxyType(
+    {
+        NULL: "a record without a value: a tombstone",
+        NOT_JSON: "no JSON, or more than one object",
+        CUT_OFF: "begins as an object, and does not end: what a kill leaves",
+        NO_OBJECT: "JSON, and no object",
+        WRONG_TYPE: "a field has another type than it has in events",
+        NO_EVENT: f"one of {', '.join(REQUIRED)} is missing, or null",
+        OTHER_VERSION: f"its schema version is none of 1 to {VERSION}: newer",
+    }
+)
+"""Reasons for quarantine."""
+
+_CORRUPT: Final = "_corrupt"
+_ANOTHER: Final = r'\}\s*(\{|,\s*\{\s*"schema")'
+"""The beginning of a second event in a line; an event's lists have commas, too."""
+
+
+def events_schema() -> StructType:
+    """The wide table of events: every field of every kind; all may be null."""
+    from pyspark.sql.types import StructType
+
+    fields = [{**field, "nullable": True} for field in _SCHEMA["fields"]]
+    return StructType.fromJson({"type": "struct", "fields": fields})
+
+
+def parsed(texts: DataFrame, column: str) -> DataFrame:
+    """Events of their texts.
+
+    Args:
+        texts: has a column with one JSON object per row.
+        column: its name.
+
+    Returns:
+        The other columns; those of `events_schema`; `RAW`, the text, and `WHY`, one
+        of `REASONS`: both null where the row is an event. Where it is none, the columns
+        of `events_schema` are null.
+    """
+    from pyspark.sql import functions as sql
+
+    schema = events_schema()
+    typed = schema.add(_CORRUPT, "string")
+    options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+    others = [name for name in texts.columns if name != column]
+    event = texts.select(
+        *others,
+        sql.col(column).alias(RAW),
+        sql.from_json(column, typed, options).alias("_event"),
+    )
+    event = event.withColumn(WHY, _why_no_event(RAW, "_event."))
+    is_event = sql.col(WHY).isNull()
+    event = event.withColumn("_event", sql.when(is_event, sql.col("_event")))
+    return upgraded(
+        event.select(
+            *others,
+            *(f"_event.{name}" for name in _names()),
+            sql.when(~is_event, sql.col(RAW)).alias(RAW),
+            WHY,
+        )
+    )
+
+
+def checked(rows: DataFrame) -> DataFrame:
+    """The same as `parsed`, of rows that have types already, such as Parquet's.
+
+    The columns of a row that is no event stay as they are.
+
+    Args:
+        rows: has the columns of `events_schema`, and perhaps others.
+    """
+    from pyspark.sql import functions as sql
+
+    names = _names()
+    others = [name for name in rows.columns if name not in names]
+    text = sql.to_json(sql.struct(*names))
+    return upgraded(
+        rows.withColumn(WHY, _what_is_missing("")).select(
+            *others, *names, sql.when(sql.col(WHY).isNotNull(), text).alias(RAW), WHY
+        )
+    )
+
+
+def upgraded(events: DataFrame) -> DataFrame:
+    """Events of older versions of the schema as those of `VERSION`."""
+    for version in sorted(UPGRADES):
+        events = UPGRADES[version](events)
+    return events
+
+
+def _names() -> list[str]:
+    return [field.name for field in events_schema().fields]
+
+
+def _what_is_missing(prefix: str) -> Column:
+    from pyspark.sql import functions as sql
+
+    missing = sql.lit(False)
+    for name in REQUIRED:
+        missing = missing | sql.col(f"{prefix}{name}").isNull()
+    version = sql.col(f"{prefix}schema")
+    return sql.when(
+        version.isNotNull() & ~version.between(1, VERSION), sql.lit(OTHER_VERSION)
+    ).when(missing, sql.lit(NO_EVENT))
+
+
+def _why_no_event(raw: str, prefix: str) -> Column:
+    """One of `REASONS`, or null."""
+    from pyspark.sql import functions as sql
+
+    text = sql.trim(sql.col(raw))
+    ends = sql.substring(text, -1, 1) == "}"
+    is_object = sql.substring(text, 1, 1) == "{"
+    # Who parses does not look at what follows a value; in a list it does.
+    listed = sql.try_parse_json(sql.concat(sql.lit("["), sql.col(raw), sql.lit("]")))
+    no_json = (
+        listed.isNull() | sql.try_variant_get(listed, "$[1]", "variant").isNotNull()
+    )
+    may_be_more = ~ends | sql.col(raw).rlike(_ANOTHER)
+    malformed = (
+        sql.when(no_json & is_object & ~ends, sql.lit(CUT_OFF))
+        .when(no_json, sql.lit(NOT_JSON))
+        .when(~is_object, sql.lit(NO_OBJECT))
+        .when(sql.col(f"{prefix}schema") > VERSION, sql.lit(OTHER_VERSION))
+        .otherwise(sql.lit(WRONG_TYPE))
+    )
+    corrupt = sql.col(f"{prefix}{_CORRUPT}").isNotNull()
+    return (
+        sql.when(sql.col(raw).isNull(), sql.lit(NULL))
+        .when(text == "", sql.lit(NOT_JSON))
+        .when(corrupt, malformed)
+        .when(may_be_more & no_json, sql.lit(NOT_JSON))
+        .otherwise(_what_is_missing(prefix))
+    )

@@ -1,7 +1,0 @@
--- The runs, those with the most lost capacity first; at most 200.
-SELECT
-  run, labels, first_ns, last_ns, events, `groups`, rebalances, completed,
-  stand_still_s, member_s, capacity_lost, crashes, refused_full, commit_failures
-FROM gold_runs
-ORDER BY capacity_lost DESC NULLS LAST, rebalances DESC, run
-LIMIT 200

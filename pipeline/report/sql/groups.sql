@@ -1,0 +1,40 @@
+-- Groups, over all runs: what happened to them, those that paused longest first;
+-- at most 500.
+-- runs: in how many it is
+-- capacity_lost: paused_s / member_s of all runs
+-- capacity_lost_least: of its runs, the least
+-- capacity_lost_most: of its runs, the most
+-- bytes_per_rebalance: metadata and assignments, by the number of completed
+-- members_most: of its completed rebalances: the most members
+-- expired_unread_max_s: the longest that a partition of an expired member was idle; null: none
+SELECT
+  `group`,
+  count(DISTINCT run) AS runs,
+  sum(rebalances) AS rebalances,
+  sum(completed) AS completed,
+  sum(interrupted) AS interrupted,
+  max(members_most) AS members_most,
+  sum(paused_s) AS paused_s,
+  sum(unread_s) AS unread_s,
+  sum(member_s) AS member_s,
+  sum(paused_s) / nullif(sum(member_s), 0) AS capacity_lost,
+  min(capacity_lost) AS capacity_lost_least,
+  max(capacity_lost) AS capacity_lost_most,
+  sum(storms) AS storms,
+  sum(storm_rebalances) AS storm_rebalances,
+  sum(refused_full) AS refused_full,
+  sum(expired) AS expired,
+  sum(expired_unread_s) AS expired_unread_s,
+  max(expired_unread_max_s) AS expired_unread_max_s,
+  sum(partitions_moved) AS partitions_moved,
+  sum(partitions_moved_least) AS partitions_moved_least,
+  (sum(metadata_bytes) + sum(assignment_bytes)) / nullif(sum(completed), 0)
+    AS bytes_per_rebalance,
+  sum(commits) AS commits,
+  sum(commit_failures) AS commit_failures,
+  sum(records_reprocessed) AS records_reprocessed,
+  sum(records_rewound) AS records_rewound
+FROM gold_groups
+GROUP BY `group`
+ORDER BY paused_s DESC, rebalances DESC, refused_full DESC, `group`
+LIMIT 500

@@ -1,0 +1,29 @@
+-- All runs together: how much there was, and what it cost.
+-- runs: how many there are
+-- all_groups: how many groups have events, by their ids
+-- first_ns: the first event of all runs
+-- last_ns: the last event of all runs
+-- covered_s: seconds from the first to the last event of each run, together
+-- capacity_lost: paused_s / member_s of all of them
+SELECT
+  count(*) AS runs,
+  (SELECT count(DISTINCT `group`) FROM gold_groups) AS all_groups,
+  min(first_ns) AS first_ns,
+  max(last_ns) AS last_ns,
+  sum(last_ns - first_ns) / 1e9 AS covered_s,
+  sum(events) AS events,
+  sum(rebalances) AS rebalances,
+  sum(completed) AS completed,
+  sum(interrupted) AS interrupted,
+  sum(paused_s) AS paused_s,
+  sum(unread_s) AS unread_s,
+  sum(member_s) AS member_s,
+  sum(paused_s) / nullif(sum(member_s), 0) AS capacity_lost,
+  sum(storms) AS storms,
+  sum(expired) AS expired,
+  sum(refused_full) AS refused_full,
+  sum(commits) AS commits,
+  sum(commit_failures) AS commit_failures,
+  sum(records_reprocessed) AS records_reprocessed,
+  sum(records_rewound) AS records_rewound
+FROM gold_runs

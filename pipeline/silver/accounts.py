@@ -1,0 +1,123 @@
+"""Tables that are read off the accounts of rebalances.
+
+The broker computes the account of each rebalance once and publishes it as an event,
+``rebalance_account``. Nothing of it is computed here again: these tables are its
+fields and rows, with the names of members beside their ids.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from kohort.pipeline.silver.order import along, of_kinds
+from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+
+
+def _accounts(frames: Frames) -> DataFrame:
+    """Accounts with ``number``; time and sequence are those of the rebalance's start.
+
+    A broker that has forgotten that it published an account publishes it again: of
+    several the whole one counts, else the first.
+    """
+    copies = Window.partitionBy(*GROUP, "node", "started_sequence").orderBy(
+        f.col("is_whole").desc(), "sequence"
+    )
+    found = (
+        of_kinds(frames, "rebalance_account")
+        .withColumn("copy", f.row_number().over(copies))
+        .where("copy = 1")
+        .withColumns(
+            {"time_ns": f.col("started_ns"), "sequence": f.col("started_sequence")}
+        )
+    )
+    return found.withColumn("number", f.row_number().over(along(*GROUP)).cast("bigint"))
+
+
+def rebalances(frames: Frames, _options: Options) -> DataFrame:
+    """One row per account."""
+    waited_ns = f.array_max(f.transform("waits", lambda wait: wait["waited_ns"]))
+    longest = f.filter("waits", lambda wait: wait["waited_ns"] == f.col("waited_ns"))
+    found = (
+        _accounts(frames)
+        .withColumnsRenamed(
+            {
+                "member_id": "culprit",
+                "join_ended_by": "join_ended",
+                "bytes": "assignment_bytes",
+            }
+        )
+        .withColumn("waited_ns", waited_ns)
+        .withColumns(
+            {
+                "culprit_name": f.coalesce("instance_id", "client_id", "culprit"),
+                "waited_for": f.array_min(
+                    f.transform(longest, lambda wait: wait["member_id"])
+                ),
+            }
+        )
+    )
+    return shaped(found, "silver/rebalances")
+
+
+def pauses(frames: Frames, _options: Options) -> DataFrame:
+    """One row per pause of an eager member that had partitions."""
+    rows = _accounts(frames).select(
+        *GROUP, "number", f.explode("pauses").alias("pause")
+    )
+    found = (
+        rows.select(*GROUP, "number", "pause.*")
+        .where(f.coalesce("count", f.lit(1)) > 0)
+        .withColumnsRenamed(
+            {"since_ns": "from_ns", "count": "partitions", "ended_by": "ended"}
+        )
+    )
+    return shaped(_named(found, frames), "silver/pauses")
+
+
+def unread(frames: Frames, _options: Options) -> DataFrame:
+    """One row per stretch of time in which partitions of a topic had no reader."""
+    rows = _accounts(frames).select(
+        *GROUP, "number", f.posexplode("unread").alias("position", "row")
+    )
+    found = (
+        rows.select(*GROUP, "number", "position", "row.*")
+        .withColumn("part", f.explode("parts"))
+        .withColumn("partitions", f.size("part.partitions").cast("bigint"))
+        .withColumn(
+            "unread_ns", (f.col("until_ns") - f.col("since_ns")) * f.col("partitions")
+        )
+        .withColumn("topic", f.col("part.topic"))
+        .withColumnRenamed("since_ns", "from_ns")
+    )
+    return shaped(_named(found, frames), "silver/unread")
+
+
+def _named(rows: DataFrame, frames: Frames) -> DataFrame:
+    """Rows with the owner and name of their member."""
+    members = frames["silver/memberships"].select(*GROUP, "member_id", "owner", "name")
+    return (
+        rows.join(members, [*GROUP, "member_id"], "left")
+        .withColumn("owner", f.coalesce("owner", "member_id"))
+        .withColumn("name", f.coalesce("name", "member_id"))
+    )
+
+
+def moves(frames: Frames, _options: Options) -> DataFrame:
+    """One row per completed rebalance of a group of consumers."""
+    owned = f.col("kept_count") + f.col("moved_count") + f.col("first_count")
+    found = (
+        _accounts(frames)
+        .where((f.col("outcome") == "completed") & f.col("moves").isNotNull())
+        .withColumns(
+            {
+                "members": f.size("members"),
+                "owned": owned,
+                "moved": f.col("moved_count"),
+                "least_moved": f.col("least_moved_count"),
+                "first_owned": f.col("first_count"),
+                "given_up": f.col("given_up_count"),
+            }
+        )
+    )
+    return shaped(found, "silver/moves")
