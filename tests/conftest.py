@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+from pathlib import Path
+
+# PYTHONDONTWRITEBYTECODE keeps folders clean, but compiling everything anew in each
+# worker, and in each command that a test starts, takes longer than most tests.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    del os.environ["PYTHONDONTWRITEBYTECODE"]
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "pycache")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 import pytest
 from hypothesis import settings
@@ -19,10 +30,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "kohort"))
 # Before they are imported, by tests of several folders: their asserts are to say as
 # much as those of a test.
 pytest.register_assert_rewrite(
-    "tests.coordinator.context", "tests.interop.plays", "tests.interop.scene"
+    "tests.client.stage",
+    "tests.client.sent_requests",
+    "tests.control.shell",
+    "tests.coordinator.context",
+    "tests.interop.plays",
+    "tests.interop.scene",
+    "tests.timeline.browser_page",
 )
 
-from tests.coordinator.context import Context  # noqa: E402 - see above
+from tests.coordinator.context import Context
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -33,6 +50,24 @@ def pytest_xdist_auto_num_workers() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     cores = cores or os.cpu_count() or 1
     return min(2 * cores, cores + 2)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Has each worker of xdist import the modules in another order.
+
+    To rewrite the asserts of a module takes longer than to import it. All workers
+    collect at once: in the same order each would rewrite all modules, in the first run.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    paths = sorted(Path(__file__).parent.rglob("test_*.py"))
+    number, count = int(worker["workerid"][2:]), int(worker["workercount"])
+    start = number * len(paths) // count
+    for path in [*paths[start:], *paths[:start]]:
+        # A module that cannot be imported is reported when it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            _ = pytest.Module.from_parent(session, path=path).obj
 
 
 @pytest.fixture

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 COMMITTED_S = 30.0
 """For an answer that comes at once, unless the coordinator is away."""
@@ -14,6 +20,17 @@ ELSEWHERE = {
     KafkaError.NOT_COORDINATOR,
 }
 """What a coordinator answers that moves; librdkafka looks for it meanwhile."""
+
+
+def row_of(message: Message) -> tuple[int, int, bytes, bytes]:
+    """Partition, offset, key and value of a message that was consumed."""
+    place, offset = message.partition(), message.offset()
+    key, value = message.key(), message.value()
+    assert place is not None
+    assert offset is not None
+    assert isinstance(key, bytes)
+    assert isinstance(value, bytes)
+    return place, offset, key, value
 
 
 def begin(

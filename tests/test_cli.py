@@ -15,13 +15,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from tests.commands import PATIENCE_S, kohort, refused, serving
 
 from kohort.broker import telemetry
 from kohort.broker.config_keys import BROKER_KEYS
-from kohort.control.cli import cli
+from kohort.control.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 FAST = "group.initial.rebalance.delay.ms=0"
@@ -53,19 +52,38 @@ def test_version() -> None:
     assert done.returncode == 0
 
 
+HELP = """
+import json, sys
+import click
+from click.testing import CliRunner
+from kohort.control.cli import cli
+
+def help_of(command, *names):
+    for option in ("-h", "--help"):
+        done = CliRunner().invoke(cli, [*names, option], prog_name="kohort")
+        yield names, done.output
+    for name in getattr(command, "commands", ()):
+        yield from help_of(command.commands[name], *names, name)
+
+context = click.Context(cli)
+found = []
+for name in cli.list_commands(context):
+    found += help_of(cli.get_command(context, name), name)
+json.dump(found, sys.stdout)
+"""
+"""Prints the help of all commands, by both options. In a process of its own, as click
+keeps the names of a command's help option once a scene has called it alone."""
+
+
 def test_help_of_every_command() -> None:
-    """Each command says what it is for, by -h too."""
-    group = cli.commands["cluster"]
-    assert isinstance(group, click.Group)
-    commands: list[tuple[list[str], click.Command]] = [
-        *(([name], command) for name, command in cli.commands.items()),
-        *((["cluster", name], command) for name, command in group.commands.items()),
-    ]
-    for names, command in commands:
-        assert command.help, names
-        done = kohort(*names, "-h")
-        assert done.returncode == 0
-        assert done.stdout.startswith(f"Usage: kohort {' '.join(names)} ")
+    """Each command says what it is for, by -h and --help alike."""
+    printed = json.loads(subprocess.check_output([sys.executable, "-c", HELP]))
+    assert len(printed) > 2 * len(COMMANDS)
+    for (names, short), (_, long) in zip(printed[::2], printed[1::2], strict=True):
+        usage, _, text = short.partition("\n\n")
+        assert usage.startswith(f"Usage: kohort {' '.join(names)} ")
+        assert text.startswith("  "), f"{names} does not say what it is for"
+        assert short == long
 
 
 def test_the_script_is_the_module() -> None:
@@ -185,14 +203,19 @@ def test_serve_stops_with_clients_connected() -> None:
         assert (code, "Traceback" in err) == (0, False)
 
 
-def test_a_taken_port_is_one_line_and_exit_code_1() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [["serve", "--port"], ["serve", "--port", "0", "--http"], ["demo", "--port"]],
+    ids=" ".join,
+)
+def test_a_taken_port_is_one_line_and_exit_code_1(arguments: list[str]) -> None:
     """Whoever starts a second broker learns what is in its way."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        line = refused("serve", "--port", str(port), code=1)
+        line = refused(*arguments, str(port), code=1)
     assert line == (
         f"cannot listen on 127.0.0.1:{port}: the port is taken; "
-        "--port 0 takes a free one"
+        f"{arguments[-1]} 0 takes a free one"
     )
 
 
@@ -303,7 +326,7 @@ def test_a_start_loads_nothing_that_serving_does_not_need() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
-    assert not loaded & {"construct", "cramjam", "crc32c", "structlog"}
+    assert not loaded & {"construct", "cramjam", "crc32c", "orjson", "structlog"}
     assert not {m for m in loaded if m.startswith("kohort.protocol.apis.k")}
 
 
@@ -329,7 +352,7 @@ def test_logs_are_json_where_nobody_looks(
 ) -> None:
     """One object per line: what, how bad, who, when, and the fields; bytes too."""
     telemetry.configure("auto")
-    telemetry.get_logger("groups").info("joined", group="g\n", metadata=b"\xff")
+    telemetry.Logger("groups").info("joined", group="g\n", metadata=b"\xff")
     (line,) = capsys.readouterr().err.splitlines()
     event = json.loads(line)
     assert event.pop("timestamp").endswith("Z")
@@ -347,7 +370,7 @@ def test_logs_are_pretty_where_wanted(
 ) -> None:
     """A line for people; what clients sent cannot break out of it."""
     telemetry.configure("pretty")
-    log = telemetry.get_logger("groups")
+    log = telemetry.Logger("groups")
     for client_id in ("a\nb\x1b[31m", "a\x1b[31m", "a\x9b31m", "a\u202eb", "a b\x1b"):
         log.warning("joined", client_id=client_id)
         (line,) = capsys.readouterr().err.splitlines()
@@ -358,7 +381,7 @@ def test_logs_are_pretty_where_wanted(
 
 def test_levels(plain_telemetry: None, capsys: pytest.CaptureFixture[str]) -> None:
     """What is below the level is dropped, from the moment that it is set."""
-    log = telemetry.get_logger("groups")
+    log = telemetry.Logger("groups")
     log.debug("one")
     telemetry.configure("json", "debug")
     log.debug("two")
@@ -379,7 +402,7 @@ def test_exceptions_are_logged_with_their_traceback(
     try:
         raise LookupError("no such thing")  # noqa: TRY301 - the scene
     except LookupError:
-        telemetry.get_logger("broker").exception("request_failed", api="Fetch")
+        telemetry.Logger("broker").exception("request_failed", api="Fetch")
     event = json.loads(capsys.readouterr().err)
     assert event["level"] == "error"
     assert event["exception"].endswith("LookupError: no such thing")
@@ -388,7 +411,7 @@ def test_exceptions_are_logged_with_their_traceback(
 def test_nothing_heavy_is_imported_before_it_is_used() -> None:
     """Serving starts without structlog, construct and tomllib."""
     code = (
-        "import sys; import kohort.control.cli, kohort.broker.server;"
+        "import sys, kohort.control.commands.serve, kohort.broker.server;"
         "print({'aiohttp', 'structlog', 'construct', 'tomllib', 'difflib', 'rich'}"
         " & set(sys.modules))"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -18,13 +17,8 @@ from kohort.broker.config import (
     STATIC_BROKER_CONFIG,
     TOPIC_CONFIG,
     TYPE_NUMBERS,
-    BoolKey,
     Config,
     ConfigError,
-    FloatKey,
-    IntKey,
-    ListKey,
-    StrKey,
     parse,
     parse_topic,
     to_text,
@@ -414,23 +408,6 @@ def keys_named_in(folder: Path) -> set[str]:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     } & set(BROKER_KEYS)
-
-
-def test_types_are_told_to_the_type_checker() -> None:
-    """What mypy takes config[...] for is what it is; null is left to the reader."""
-    kinds = {
-        IntKey: int,
-        BoolKey: bool,
-        FloatKey: float,
-        StrKey: str,
-        ListKey: tuple,
-    }
-    told = {name: kind for keys, kind in kinds.items() for name in get_args(keys)}
-    config = Config()
-    assert all(type(config[name]) is kind for name, kind in told.items())
-    assert set(told) == {
-        name for name in config if BROKER_KEYS[name].used and config[name] is not None
-    }
 
 
 def test_the_used_keys_are_those_that_the_code_uses() -> None:

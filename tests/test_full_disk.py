@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.broker.test_records_over_the_wire import batch, produce
+from tests.broker.test_records_over_the_wire import batch
 from tests.broker.test_restart import broker_on, committed, values
-from tests.broker.wire_client import WireClient, connected_to
 from tests.small_disk import on_a_small_disk
+from tests.wire.client import WireClient, connected_to
+from tests.wire.requests import produce
 
 from kohort.protocol.errors import ErrorCode
 

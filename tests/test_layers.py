@@ -1,10 +1,11 @@
-"""The layers point one way, and the pure parts are pure: read off the imports."""
+"""Layers point one way, there are no circles, and pure parts import nothing impure."""
 
 from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ LAYERS = [
     "dispatch",
     "handlers",
     "request",
-    "driver",
+    "cluster",
+    "shards",
+    "topics",
     "coordinator",
 ]
 """The broker's layers, the outermost first."""
@@ -43,6 +46,9 @@ IMPURE = {
 }
 """Clocks, dice and the world outside."""
 
+DOORS = {"aiohttp", "click", "rich"}
+"""HTTP and the terminal."""
+
 MODULES = {
     ".".join(["kohort", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(
         ".__init__"
@@ -67,10 +73,16 @@ def walk(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
 
 
 @functools.cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imports(path: Path, *, types: bool = True) -> frozenset[str]:
-    """The modules that a file imports, wherever in it."""
+    """The modules that a file imports: at its top, in functions, and for types."""
     found: set[str] = set()
-    for node in walk(ast.parse(path.read_text()), types=types):
+    for node in walk(parsed(path), types=types):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -110,12 +122,60 @@ def reachable(module: str) -> dict[str, str]:
     return found
 
 
+def room(module: str) -> str:
+    """The folder within a package that a module is in; the module itself if none."""
+    parts = module.split(".")
+    return ".".join(parts[: 3 if ROOT.joinpath(*parts[1:3]).is_dir() else 4])
+
+
+def circles(name: Callable[[str], str]) -> list[set[str]]:
+    """The sets of modules, by any name, that import one another by whatever detour."""
+    arrows: dict[str, set[str]] = {name(module): set() for module in MODULES}
+    for module, path in MODULES.items():
+        found = {name(other) for other in imports(path) if other in MODULES}
+        arrows[name(module)] |= found - {name(module)}
+    leads_to = {start: closure(arrows, start) for start in arrows}
+    sets = {
+        frozenset(other for other in reached if start in leads_to[other])
+        for start, reached in leads_to.items()
+        if start in reached
+    }
+    return [set(each) for each in sets]
+
+
+def closure(arrows: dict[str, set[str]], start: str) -> set[str]:
+    """The names that a name leads to."""
+    found: set[str] = set()
+    pending = [start]
+    while pending:
+        fresh = arrows[pending.pop()] - found
+        found |= fresh
+        pending += fresh
+    return found
+
+
 def test_the_modules_are_found() -> None:
     """The other scenes look at something."""
     assert {"kohort.protocol.messages", "kohort.control.cli"} <= set(MODULES)
     assert layer("kohort.broker.coordinator.group") == "coordinator"
-    assert "kohort.broker.config" in imports(MODULES["kohort.broker.cli"])
+    assert "kohort.broker.config" in imports(MODULES["kohort.broker.server"])
     assert package("kohort.control.cli") == "control"
+
+
+def test_no_modules_import_one_another() -> None:
+    """Neither at run time, nor in functions, nor for types; nor do folders."""
+    assert not circles(str)
+    assert not circles(room)
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    """The page is changed with the rooms."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"\b(?:[a-z_]+/)+[a-z_0-9]+\.py\b", page))
+    assert len(named) > 10
+    folders = [ROOT, ROOT / "broker"]
+    for file in named:
+        assert any((folder / file).exists() for folder in folders), file
 
 
 def test_the_wire_imports_nothing_of_ours() -> None:
@@ -174,10 +234,9 @@ def test_the_members_side_of_the_group_is_pure() -> None:
     pure = {
         module
         for module in MODULES
-        if module == "kohort.client.session"
-        or module.startswith("kohort.client.assignors")
-    }
-    assert len(pure) > 1
+        if module.startswith(("kohort.client.group.", "kohort.client.assignors"))
+    } - {"kohort.client.group.driver"}
+    assert "kohort.client.group.membership" in pure
     pure |= {name for module in pure for name in reachable(module)}
     for name in pure:
         foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
@@ -187,15 +246,27 @@ def test_the_members_side_of_the_group_is_pure() -> None:
             assert package(name) == "protocol", name
 
 
-def test_explanations_are_pure() -> None:
-    """What is said of events depends on them alone: the simulation asks for it, too."""
-    pure = {"kohort.control.why.history"}
-    pure |= reachable("kohort.control.why.history").keys()
-    assert "kohort.control.why.rules.members" in pure
-    for name in pure:
-        foreign = {n.partition(".")[0] for n in imports(MODULES[name])}
-        assert name.startswith("kohort.control.why."), name
-        assert not foreign & IMPURE, name
+@pytest.mark.parametrize(
+    ("room", "others"),
+    [
+        ("kohort.broker.events.account", {"kohort.broker.events.words"}),
+        (
+            "kohort.control.why",
+            {f"kohort.broker.events.{name}" for name in ("account", "advice", "words")},
+        ),
+    ],
+)
+def test_accounts_and_explanations_are_pure(room: str, others: set[str]) -> None:
+    """They depend on events alone: no clock, no dice, no terminal, no HTTP."""
+    allowed = (room, *others)
+    for module, path in MODULES.items():
+        if not f"{module}.".startswith(f"{room}."):
+            continue
+        for name in imports(path):
+            assert name.partition(".")[0] not in IMPURE | DOORS, module
+            if package(name):
+                own = [each for each in allowed if f"{name}.".startswith(f"{each}.")]
+                assert own, f"{module} -> {name}"
 
 
 def test_the_pipeline_reads_data_alone() -> None:
@@ -216,3 +287,11 @@ def test_construct_stays_in_one_file() -> None:
         if any(n.partition(".")[0] == "construct" for n in imports(path, types=False))
     }
     assert users == {"kohort.protocol.primitives"}
+
+
+def test_the_broker_is_a_library_without_a_command_line() -> None:
+    """It prints nothing, and reads no arguments: commands are control's."""
+    for module, path in MODULES.items():
+        if package(module) in {"broker", "client", "protocol"}:
+            foreign = {name.partition(".")[0] for name in imports(path)}
+            assert not foreign & {"argparse", "click", "rich"}, module

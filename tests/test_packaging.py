@@ -75,6 +75,7 @@ def test_each_folder_is_linked_into_the_package() -> None:
         assert (ROOT / name / "py.typed").is_file()
 
 
+@pytest.mark.long
 def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     """All of our modules, type markers and assets are in it; tests are not."""
     names = contents(wheel)
@@ -85,7 +86,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         for path in (ROOT / link.name).rglob("*")
         if path.suffix == ".py"
         or path.name == "py.typed"
-        or path.parent.name in {"assets", "queries"}
+        or path.parent.name in {"assets", "sql", "templates"}
         or path.name == "event_schema.json"
     } | {"kohort/__init__.py", "kohort/__main__.py", "kohort/py.typed"}
     packaged = {name for name in names if ".dist-info/" not in name}
@@ -94,6 +95,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.long
 def test_the_wheel_of_the_sdist_is_the_same(
     source: Path, wheel: Path, tmp_path: Path
 ) -> None:
@@ -105,13 +107,15 @@ def test_the_wheel_of_the_sdist_is_the_same(
     assert contents(again) == contents(wheel)
 
 
+@pytest.mark.long
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     """The package works from where pip puts it."""
     zipfile.ZipFile(wheel).extractall(tmp_path)
     environment = {n: v for n, v in os.environ.items() if not n.startswith("KOHORT_")}
     environment["PYTHONPATH"] = str(tmp_path)
     code = (
-        "import kohort.control.cli, kohort.control.http, kohort.protocol.registry as r;"
+        "import kohort.control.cli, kohort.control.http.server;"
+        "import kohort.protocol.registry as r;"
         "print(kohort.__file__, len([a.request(a.newest) for a in r.APIS]))"
     )
     done = subprocess.run(

@@ -6,8 +6,6 @@
 Exits 1 if a member was evicted, the broker died, or memory did not come back.
 """
 
-# ruff: noqa: T201 - a program that prints
-
 from __future__ import annotations
 
 import argparse
@@ -18,10 +16,10 @@ from dataclasses import asdict
 
 from tests.attacks import brokers
 from tests.attacks.attack import Attack, Outcome, play
-from tests.attacks.frozen import FROZEN
-from tests.attacks.survived import SURVIVED
+from tests.attacks.freezing import FREEZING
+from tests.attacks.harmless import HARMLESS
 
-ATTACKS = {each.name: each for each in [*FROZEN, *SURVIVED]}
+ATTACKS = {each.name: each for each in [*FREEZING, *HARMLESS]}
 KFAKE = "kfake -port {port}"
 
 
@@ -88,9 +86,9 @@ def _row(attack: Attack, outcome: Outcome) -> str:
 def main() -> int:
     """Plays the chosen attacks."""
     asked = _asked()
-    names = asked.attack or [each.name for each in FROZEN]
+    names = asked.attack or [each.name for each in FREEZING]
     if not asked.attack and not asked.frozen:
-        names += [each.name for each in SURVIVED]
+        names += [each.name for each in HARMLESS]
     failed = 0
     for name in names:
         attack = ATTACKS[name]

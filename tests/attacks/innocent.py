@@ -17,22 +17,14 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tests.broker.wire_client import WireClient, connected_to
+from tests.wire.client import WireClient, connected_to
+from tests.wire.closing import Closing
+from tests.wire.requests import commit_offsets, join_group, sync_group
 
-from kohort.protocol.apis import k08_offset_commit as commits
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
-from kohort.protocol.apis.k14_sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
 from kohort.protocol.errors import ErrorCode
 
@@ -161,7 +153,10 @@ class _Group:
             if self._generations[number]:
                 await self._beat(wire, number)
             self._generations[number] = 0
-            joined = await wire.call("JoinGroup", 3, _join(self._ids[number]))
+            join = join_group(
+                GROUP, self._ids[number], session_ms=SESSION_MS, rebalance_ms=60_000
+            )
+            joined = await wire.call("JoinGroup", 3, join)
             self._ids[number] = joined.member_id
             if joined.error_code:
                 if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
@@ -171,8 +166,8 @@ class _Group:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._generation = max(self._generation, joined.generation_id)
-            everybody = [each.member_id for each in joined.members]
-            sync = _sync(joined.generation_id, joined.member_id, everybody)
+            shares = {each.member_id: b"share" for each in joined.members}
+            sync = sync_group(joined.member_id, joined.generation_id, GROUP, shares)
             if not (await wire.call("SyncGroup", 3, sync)).error_code:
                 self._generations[number] = joined.generation_id
             if min(self._generations) == self._generation:
@@ -189,7 +184,13 @@ class _Group:
                 self._period.evicted += 1
             if answer.error_code:
                 return
-            commit = _commit(generation, member_id, number, offset)
+            commit = commit_offsets(
+                TOPIC,
+                (number, offset),
+                group=GROUP,
+                generation=generation,
+                member_id=member_id,
+            )
             answer = await self._timed(wire, "OffsetCommit", 7, commit)
             error = answer.topics[0].partitions[0].error_code
             if error:
@@ -198,46 +199,21 @@ class _Group:
                 refused[name] = refused.get(name, 0) + 1
 
 
-def _join(member_id: str) -> JoinGroupRequest:
-    return JoinGroupRequest(
-        GROUP,
-        SESSION_MS,
-        60_000,
-        member_id,
-        None,
-        "consumer",
-        [JoinGroupRequestProtocol("range", b"")],
-    )
-
-
-def _sync(generation: int, member_id: str, everybody: list[str]) -> SyncGroupRequest:
-    shares = [SyncGroupRequestAssignment(each, b"share") for each in everybody]
-    return SyncGroupRequest(GROUP, generation, member_id, assignments=shares)
-
-
-def _commit(
-    generation: int, member_id: str, partition: int, offset: int
-) -> commits.OffsetCommitRequest:
-    row = commits.OffsetCommitRequestPartition(partition, offset)
-    topic = commits.OffsetCommitRequestTopic(TOPIC, partitions=[row])
-    return commits.OffsetCommitRequest(GROUP, generation, member_id, topics=[topic])
-
-
 async def _main(port: int) -> None:
     group = _Group(port)
     tasks = group.play()
     loop = asyncio.get_running_loop()
     await group.is_stable.wait()
     await group.report()
-    print("ready", flush=True)  # noqa: T201 - its report
+    print("ready", flush=True)
     while await loop.run_in_executor(None, sys.stdin.readline):
         found = json.dumps(asdict(await group.report()))
-        print(found, flush=True)  # noqa: T201 - its report
+        print(found, flush=True)
     for task in tasks:
         task.cancel()
 
 
-class Innocent:
+class Innocent(Closing):
     """The process, seen from another one.
 
     Args:
@@ -252,15 +228,8 @@ class Innocent:
             text=True,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Kills the process."""
         self._process.kill()
         self._process.communicate()
 

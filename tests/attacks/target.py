@@ -6,31 +6,23 @@ import contextlib
 import socket
 import struct
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tests.crash.wire import Wire
-from tests.fuzz.frames import frame, request
+from tests.wire import frames
+from tests.wire.blocking import BlockingClient
+from tests.wire.closing import Closing
+from tests.wire.requests import create_topics, metadata, produce
 
-from kohort.protocol.apis import k00_produce as produce
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.apis.k19_create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import crc_of
-from kohort.protocol.registry import BY_NAME
 
-HOST = "127.0.0.1"
 ANSWER_S = 60.0
 """Seconds that an attack waits for an answer; then it goes on without."""
 LOOK_S = 0.1
 _PIECE = 1 << 20
 
 
-class Line:
+class Line(BlockingClient):
     """One connection of an attacker.
 
     Args:
@@ -38,9 +30,9 @@ class Line:
     """
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection((HOST, port), ANSWER_S)
+        super().__init__(port, ANSWER_S)
 
-    def send(self, data: bytes) -> bool:
+    def send_bytes(self, data: bytes) -> bool:
         """Sends all of it; False where the broker closed, or reads no more."""
         try:
             self.socket.sendall(data)
@@ -52,15 +44,12 @@ class Line:
         """Reads one response, keeps nothing of it, and says in words how it went."""
         began = time.monotonic()
         try:
-            size = struct.unpack(">i", self._exactly(4))[0]
-            left = size
-            while left:
-                left -= len(self._some(min(left, _PIECE)))
+            size = self.skip_response()
         except TimeoutError:
             return f"no answer in {ANSWER_S:.0f} s"
         except ConnectionResetError:
             return "reset"
-        except EOFError:
+        except ConnectionError:
             return "closed"
         return f"{_bytes(size)} in {time.monotonic() - began:.1f} s"
 
@@ -84,24 +73,12 @@ class Line:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.socket.close()
 
-    def _exactly(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            found += self._some(size - len(found))
-        return found
-
-    def _some(self, size: int) -> bytes:
-        found = self.socket.recv(size)
-        if not found:
-            raise EOFError
-        return found
-
 
 def _bytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size} bytes"
 
 
-class Target:
+class Target(Closing):
     """The broker under attack.
 
     Args:
@@ -112,17 +89,6 @@ class Target:
         self.port = port
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Closes all its connections."""
         self._stack.close()
@@ -130,58 +96,41 @@ class Target:
     def line(self) -> Line:
         """A connection; it is closed when the attack is over."""
         made = Line(self.port)
-        self._stack.callback(made.socket.close)
+        self._stack.callback(made.close)
         return made
 
     def ask(self, data: bytes) -> str:
         """Sends bytes on a new connection; returns the kind of the answer."""
         line = self.line()
-        if line.send(data):
+        if line.send_bytes(data):
             return line.answer()
         return f"took not all of it, {line.answer()}"
 
     def call(self, api: str, version: int, message: object) -> Any:
         """A valid request on a new connection."""
-        with Wire(self.port) as wire:
+        with BlockingClient(self.port) as wire:
             return wire.call(api, version, message)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         """Creates a topic; keys of its configuration with ``_`` in place of dots."""
-        rows = [
-            CreatableTopicConfig(name.replace("_", "."), value)
-            for name, value in config.items()
-        ]
-        row = CreatableTopic(topic, partitions, 1, configs=rows)
-        found = self.call("CreateTopics", 5, CreateTopicsRequest([row]))
+        request = create_topics(topic, partitions=partitions, config=config)
+        found = self.call("CreateTopics", 5, request)
         error = found.topics[0].error_code
         assert not error, (topic, ErrorCode(error).name, found.topics[0].error_message)
-        asked = MetadataRequest([MetadataRequestTopic(name=topic)], False)
+        asked = metadata(topic, creates=False)
         # Kafka's broker hears of it a moment later from its controller.
         while len(self.call("Metadata", 9, asked).topics[0].partitions) < partitions:
             time.sleep(LOOK_S)
 
     def produce(self, topic: str, batch: bytes) -> str:
         """Sends a batch to partition 0; the error's name, or NONE."""
-        found = self.call("Produce", 7, producing(topic, batch))
+        found = self.call("Produce", 7, produce((0, batch), topic=topic, acks=1))
         return ErrorCode(found.responses[0].partition_responses[0].error_code).name
 
 
-def producing(topic: str, batch: bytes) -> produce.ProduceRequest:
+def producing(topic: str, batch: bytes) -> bytes:
     """A Produce of one batch to partition 0."""
-    row = produce.PartitionProduceData(0, batch)
-    data = produce.TopicProduceData(topic, partition_data=[row])
-    return produce.ProduceRequest(None, 1, 30_000, [data])
-
-
-def framed(api: str, version: int, message: object) -> bytes:
-    """A request as it goes over the wire, its size included."""
-    body = BY_NAME[api].request(version).encode(message)
-    return frame(request(BY_NAME[api], version, body))
-
-
-def framed_body(api: str, version: int, body: bytes) -> bytes:
-    """The same, of a body in bytes."""
-    return frame(request(BY_NAME[api], version, body))
+    return frames.request("Produce", 7, produce((0, batch), topic=topic, acks=1))
 
 
 def batch(

@@ -8,15 +8,16 @@ import signal
 import pytest
 from tests.attacks import brokers
 from tests.attacks.attack import Attack, Outcome, Program, play
-from tests.attacks.frozen import FROZEN
-from tests.attacks.survived import SURVIVED
+from tests.attacks.freezing import FREEZING
+from tests.attacks.harmless import HARMLESS
 from tests.attacks.target import Line, Target
 
 from kohort.protocol.apis import k13_leave_group as leave
 from kohort.protocol.apis import k15_describe_groups as describe
 
+pytestmark = pytest.mark.long
 QUICKEST = ("zstd-bomb", "metadata-repeated", "lying-counts")
-ATTACKS = {each.name: each for each in [*FROZEN, *SURVIVED]}
+ATTACKS = {each.name: each for each in [*FREEZING, *HARMLESS]}
 
 
 def played(attack: Attack) -> Outcome:

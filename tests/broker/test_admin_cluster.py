@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.broker.wire_client import WireClient, connected, served
+from tests.wire import requests
+from tests.wire.client import WireClient, connected, served
 
-from kohort.broker.handlers import operations
+from kohort.broker.handlers import acl_bits
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k17_sasl_handshake import SaslHandshakeRequest
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
-from kohort.protocol.apis.k19_create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from kohort.protocol.apis.k21_delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
 from kohort.protocol.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -73,8 +64,9 @@ async def test_every_version_is_answered(name: str) -> None:
 
 async def create(client: WireClient, name: str, partitions: int, policy: str) -> None:
     """Creates a topic with a cleanup policy."""
-    configs = [CreatableTopicConfig("cleanup.policy", policy)]
-    request = CreateTopicsRequest([CreatableTopic(name, partitions, 1, (), configs)])
+    request = requests.create_topics(
+        name, partitions=partitions, config={"cleanup.policy": policy}
+    )
     (result,) = (await client.call("CreateTopics", 7, request)).topics
     assert result.error_code == 0
 
@@ -83,7 +75,7 @@ async def create(client: WireClient, name: str, partitions: int, policy: str) ->
 async def test_describes_the_cluster(version: int) -> None:
     """The one node, which is the controller, and what may be done if asked for."""
     async with Broker() as broker, connected(broker) as client:
-        for asked, allowed in [(False, -(2**31)), (True, operations.CLUSTER)]:
+        for asked, allowed in [(False, -(2**31)), (True, acl_bits.CLUSTER)]:
             request = DescribeClusterRequest(asked)
             answer = await client.call("DescribeCluster", version, request)
             assert (answer.error_code, answer.error_message) == (0, None)
@@ -238,11 +230,7 @@ async def delete_records(
     client: WireClient, *wanted: tuple[str, int, int], version: int = 2
 ) -> list[tuple[str, int, int, int]]:
     """(topic, partition, low watermark, error) of each partition."""
-    topics = [
-        DeleteRecordsTopic(name, [DeleteRecordsPartition(index, offset)])
-        for name, index, offset in wanted
-    ]
-    request = DeleteRecordsRequest(topics, 1000)
+    request = requests.delete_records(*wanted)
     answer = await client.call("DeleteRecords", version, request)
     return [
         (t.name, p.partition_index, p.low_watermark, p.error_code)

@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.wire_client import WireClient, served
+from tests.wire.client import WireClient, served
+from tests.wire.requests import create_topics
 
 import kohort.protocol.apis.k32_describe_configs as k32
 import kohort.protocol.apis.k33_alter_configs as k33
 import kohort.protocol.apis.k44_incremental_alter_configs as k44
-from kohort.protocol.apis.k19_create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from kohort.protocol.errors import ErrorCode
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -26,10 +22,7 @@ Changes = dict[str, tuple[int, str | None]]
 
 async def create(client: WireClient, name: str, **settings: str) -> None:
     """Creates a topic; settings with ``_`` in place of dots."""
-    configs = [
-        CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()
-    ]
-    request = CreateTopicsRequest([CreatableTopic(name, 1, 1, (), configs)])
+    request = create_topics(name, config=settings)
     (result,) = (await client.call("CreateTopics", 7, request)).topics
     assert result.error_code == 0
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.broker.wire_client import WireClient, connected, served
+from tests.wire.client import WireClient, connected, served
+from tests.wire.requests import metadata
 
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -26,7 +26,7 @@ from kohort.protocol.apis.k37_create_partitions import (
     CreatePartitionsTopic,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.fields import ZERO_UUID
 
 TIMEOUT_MS = 1000
 
@@ -67,8 +67,7 @@ async def codes(
 
 async def partition_counts(client: WireClient, *names: str) -> list[int]:
     """How many partitions topics have; 0 where there is no such topic."""
-    asked = [MetadataRequestTopic(name=name) for name in names]
-    answer = await client.call("Metadata", 9, MetadataRequest(asked, False))
+    answer = await client.call("Metadata", 9, metadata(*names, creates=False))
     found = {t.name: len(t.partitions) for t in answer.topics}
     return [found[name] for name in names]
 

@@ -8,56 +8,38 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.broker.test_records_over_the_wire import batch, fetch, produce
-from tests.broker.wire_client import WireClient, connected
+from tests.broker.test_records_over_the_wire import batch
+from tests.wire.client import WireClient, connected
+from tests.wire.requests import (
+    BROKER,
+    commit_offsets,
+    create_partitions,
+    create_topics,
+    describe_configs,
+    epoch_ends,
+    fetch,
+    fetch_offsets,
+    join_group,
+    leave_group,
+    list_offsets,
+    metadata,
+    produce,
+    sync_group,
+)
 
-from kohort.broker.cluster import ClusterError
+from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.apis.k08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kohort.protocol.apis.k09_offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
+from kohort.protocol.apis.k03_metadata import MetadataRequest
+from kohort.protocol.apis.k08_offset_commit import OffsetCommitRequest
+from kohort.protocol.apis.k09_offset_fetch import OffsetFetchRequest
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
-from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.apis.k14_sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
 from kohort.protocol.apis.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
-)
-from kohort.protocol.apis.k23_offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kohort.protocol.apis.k32_describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from kohort.protocol.apis.k37_create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
 )
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.apis.k60_describe_cluster import DescribeClusterRequest
@@ -79,26 +61,29 @@ def elsewhere(broker: Broker, node_id: int) -> int:
     return next(id_ for id_ in broker.cluster.running if id_ != node_id)
 
 
-async def join(client: WireClient, group: str = "g", member_id: str = "") -> Any:
+async def join(
+    client: WireClient,
+    group: str = "g",
+    member_id: str = "",
+    rebalance_ms: int = 10_000,
+) -> Any:
     """JoinGroup with one protocol; an id that is demanded is used."""
-    protocols = [JoinGroupRequestProtocol("range", b"")]
     # Nobody waits for the end of its session, or is to see it, however slow it all is.
-    request = JoinGroupRequest(
-        group, 300_000, 10_000, member_id, None, "consumer", protocols
+    request = join_group(
+        group, member_id, session_ms=300_000, rebalance_ms=rebalance_ms
     )
     answer = await client.call("JoinGroup", 9, request)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        return await join(client, group, answer.member_id)
+        return await join(client, group, answer.member_id, rebalance_ms)
     return answer
 
 
-async def stable(client: WireClient, group: str = "g") -> str:
+async def stable(
+    client: WireClient, group: str = "g", rebalance_ms: int = 10_000
+) -> str:
     """A group of one member, which is Stable in generation 1: the member's id."""
-    member_id: str = (await join(client, group)).member_id
-    assignments = [SyncGroupRequestAssignment(member_id, b"mine")]
-    request = SyncGroupRequest(
-        group, 1, member_id, None, "consumer", "range", assignments
-    )
+    member_id: str = (await join(client, group, rebalance_ms=rebalance_ms)).member_id
+    request = sync_group(member_id, group=group, assignments={member_id: b"mine"})
     assert (await client.call("SyncGroup", 5, request)).error_code == 0
     return member_id
 
@@ -114,9 +99,7 @@ async def heartbeat(
 
 def offsets(offset: int, topic: str = "t", group: str = "g") -> OffsetCommitRequest:
     """A simple consumer's commit of one offset."""
-    rows = [OffsetCommitRequestPartition(0, offset, -1, "")]
-    topics = [OffsetCommitRequestTopic(topic, partitions=rows)]
-    return OffsetCommitRequest(group, -1, "", topics=topics)
+    return commit_offsets(topic, (0, offset), group=group)
 
 
 async def coordinator(client: WireClient, *groups: str) -> list[Any]:
@@ -154,11 +137,8 @@ async def test_each_node_describes_itself() -> None:
     async with cluster() as broker:
         for node_id in (1, 2, 3):
             async with connected(broker, node_id) as client:
-                wanted = [
-                    DescribeConfigsResource(4, str(id_), ["node.id"])
-                    for id_ in (node_id, elsewhere(broker, node_id))
-                ]
-                request = DescribeConfigsRequest(wanted)
+                ids = str(node_id), str(elsewhere(broker, node_id))
+                request = describe_configs(BROKER, *ids, keys=["node.id"])
                 answer = await client.call("DescribeConfigs", 4, request)
                 own, other = answer.results
                 assert [each.value for each in own.configs] == [str(node_id)]
@@ -168,20 +148,17 @@ async def test_each_node_describes_itself() -> None:
 async def test_leaders_are_spread() -> None:
     """Each node leads a third; replicas are as many as were asked for."""
     async with cluster() as broker, connected(broker) as client:
-        request: Any = CreateTopicsRequest([CreatableTopic("t", 6, 2)], 1000)
+        request = create_topics("t", partitions=6, replicas=2)
         (created,) = (await client.call("CreateTopics", 7, request)).topics
         assert (created.error_code, created.replication_factor) == (0, 2)
-        topics = [MetadataRequestTopic(name="t")]
-        answer = await client.call("Metadata", 12, MetadataRequest(topics))
+        answer = await client.call("Metadata", 12, metadata("t"))
         partitions = answer.topics[0].partitions
         assert sorted(p.leader_id for p in partitions) == [1, 1, 2, 2, 3, 3]
         for p in partitions:
             assert p.replica_nodes[0] == p.leader_id
             assert len(set(p.replica_nodes)) == 2
             assert p.isr_nodes == p.replica_nodes
-        wanted = [CreatePartitionsTopic("t", 9, None)]
-        request = CreatePartitionsRequest(wanted, 1000)
-        await client.call("CreatePartitions", 3, request)
+        await client.call("CreatePartitions", 3, create_partitions("t", 9))
         topic = broker.cluster.topics.by_name["t"]
         assert sorted(topic.leaders) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
         assert {len(replicas) for replicas in topic.replicas} == {2}
@@ -253,19 +230,14 @@ async def test_a_wrong_node_does_not_coordinate() -> None:
         async with connected(broker, elsewhere(broker, right)) as client:
             assert (await join(client)).error_code == wrong
             assert await heartbeat(client, member_id) == wrong
-            request: Any = SyncGroupRequest(
-                "g", 1, member_id, None, "consumer", "range"
-            )
+            request: Any = sync_group(member_id)
             assert (await client.call("SyncGroup", 5, request)).error_code == wrong
-            request = LeaveGroupRequest("g", "", [MemberIdentity(member_id)])
+            request = leave_group("g", member_id)
             assert (await client.call("LeaveGroup", 5, request)).error_code == wrong
             broker.cluster.create_topic("t", 1)
             answer = await client.call("OffsetCommit", 8, offsets(5))
             assert answer.topics[0].partitions[0].error_code == wrong
-            request = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup("g", topics=None)]
-            )
-            answer = await client.call("OffsetFetch", 8, request)
+            answer = await client.call("OffsetFetch", 8, fetch_offsets("g"))
             assert answer.groups[0].error_code == wrong
             answer = await client.call("OffsetFetch", 7, OffsetFetchRequest("g"))
             assert answer.error_code == wrong
@@ -331,12 +303,7 @@ async def test_offsets_are_the_leaders_to_tell() -> None:
     """ListOffsets and OffsetForLeaderEpoch of another node are refused."""
     async with cluster() as broker:
         broker.cluster.create_topic("t", 1, replicas=[[1, 2]])
-        lists = ListOffsetsRequest(
-            -1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -1)])]
-        )
-        ends = OffsetForLeaderEpochRequest(
-            -1, [OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, 0)])]
-        )
+        lists, ends = list_offsets("t", 0), epoch_ends("t", 0)
         for node_id, expected in ((1, 0), (2, 6), (3, 6)):
             async with connected(broker, node_id) as client:
                 answer = await client.call("ListOffsets", 7, lists)
@@ -354,7 +321,7 @@ async def test_a_fetch_that_waits_learns_of_a_move() -> None:
         topic = broker.cluster.create_topic("t", 1, replicas=[[1]])
         async with connected(broker, 1) as client:
             await client.send("Fetch", 12, fetch(0, wait_ms=60_000))
-            await until(lambda: topic.partitions[0].is_watched)
+            await until(lambda: topic.partitions[0].watcher_count)
             broker.move_partition("t", 0, 2)
             answer = await client.response("Fetch", 12)
             (row,) = answer.responses[0].partitions
@@ -382,7 +349,7 @@ async def test_a_group_moves_without_a_rebalance() -> None:
             (found,) = await coordinator(before, "g")
             assert found.node_id == new
             assert await heartbeat(after, member_id) == 0
-            request = SyncGroupRequest("g", 1, member_id, None, "consumer", "range")
+            request = sync_group(member_id)
             assert (await after.call("SyncGroup", 5, request)).assignment == b"mine"
 
 
@@ -392,9 +359,7 @@ async def test_a_join_that_waits_learns_of_a_move() -> None:
         old = broker.coordinator_of("g")
         async with connected(broker, old) as client:
             waiting = asyncio.create_task(join(client))
-            shard = broker.cluster.shards.of("g")
-            assert shard.driver is not None
-            groups = shard.driver.coordinator.groups
+            groups = broker.cluster.shards.for_group("g").groups
             await until(lambda: "g" in groups and groups["g"].awaiting_join)
             broker.move_coordinator("g", elsewhere(broker, old))
             assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
@@ -405,7 +370,7 @@ async def test_loading_is_answered_as_kafka_answers_it() -> None:
     async with cluster(coordinator_load_delay_ms=3_600_000) as broker:
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         right = broker.coordinator_of("g")
-        assert broker.cluster.shards.of("g").state == "loading"
+        assert broker.cluster.shards.for_group("g").state == "loading"
         async with connected(broker, right) as client:
             assert (await join(client, "g")).error_code == loading
             assert await heartbeat(client, "somebody") == 0
@@ -418,8 +383,8 @@ async def test_loading_is_answered_as_kafka_answers_it() -> None:
 
 async def test_a_group_is_there_once_it_is_loaded() -> None:
     """After the delay, and after moves while it was loading."""
-    async with cluster(coordinator_load_delay_ms=20) as broker:
-        shard = broker.cluster.shards.of("g")
+    async with cluster(coordinator_load_delay_ms=300) as broker:
+        shard = broker.cluster.shards.for_group("g")
         await until(lambda: shard.is_active)
         old = broker.coordinator_of("g")
         async with connected(broker, old) as before:
@@ -443,7 +408,7 @@ async def test_a_topic_deleted_during_a_load_takes_its_offsets_along() -> None:
         broker.cluster.create_topic("t", 1)
         broker.cluster.create_topic("u", 1)
         old = broker.coordinator_of("g")
-        shard = broker.cluster.shards.of("g")
+        shard = broker.cluster.shards.for_group("g")
         await until(lambda: shard.is_active)
         new = elsewhere(broker, old)
         async with connected(broker, old) as before, connected(broker, new) as after:
@@ -452,10 +417,7 @@ async def test_a_topic_deleted_during_a_load_takes_its_offsets_along() -> None:
             broker.move_coordinator("g", new)
             broker.cluster.delete_topic("t")
             await until(lambda: shard.is_active)
-            request = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup("g", topics=None)]
-            )
-            answer = await after.call("OffsetFetch", 8, request)
+            answer = await after.call("OffsetFetch", 8, fetch_offsets("g"))
             assert [topic.name for topic in answer.groups[0].topics] == ["u"]
 
 
@@ -472,20 +434,14 @@ async def test_a_topic_deleted_while_nobody_coordinates() -> None:
         broker.cluster.create_topic("t", 1)
         await broker.start_node(node_id)
         async with connected(broker, node_id) as client:
-            request = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup("g", topics=None)]
-            )
-            answer = await client.call("OffsetFetch", 8, request)
+            answer = await client.call("OffsetFetch", 8, fetch_offsets("g"))
             assert not answer.groups[0].topics
 
 
 async def test_ids_too_long_for_a_member_id_are_refused() -> None:
     """A client id of 32,760 bytes leaves no room for what makes it a member id."""
     async with cluster(1) as broker, connected(broker) as client:
-        protocols = [JoinGroupRequestProtocol("range", b"")]
-        request = JoinGroupRequest(
-            "g", 10_000, 10_000, "", "i" * 32_760, "consumer", protocols
-        )
+        request = join_group(instance="i" * 32_760)
         answer = await client.call("JoinGroup", 9, request)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
         assert (await join(client)).error_code == 0

@@ -6,96 +6,29 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator
 
 import pytest
+from tests.wire import frames
+from tests.wire.client import WireClient, connected, connections
+from tests.wire.requests import (
+    TOPIC,
+    commit_offsets,
+    describe_configs,
+    join_group,
+    metadata,
+)
 
 from kohort.broker.connection import Connection
 from kohort.broker.server import Broker, Listener
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.apis.k08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
-from kohort.protocol.apis.k32_describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from kohort.protocol.registry import BY_NAME
 
 ApiVersions = ApiVersionsRequest("tests", "1")
 Heartbeat = HeartbeatRequest("some-group", 1, "nobody")
 
 
-def frame(name: str, version: int, message: object, correlation_id: int = 1) -> bytes:
-    """A request as it goes over the wire."""
-    api = BY_NAME[name]
-    head = struct.pack(">hhih", api.key, version, correlation_id, -1)
-    if api.is_flexible(version):
-        head += b"\0"
-    body = head + api.request(version).encode(message)
-    return struct.pack(">i", len(body)) + body
-
-
-def join() -> JoinGroupRequest:
-    """A first join of the group "g"."""
-    protocols = [JoinGroupRequestProtocol("range")]
-    return JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
-
-
-class Peer:
-    """A client that sends and reads frames."""
-
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def next_id(self) -> int:
-        """The correlation id of the next answer."""
-        answer = await self.next_answer()
-        (correlation_id,) = struct.unpack_from(">i", answer)
-        assert isinstance(correlation_id, int)
-        return correlation_id
-
-    async def next_answer(self) -> bytes:
-        """The next answer without its size."""
-        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-        return await self.reader.readexactly(size)
-
-    async def is_served(self) -> None:
-        """Asks for something and gets it."""
-        self.writer.write(frame("ApiVersions", 3, ApiVersions, 77))
-        assert await self.next_id() == 77
-
-    async def is_closed(self) -> None:
-        """Sees the end of the stream, and no byte before it."""
-        with contextlib.suppress(ConnectionError):
-            assert await self.reader.read() == b""
-
-
-@contextlib.asynccontextmanager
-async def connected(broker: Broker | Listener) -> AsyncIterator[Peer]:
-    """A connection to the broker."""
-    reader, writer = await asyncio.open_connection(broker.host, broker.port)
-    try:
-        yield Peer(reader, writer)
-    finally:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-
-def end_of(broker: Broker | Listener, peer: Peer) -> Connection:
+def end_of(broker: Broker | Listener, peer: WireClient) -> Connection:
     """The broker's end of a connection."""
     host, port = peer.writer.get_extra_info("sockname")
     (found,) = (c for c in broker.connections if c.client_address == f"{host}:{port}")
@@ -109,17 +42,12 @@ async def test_answers_come_in_the_order_of_requests() -> None:
         connected(broker) as peer,
     ):
         peer.writer.write(
-            frame("ApiVersions", 3, ApiVersions, 1)
-            + frame("JoinGroup", 3, join(), 2)
-            + frame("Heartbeat", 4, Heartbeat, 3)
-            + frame("ApiVersions", 3, ApiVersions, 4)
+            frames.request("ApiVersions", 3, ApiVersions, 1)
+            + frames.request("JoinGroup", 3, join_group(), 2)
+            + frames.request("Heartbeat", 4, Heartbeat, 3)
+            + frames.request("ApiVersions", 3, ApiVersions, 4)
         )
-        assert [await peer.next_id() for _ in range(4)] == [1, 2, 3, 4]
-
-
-def sized(content: bytes) -> bytes:
-    """A frame of this content."""
-    return struct.pack(">i", len(content)) + content
+        assert [await peer.next_correlation_id() for _ in range(4)] == [1, 2, 3, 4]
 
 
 BAD_INPUT = {
@@ -132,7 +60,7 @@ BAD_INPUT = {
     "body too short": struct.pack(">ihhih", 10, 12, 0, 1, -1),
     "array of 2**31 - 1": struct.pack(">ihhihi", 14, 15, 0, 1, -1, 2**31 - 1),
     "client id beyond the frame": struct.pack(">ihhih", 10, 18, 0, 1, 30_000),
-    "tags without end": sized(
+    "tags without end": frames.frame(
         struct.pack(">hhih", 12, 4, 1, -1)
         + b"\0\2g"
         + bytes(4)
@@ -140,7 +68,7 @@ BAD_INPUT = {
         + b"\xff\xff\x03"
         + b"\1\0" * 30_000
     ),
-    "long body too short": sized(
+    "long body too short": frames.frame(
         struct.pack(">hhihi", 3, 1, 1, -1, 50_000) + bytes(60_000)
     ),
     "endless varint": struct.pack(">ihhih", 22, 15, 5, 1, -1) + b"\xff" * 12,
@@ -151,28 +79,23 @@ BAD_INPUT = {
 async def test_bad_input_ends_its_connection_alone(what: str) -> None:
     """What came before it is answered, and others do not notice."""
     async with Broker() as broker, connected(broker) as good, connected(broker) as bad:
-        bad.writer.write(frame("ApiVersions", 3, ApiVersions, 5) + BAD_INPUT[what])
-        assert await bad.next_id() == 5
+        bad.writer.write(
+            frames.request("ApiVersions", 3, ApiVersions, 5) + BAD_INPUT[what]
+        )
+        assert await bad.next_correlation_id() == 5
         await bad.is_closed()
         await good.is_served()
 
 
 async def test_a_long_request_lets_others_in_between() -> None:
     """A commit of 20,000 rows is decoded, done and answered in many turns."""
-    rows = [OffsetCommitRequestPartition(0, 5)] * 20_000
-    commit = OffsetCommitRequest(
-        "g", topics=[OffsetCommitRequestTopic("t", partitions=rows)]
-    )
-    async with (
-        Broker() as broker,
-        connected(broker) as other,
-        connected(broker) as peer,
-    ):
+    commit = commit_offsets("t", *[(0, 5)] * 20_000)
+    async with Broker() as broker, connections(broker, 2) as (other, peer):
         broker.cluster.create_topic("t", 1)
         await peer.is_served()
         long_work = broker.cluster.long_work
-        peer.writer.write(frame("OffsetCommit", 8, commit, 7))
-        answered = asyncio.ensure_future(peer.next_id())
+        peer.writer.write(frames.request("OffsetCommit", 8, commit, 7))
+        answered = asyncio.ensure_future(peer.next_correlation_id())
         served = 0
         while not answered.done():
             await other.is_served()
@@ -184,14 +107,11 @@ async def test_a_long_request_lets_others_in_between() -> None:
 
 async def test_a_long_request_ends_with_its_connection() -> None:
     """The rest of it is not even decoded."""
-    rows = [OffsetCommitRequestPartition(0, 5)] * 20_000
-    commit = OffsetCommitRequest(
-        "g", topics=[OffsetCommitRequestTopic("t", partitions=rows)]
-    )
+    commit = commit_offsets("t", *[(0, 5)] * 20_000)
     async with Broker() as broker, connected(broker) as peer:
         await peer.is_served()
         connection = end_of(broker, peer)
-        connection.data_received(frame("OffsetCommit", 8, commit))
+        connection.data_received(frames.request("OffsetCommit", 8, commit))
         assert len(broker.cluster.long_work) == 1
         connection.abort()
         await peer.is_closed()
@@ -202,19 +122,15 @@ async def test_an_unknown_version_of_api_versions_is_answered() -> None:
     """With a v0 body: UNSUPPORTED_VERSION and the range of ApiVersions (KIP-511)."""
     async with Broker() as broker, connected(broker) as peer:
         peer.writer.write(struct.pack(">ihhih", 10, 18, 99, 8, -1))
-        answer = await peer.next_answer()
+        answer = await peer.next_frame()
         assert struct.unpack(">ihihhh", answer) == (8, 35, 1, 18, 0, 4)
         await peer.is_served()
 
 
 async def test_who_does_not_read_is_not_read_from() -> None:
     """Requests pile up at the client, not in the broker; none is lost."""
-    request = frame("ApiVersions", 3, ApiVersions)
-    async with (
-        Broker() as broker,
-        connected(broker) as other,
-        connected(broker) as peer,
-    ):
+    request = frames.request("ApiVersions", 3, ApiVersions)
+    async with Broker() as broker, connections(broker, 2) as (other, peer):
         await peer.is_served()
         slow = end_of(broker, peer)
         sent = 0
@@ -223,7 +139,7 @@ async def test_who_does_not_read_is_not_read_from() -> None:
             sent += 100
             await other.is_served()
         for _ in range(sent):
-            await peer.next_id()
+            await peer.next_correlation_id()
         await peer.is_served()
         assert slow.is_reading
 
@@ -235,12 +151,12 @@ async def test_a_join_outlives_its_connection() -> None:
         connected(broker) as other,
     ):
         async with connected(broker) as peer:
-            peer.writer.write(frame("JoinGroup", 3, join()))
+            peer.writer.write(frames.request("JoinGroup", 3, join_group()))
             await peer.writer.drain()
             await other.is_served()
         # The first window ends after a while; this member waits for the second.
-        other.writer.write(frame("JoinGroup", 3, join(), 9))
-        assert await other.next_id() == 9
+        other.writer.write(frames.request("JoinGroup", 3, join_group(), 9))
+        assert await other.next_correlation_id() == 9
 
 
 async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
@@ -254,16 +170,17 @@ async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
                 topics=[FetchTopic("t", bytes(16), [FetchPartition(0)])],
             )
             peer.writer.write(
-                frame("Fetch", 4, fetch) + frame("Heartbeat", 4, Heartbeat)
+                frames.request("Fetch", 4, fetch)
+                + frames.request("Heartbeat", 4, Heartbeat)
             )
-            while not topic.partitions[0].is_watched:
+            while not topic.partitions[0].watcher_count:
                 await other.is_served()
             # A reset: a mere end of the stream would still get its answer.
             sock = peer.writer.get_extra_info("socket")
             linger = struct.pack("ii", 1, 0)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             peer.writer.transport.abort()
-        while topic.partitions[0].is_watched:
+        while topic.partitions[0].watcher_count:
             await other.is_served()
 
 
@@ -273,21 +190,17 @@ async def test_a_half_closed_connection_gets_its_answer() -> None:
         Broker({"group.initial.rebalance.delay.ms": 50}) as broker,
         connected(broker) as peer,
     ):
-        peer.writer.write(frame("JoinGroup", 3, join(), 6))
+        peer.writer.write(frames.request("JoinGroup", 3, join_group(), 6))
         peer.writer.write_eof()
-        assert await peer.next_id() == 6
+        assert await peer.next_correlation_id() == 6
         await peer.is_closed()
 
 
 async def test_stop_closes_every_connection() -> None:
     """Whether it is idle or waits for something."""
-    async with (
-        Broker() as broker,
-        connected(broker) as idle,
-        connected(broker) as waiting,
-    ):
+    async with Broker() as broker, connections(broker, 2) as (idle, waiting):
         await idle.is_served()
-        waiting.writer.write(frame("JoinGroup", 3, join()))
+        waiting.writer.write(frames.request("JoinGroup", 3, join_group()))
         await waiting.writer.drain()
         await idle.is_served()
         await broker.stop()
@@ -307,8 +220,7 @@ async def test_max_connections() -> None:
     """One more than allowed is closed; the others stay."""
     async with (
         Broker({"max.connections": 2}) as broker,
-        connected(broker) as one,
-        connected(broker) as two,
+        connections(broker, 2) as (one, two),
     ):
         await one.is_served()
         await two.is_served()
@@ -335,10 +247,9 @@ async def test_a_thousand_connections() -> None:
         ]
         await asyncio.gather(*(peer.is_served() for peer in peers))
         assert len(broker.connections) == 1000
-        wanted = MetadataRequest([MetadataRequestTopic(name="new")])
         for peer in peers:
-            peer.writer.write(frame("Metadata", 4, wanted))
-        answers = await asyncio.gather(*(peer.next_answer() for peer in peers))
+            peer.writer.write(frames.request("Metadata", 4, metadata("new")))
+        answers = await asyncio.gather(*(peer.next_frame() for peer in peers))
         assert len(set(answers)) == 2  # the first hears that it is unknown
         assert list(broker.cluster.topics.by_name) == ["new"]
 
@@ -347,12 +258,11 @@ async def test_nothing_long_is_taken_in_behind_a_request_that_waits() -> None:
     """Not even one request that is longer than what may be read ahead."""
     async with (
         Broker({"group.initial.rebalance.delay.ms": 600_000}) as broker,
-        connected(broker) as other,
-        connected(broker) as peer,
+        connections(broker, 2) as (other, peer),
     ):
         await peer.is_served()
         connection = end_of(broker, peer)
-        peer.writer.write(frame("JoinGroup", 3, join()))
+        peer.writer.write(frames.request("JoinGroup", 3, join_group()))
         peer.writer.write(struct.pack(">i", 50_000_000))
         while connection.is_reading:
             peer.writer.write(bytes(10_000))
@@ -363,13 +273,9 @@ async def test_nothing_long_is_taken_in_behind_a_request_that_waits() -> None:
 async def test_an_answer_that_cannot_be_written_ends_its_connection_alone() -> None:
     """Texts of DescribeConfigs v1 have an int16 length; others may be longer."""
     long = {"follower.replication.throttled.replicas": "x" * 40_000}
-    request = DescribeConfigsRequest([DescribeConfigsResource(2, "t", None)])
-    async with (
-        Broker() as broker,
-        connected(broker) as peer,
-        connected(broker) as other,
-    ):
+    request = describe_configs(TOPIC, "t")
+    async with Broker() as broker, connections(broker, 2) as (peer, other):
         broker.cluster.create_topic("t", 1, overrides=long)
-        peer.writer.write(frame("DescribeConfigs", 1, request))
+        peer.writer.write(frames.request("DescribeConfigs", 1, request))
         await peer.is_closed()
         await other.is_served()

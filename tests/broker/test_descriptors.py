@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.wire_client import connected, connected_to
+from tests.wire.client import connected, connected_to
+from tests.wire.requests import create_topics
 
 from kohort.broker import descriptors
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
-from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 
 
 @contextlib.contextmanager
@@ -61,8 +61,7 @@ async def test_the_last_descriptors_are_not_for_clients(
                     connected_to(broker.host, broker.port)
                 )
             assert [await is_admitted(broker) for _ in range(5)] == [False] * 5
-            topics = [CreatableTopic("t", 20, 1)]
-            request = CreateTopicsRequest(topics, 60_000)
+            request = create_topics("t", partitions=20)
             answer = await client.call("CreateTopics", 5, request)
             assert answer.topics[0].error_code == 0
             await clients.aclose()

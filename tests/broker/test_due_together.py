@@ -7,9 +7,9 @@ from tests.manual_clock import ManualClock
 
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import JoinResult
-from kohort.broker.coordinator.events import Join
+from kohort.broker.coordinator.events import Client, Join
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.driver import DUE_AT_ONCE, GroupDriver
+from kohort.broker.shards.driver import DUE_AT_ONCE, GroupDriver
 
 MEMBERS = 1_000
 SESSION_MS = 6_000
@@ -28,7 +28,7 @@ def test_sessions_that_end_together_end_in_many_turns() -> None:
     )
     for number in range(MEMBERS):
         pending: Pending[JoinResult] = Pending("join")
-        client = ("", None, f"c{number}", "/h", SESSION_MS, 60_000)
+        client = ("", None, Client(f"c{number}", "/h"), SESSION_MS, 60_000)
         join = Join(
             pending, "g", *client, "consumer", protocols("range"), None, True, False
         )

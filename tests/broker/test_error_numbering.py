@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.wire_client import WireClient, connected
+from tests.wire.client import WireClient, connected
+from tests.wire.requests import join_group
 
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
 
 APACHE, KIP_389 = 81, 77
@@ -19,9 +16,7 @@ async def code_of_a_second_member(client: WireClient, software: str | None) -> i
     """The raw code that a client gets when the group of one is full."""
     if software is not None:
         await client.call("ApiVersions", 3, ApiVersionsRequest(software, "1.0"))
-    join = JoinGroupRequest(
-        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range")]
-    )
+    join = join_group()
     response = await client.call("JoinGroup", 3, join)
     if not response.error_code:
         response = await client.call("JoinGroup", 3, join)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.broker import fetch_sessions
-from kohort.broker.fetch_sessions import (
+from kohort.broker.cluster import fetch_sessions
+from kohort.broker.cluster.fetch_sessions import (
     EVICTABLE_AFTER,
     FetchedPartition,
     FetchSession,

@@ -20,10 +20,9 @@ from kohort.broker.coordinator.effects import (
     OffsetRecord,
     Record,
 )
-from kohort.broker.coordinator.replay import Loading
-from kohort.broker.group_records import Decoder, Encoder
-from kohort.broker.log.partition import Partition
-from kohort.protocol import compression, offsets_log
+from kohort.broker.coordinator.load import Loading
+from kohort.broker.shards.group_records import Decoder, Encoder
+from kohort.protocol import offsets_log
 from kohort.protocol.consumer import decode_assignment
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import OffsetCommitKey, OffsetCommitValue
@@ -203,21 +202,6 @@ def test_names_that_no_record_can_have() -> None:
             encode([record], NOW_MS)
 
 
-def test_partition_takes_a_batch() -> None:
-    """A partition gives the batch its place, and it is read from there."""
-    partition = Partition("__consumer_offsets-0")
-    for _ in range(3):
-        partition.append_own(encode(commit(4), NOW_MS), now_ms=NOW_MS)
-    assert partition.log_end_offset == 12
-    data = b"".join(partition.read(0, 1 << 20, minimum_one=True).buffers)
-    decoder = Decoder()
-    found = [
-        decoder.read(memoryview(data)[position : position + header.size])
-        for header, position in read_headers(data)
-    ]
-    assert found == [commit(4)] * 3
-
-
 # -- loading
 
 
@@ -334,21 +318,3 @@ def members_of(record: GroupRecord) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=str)
-
-
-def test_members_of_kafka_carry_on() -> None:
-    """A member that Kafka knew has its heartbeat answered, and its generation."""
-    context = loaded_from_kafka()
-    group = context.coordinator.groups["static"]
-    assert group.generation_id == 1
-    assert sorted(group.static_members) == ["instance-1", "instance-2"]
-    for member in group.members.values():
-        assert group.validate_member(member.member_id, member.group_instance_id) == 0
-        assert decode_assignment(member.assignment).assigned_partitions
-
-
-def test_codecs_of_the_topic() -> None:
-    """A log that is compressed is as good (``offsets.topic.compression.codec``)."""
-    for codec in range(len(compression.CODECS)):
-        batch = Encoder(codec=codec).encode(commit(5), NOW_MS)
-        assert decode(batch) == commit(5)

@@ -12,52 +12,42 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.broker.test_cluster import until
-from tests.broker.test_connection import (
-    ApiVersions,
-    Heartbeat,
-    connected,
-    end_of,
-    frame,
-    join,
-    sized,
-)
+from tests.broker.test_connection import ApiVersions, Heartbeat, end_of
 from tests.manual_clock import ManualClock
 from tests.protocol.in_pieces import finished
+from tests.wire import frames
+from tests.wire.client import connected, connected_to
+from tests.wire.requests import commit_offsets, fetch, join_group, metadata
 
 from kohort.broker import connection as connections
 from kohort.broker import telemetry
 from kohort.broker.api_counts import ApiCounters
-from kohort.broker.cluster import Cluster
+from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
 from kohort.broker.connection import (
     FRAME_COST,
     HALF_CLOSED_SECONDS,
-    READ_AHEAD,
     SLOW_SECONDS,
     TURN,
     Connection,
 )
 from kohort.broker.events.bus import Events
+from kohort.broker.flow_control import READ_AHEAD
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids
 from kohort.broker.request import JOIN_BELOW, ResponseFormat, join_small
 from kohort.broker.server import Broker, Listener
-from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import LONG_FRAME
-from kohort.protocol.messages import Buffer
 from kohort.protocol.registry import BY_NAME
 
 FOREVER_MS = 2**31 - 1
-BEAT = frame("Heartbeat", 4, Heartbeat)[4:]
+BEAT = frames.request("Heartbeat", 4, Heartbeat)[4:]
 UNKNOWN_VERSION = struct.pack(">hhih", BY_NAME["ApiVersions"].key, 99, 1, -1)
 
 
@@ -123,9 +113,7 @@ def wired(
 
 def waiting_fetch() -> bytes:
     """A Fetch that waits for 24 days."""
-    topics = [FetchTopic("t", bytes(16), [FetchPartition(0)])]
-    fetch = FetchRequest(max_wait_ms=FOREVER_MS, min_bytes=1, topics=topics)
-    return frame("Fetch", 4, fetch)
+    return frames.request("Fetch", 4, fetch(0, wait_ms=FOREVER_MS))
 
 
 class ByHand:
@@ -164,14 +152,16 @@ async def by_hand() -> AsyncIterator[ByHand]:
     scene.cluster.close()
 
 
-@pytest.mark.parametrize("request_", [waiting_fetch(), frame("JoinGroup", 3, join())])
+@pytest.mark.parametrize(
+    "request_", [waiting_fetch(), frames.request("JoinGroup", 3, join_group())]
+)
 @pytest.mark.parametrize("behind", [0, 2 * READ_AHEAD])
 async def test_a_client_that_has_gone_is_forgotten(
     by_hand: ByHand, request_: bytes, behind: int
 ) -> None:
     """Its request could wait for days; the end may stand behind unread bytes."""
-    async with connected(by_hand.listener) as peer:
-        more = frame("ApiVersions", 3, ApiVersions)
+    async with connected_to(by_hand.listener.host, by_hand.listener.port) as peer:
+        more = frames.request("ApiVersions", 3, ApiVersions)
         peer.writer.write(request_ + more * (behind // len(more)))
         if behind:
             # The end is to come when nothing is read any more.
@@ -181,14 +171,14 @@ async def test_a_client_that_has_gone_is_forgotten(
         peer.writer.write_eof()
         await until(lambda: by_hand.listener.connections)
         await by_hand.until_all_have_gone()
-        assert not by_hand.topic.partitions[0].is_watched
+        assert not by_hand.topic.partitions[0].watcher_count
 
 
 async def test_a_client_that_waits_is_not_forgotten(by_hand: ByHand) -> None:
     """However much it has sent behind its request."""
-    async with connected(by_hand.listener) as peer:
+    async with connected_to(by_hand.listener.host, by_hand.listener.port) as peer:
         peer.writer.write(waiting_fetch() + bytes(READ_AHEAD))
-        await until(lambda: by_hand.topic.partitions[0].is_watched)
+        await until(lambda: by_hand.topic.partitions[0].watcher_count)
         by_hand.clock.advance(100 * HALF_CLOSED_SECONDS)
         assert by_hand.listener.connections
 
@@ -214,7 +204,7 @@ async def test_the_system_looks_after_silent_clients() -> None:
 
 async def test_pipelined_requests_let_others_in_between() -> None:
     """A turn of the loop handles some of them; the rest follows."""
-    request = frame("ApiVersions", 3, ApiVersions)
+    request = frames.request("ApiVersions", 3, ApiVersions)
     async with Broker() as broker:
         connection, wire = wired(broker)
         connection.data_received(request * 1000)
@@ -256,11 +246,11 @@ async def test_long_requests_are_held_back_while_memory_is_short() -> None:
 @pytest.mark.parametrize("size", [LONG_FRAME, 20_000, 5_000_000])
 async def test_long_requests_give_their_memory_back(size: int, request_: bytes) -> None:
     """They do so once they are handled: later requests are not counted."""
-    beat = frame("Heartbeat", 4, Heartbeat)
+    beat = frames.request("Heartbeat", 4, Heartbeat)
     async with Broker() as broker:
         memory = broker.cluster.request_memory
         connection, wire = wired(broker)
-        long = sized(request_ + bytes(size - len(request_)))
+        long = frames.frame(request_ + bytes(size - len(request_)))
         connection.data_received(long[:1000])
         assert memory.total == 996
         connection.data_received(long[1000:] + beat)
@@ -272,11 +262,11 @@ async def test_long_requests_give_their_memory_back(size: int, request_: bytes) 
 @pytest.mark.parametrize("size", [20_000, 5_000_000])
 async def test_long_requests_that_come_whole_are_counted_once(size: int) -> None:
     """One that is handled at once never takes memory, so it has none to give back."""
-    beat = frame("Heartbeat", 4, Heartbeat)
+    beat = frames.request("Heartbeat", 4, Heartbeat)
     async with Broker() as broker:
         memory = broker.cluster.request_memory
         connection, wire = wired(broker)
-        connection.data_received(sized(beat[4:] + bytes(size)))
+        connection.data_received(frames.frame(beat[4:] + bytes(size)))
         await until(lambda: wire.answers() == 1)
         assert memory.total == 0
         connection.connection_lost(None)
@@ -284,12 +274,11 @@ async def test_long_requests_that_come_whole_are_counted_once(size: int) -> None
 
 async def test_nothing_behind_an_impossible_size_is_handled() -> None:
     """Not even when the request before it is answered later."""
-    topics = [MetadataRequestTopic(name="new")]
     async with Broker() as broker:
         topic = broker.cluster.create_topic("t", 1)
         connection, wire = wired(broker)
         connection.data_received(waiting_fetch() + struct.pack(">i", -1))
-        connection.data_received(frame("Metadata", 9, MetadataRequest(topics)))
+        connection.data_received(frames.request("Metadata", 9, metadata("new")))
         broker.cluster.delete_topic(topic.name)
         await until(lambda: wire.is_closed_now)
         assert wire.answers() == 1
@@ -311,8 +300,7 @@ async def test_a_slow_request_is_logged_and_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rows: int
 ) -> None:
     """Whichever piece of it has taken too long."""
-    partitions = [OffsetCommitRequestPartition(0, 5)] * rows
-    topics = [OffsetCommitRequestTopic("t", partitions=partitions)]
+    commit = commit_offsets("t", *[(0, 5)] * rows)
     async with Broker() as broker:
         broker.cluster.create_topic("t", 1)
         counters = broker.cluster.nodes[1].counters = ApiCounters()
@@ -320,8 +308,7 @@ async def test_a_slow_request_is_logged_and_counted(
         # Whenever the time is looked at, it is later by two and a half times 0.1 s.
         times = itertools.count(1, 2.5 * SLOW_SECONDS)
         monkeypatch.setattr(connections, "monotonic", times.__next__)
-        commit = OffsetCommitRequest("g", topics=topics)
-        connection.data_received(frame("OffsetCommit", 8, commit))
+        connection.data_received(frames.request("OffsetCommit", 8, commit))
         await until(lambda: wire.answers() == 1)
         connection.connection_lost(None)
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
@@ -354,7 +341,7 @@ async def test_connections_are_not_lost_in_silence(
 async def test_a_refused_frame_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """With the client's address, the API, and the reason."""
     tags = b"\0\2g" + bytes(4) + b"\2m\0" + b"\xff\xff\x03" + b"\1\0" * 30_000
-    refused = sized(struct.pack(">hhih", 12, 4, 1, -1) + tags)
+    refused = frames.frame(struct.pack(">hhih", 12, 4, 1, -1) + tags)
     async with Broker() as broker, connected(broker) as peer:
         port = peer.writer.get_extra_info("sockname")[1]
         peer.writer.write(refused)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.broker.test_cluster import elsewhere, heartbeat, offsets, stable, until
 from tests.broker.test_restart import broker_on, committed
-from tests.broker.wire_client import connected
+from tests.wire.client import connected
 
 from kohort.broker.housekeeping import PARTITIONS_AT_ONCE
 from kohort.broker.log.partition import Partition
@@ -38,11 +38,11 @@ async def test_commits_do_not_fill_the_memory() -> None:
             await client.call("OffsetCommit", 8, offsets(offset, group="simple"))
         simple = log_of(broker, "simple")
         end = simple.log_end_offset
-        await until(lambda: simple.batch_count < 10)
+        await until(lambda: len(simple.store) < 10)
         assert simple.log_end_offset == end
         assert await committed(client, "simple") == {"t": 199}
         assert await heartbeat(client, member_id) == 0
-        assert log.batch_count
+        assert len(log.store)
 
 
 async def test_a_compacted_shard_moves() -> None:
@@ -58,7 +58,7 @@ async def test_a_compacted_shard_moves() -> None:
         for offset in range(100):
             await clients[old].call("OffsetCommit", 8, offsets(offset))
         log = log_of(broker)
-        await until(lambda: log.batch_count < 10)
+        await until(lambda: len(log.store) < 10)
         new = elsewhere(broker, old)
         broker.move_coordinator("g", new)
         assert await committed(clients[new]) == {"t": 99}
@@ -141,7 +141,7 @@ async def test_a_topic_made_anew_is_compacted_again(
         log = cluster.create_topic("t", 1, overrides=DIRTY).partitions[0]
         for _ in range(10):
             log.append(build_batch([Record(0, now_ms, b"k", b"v")]), now_ms=now_ms)
-        await until(lambda: log.batch_count < 3)
+        await until(lambda: len(log.store) < 3)
 
 
 async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
@@ -159,7 +159,7 @@ async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
         await until(lambda: "compaction_failed" in capsys.readouterr().err)
         log = cluster.create_topic("b", 1, overrides=DIRTY).partitions[0]
         fill(log, now_ms - 60_000)
-        await until(lambda: log.batch_count < 3)
+        await until(lambda: len(log.store) < 3)
 
 
 async def test_retention_lets_requests_come_in_between() -> None:

@@ -10,14 +10,25 @@ from importlib import import_module
 
 import pytest
 from tests.broker.test_cluster import NO_DELAY, offsets, stable
-from tests.broker.wire_client import WireClient, connected
+from tests.wire.client import WireClient, connected
+from tests.wire.requests import (
+    TOPIC,
+    commit_offsets,
+    delete_records,
+    describe_configs,
+    epoch_ends,
+    fetch_offsets,
+    leave_group,
+    metadata,
+    sync_group,
+)
 
 from kohort.broker.coordinator.effects import OffsetRecord
-from kohort.broker.group_records import BatchSize, Encoder
+from kohort.broker.coordinator.events import Client
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.broker.shards.group_records import BatchSize, Encoder
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -30,27 +41,8 @@ from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
-from kohort.protocol.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from kohort.protocol.apis.k14_sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.apis.k16_list_groups import ListGroupsRequest
-from kohort.protocol.apis.k21_delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.apis.k23_offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kohort.protocol.apis.k32_describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
 from kohort.protocol.apis.k44_incremental_alter_configs import (
     AlterConfigsResource,
@@ -66,18 +58,16 @@ from kohort.protocol.apis.k75_describe_topic_partitions import (
     TopicRequest,
 )
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import Buffer
+from kohort.protocol.fields import Buffer
 from kohort.protocol.registry import BY_NAME
 
 PARTITIONS = 20
-TOPIC = 2
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Asked:
     """A connection that counts its answers and their pieces."""
 
-    client_host = "/127.0.0.1"
     software_name = "test"
     software_version = "1"
 
@@ -105,7 +95,7 @@ class Asked:
         )
         form = ResponseFormat(api, version)
         respond = getattr(module, "respond", Request.reply)
-        request = Request(form, respond, 1, "", message, self._node, self)
+        request = Request(form, respond, 1, Client("", ""), message, self._node, self)
         work: Work | None = module.handle(request)
         count = 1 + sum(1 for _ in work or ())
         assert len(self.sizes) == 1
@@ -126,12 +116,11 @@ def commit(
     rows: int, topic: str = "t", group: str = "g", member: tuple[int, str] = (-1, "")
 ) -> OffsetCommitRequest:
     """OffsetCommit of the partitions of a topic, again and again."""
-    partitions = [
-        OffsetCommitRequestPartition(row % PARTITIONS, row, -1, "")
-        for row in range(rows)
-    ]
-    topics = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
-    return OffsetCommitRequest(group, *member, topics=topics)
+    offsets = [(row % PARTITIONS, row) for row in range(rows)]
+    generation, member_id = member
+    return commit_offsets(
+        topic, *offsets, group=group, generation=generation, member_id=member_id
+    )
 
 
 def indexes(rows: int) -> list[int]:
@@ -147,13 +136,7 @@ def names(rows: int) -> list[str]:
 Make = Callable[[int], object]
 
 REQUESTS: Sequence[tuple[str, int, Make]] = [
-    (
-        "Metadata",
-        9,
-        lambda n: MetadataRequest(
-            [MetadataRequestTopic(name=name) for name in names(n)], False
-        ),
-    ),
+    ("Metadata", 9, lambda n: metadata(*names(n), creates=False)),
     ("OffsetCommit", 8, lambda n: commit(n, "nope")),
     ("OffsetCommit", 8, commit),
     (
@@ -172,69 +155,20 @@ REQUESTS: Sequence[tuple[str, int, Make]] = [
             ]
         ),
     ),
-    (
-        "OffsetFetch",
-        8,
-        lambda n: OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup("g", topics=None)] * n
-        ),
-    ),
+    ("OffsetFetch", 8, lambda n: fetch_offsets(*["g"] * n)),
     ("FindCoordinator", 4, lambda n: FindCoordinatorRequest("", 0, names(n))),
-    (
-        "LeaveGroup",
-        5,
-        lambda n: LeaveGroupRequest(
-            "g", members=[MemberIdentity(name) for name in names(n)]
-        ),
-    ),
+    ("LeaveGroup", 5, lambda n: leave_group("g", *names(n))),
     (
         "SyncGroup",
         4,
-        lambda n: SyncGroupRequest(
-            "g",
-            1,
-            "m",
-            assignments=[SyncGroupRequestAssignment(name) for name in names(n)],
-        ),
+        lambda n: sync_group("m", assignments=dict.fromkeys(names(n), b"")),
     ),
     ("DescribeGroups", 5, lambda n: DescribeGroupsRequest(names(n))),
     ("ListGroups", 4, lambda n: ListGroupsRequest(names(n))),
-    (
-        "DeleteRecords",
-        2,
-        lambda n: DeleteRecordsRequest(
-            [
-                DeleteRecordsTopic("t", [DeleteRecordsPartition(i, 0)])
-                for i in indexes(n)
-            ]
-        ),
-    ),
-    (
-        "OffsetForLeaderEpoch",
-        4,
-        lambda n: OffsetForLeaderEpochRequest(
-            -2,
-            [
-                OffsetForLeaderTopic(
-                    "t", [OffsetForLeaderPartition(i, -1, 0) for i in indexes(n)]
-                )
-            ],
-        ),
-    ),
-    (
-        "DescribeConfigs",
-        4,
-        lambda n: DescribeConfigsRequest(
-            [DescribeConfigsResource(TOPIC, name, None) for name in names(n)]
-        ),
-    ),
-    (
-        "DescribeConfigs",
-        4,
-        lambda n: DescribeConfigsRequest(
-            [DescribeConfigsResource(TOPIC, "t", names(n))]
-        ),
-    ),
+    ("DeleteRecords", 2, lambda n: delete_records(*[("t", i, 0) for i in indexes(n)])),
+    ("OffsetForLeaderEpoch", 4, lambda n: epoch_ends("t", *indexes(n))),
+    ("DescribeConfigs", 4, lambda n: describe_configs(TOPIC, *names(n))),
+    ("DescribeConfigs", 4, lambda n: describe_configs(TOPIC, "t", keys=names(n))),
     ("DeleteGroups", 2, lambda n: DeleteGroupsRequest(names(n))),
     (
         "IncrementalAlterConfigs",
@@ -292,12 +226,7 @@ async def test_the_largest_commit_is_kafkas(broker: Broker) -> None:
         assert await codes(client, commit(16_775, group="h")) == {error}
         assert await codes(client, commit(60_000, group="h")) == {error}
         # Of a group that would have been new nothing is left.
-        assert "h" not in [
-            group
-            for shard in broker.cluster.shards
-            if shard.driver is not None
-            for group in shard.driver.coordinator.groups
-        ]
+        assert "h" not in [each.group_id for each in broker.cluster.shards.groups()]
         # A member that may not commit at all gets that error first.
         stale = commit(16_775, member=(5, "m"))
         assert await codes(client, stale) == {ErrorCode.UNKNOWN_MEMBER_ID}
@@ -337,13 +266,8 @@ async def test_large_metadata_is_counted(broker: Broker) -> None:
     """250 offsets with 4,096 bytes each are a batch, 255 are none, as in Kafka."""
     async with connected(broker) as client:
         for count, code in ((250, 0), (255, ErrorCode.UNKNOWN_SERVER_ERROR)):
-            partitions = [
-                OffsetCommitRequestPartition(i % PARTITIONS, i, -1, "m" * 4096)
-                for i in range(count)
-            ]
-            topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
-            request = OffsetCommitRequest("g", -1, "", topics=topics)
-            assert await codes(client, request) == {code}
+            rows = [(i % PARTITIONS, i, -1, "m" * 4096) for i in range(count)]
+            assert await codes(client, commit_offsets("t", *rows)) == {code}
 
 
 async def test_a_long_commit_of_unknown_partitions(broker: Broker) -> None:
@@ -368,8 +292,7 @@ async def test_a_long_commit_of_unknown_partitions(broker: Broker) -> None:
 async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> None:
     """Each is answered for, as in Kafka; all of them by the same rows."""
     async with connected(broker) as client:
-        groups = [OffsetFetchRequestGroup("g", topics=None)] * 300
-        answer = await client.call("OffsetFetch", 8, OffsetFetchRequest(groups=groups))
+        answer = await client.call("OffsetFetch", 8, fetch_offsets(*["g"] * 300))
         assert len(answer.groups) == 300
         rows = [len(group.topics[0].partitions) for group in answer.groups]
         assert rows == [PARTITIONS] * 300
@@ -378,9 +301,7 @@ async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> Non
         )
         states = [group.group_state for group in described.groups]
         assert states == ["Empty", "Dead"] * 300
-        request = DescribeConfigsRequest(
-            [DescribeConfigsResource(TOPIC, "t", None)] * 300
-        )
+        request = describe_configs(TOPIC, *["t"] * 300)
         configs = await client.call("DescribeConfigs", 4, request)
         assert len({len(result.configs) for result in configs.results}) == 1
         assert len(configs.results) == 300
@@ -388,8 +309,7 @@ async def test_a_group_that_is_repeated_is_looked_up_once(broker: Broker) -> Non
 
 async def test_a_group_that_is_repeated_is_encoded_in_pieces(broker: Broker) -> None:
     """Few rows are looked up, and many are answered."""
-    groups = [OffsetFetchRequestGroup("g", topics=None)] * 150
-    pieces = Asked(broker).pieces("OffsetFetch", 8, OffsetFetchRequest(groups=groups))
+    pieces = Asked(broker).pieces("OffsetFetch", 8, fetch_offsets(*["g"] * 150))
     assert pieces > 5
 
 
@@ -398,8 +318,7 @@ async def test_very_many_members_leave(broker: Broker) -> None:
     async with connected(broker) as client:
         member_id = await stable(client, "m")
         leaving = [*names(2500), member_id, *names(2)]
-        request = LeaveGroupRequest("m", members=[MemberIdentity(m) for m in leaving])
-        answer = await client.call("LeaveGroup", 5, request)
+        answer = await client.call("LeaveGroup", 5, leave_group("m", *leaving))
         gone = [m.member_id for m in answer.members if not m.error_code]
         assert gone == [member_id]
         assert len(answer.members) == len(leaving)

@@ -15,16 +15,12 @@ from tests.broker.test_cluster import (
     stable,
     until,
 )
-from tests.broker.test_records_over_the_wire import batch, produce
-from tests.broker.wire_client import connected
+from tests.broker.test_records_over_the_wire import batch
+from tests.wire.client import connected
+from tests.wire.requests import join_group, metadata, produce
 
-from kohort.broker.cluster import ClusterError
+from kohort.broker.cluster.cluster import ClusterError
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
 from kohort.protocol.apis.k60_describe_cluster import DescribeClusterRequest
 from kohort.protocol.errors import ErrorCode
 
@@ -46,8 +42,7 @@ async def test_a_node_that_stops_is_replaced() -> None:
         new = broker.coordinator_of("g")
         async with connected(broker, new) as client:
             assert await heartbeat(client, member_id) == 0
-            topics = [MetadataRequestTopic(name="t")]
-            answer = await client.call("Metadata", 12, MetadataRequest(topics))
+            answer = await client.call("Metadata", 12, metadata("t"))
             assert old not in {b.node_id for b in answer.brokers}
             assert answer.controller_id == min(broker.cluster.running)
             for p in answer.topics[0].partitions:
@@ -64,18 +59,9 @@ async def test_nothing_comes_between_while_a_node_stops() -> None:
     async with cluster(2, group_initial_rebalance_delay_ms=60_000) as broker:
         old = broker.coordinator_of("g")
         async with connected(broker, old) as client:
-            protocols = [JoinGroupRequestProtocol("range", b"")]
-            request = JoinGroupRequest(
-                "g",
-                30_000,
-                30_000,
-                protocol_type="consumer",
-                protocols=protocols,
-            )
-            await client.send("JoinGroup", 3, request)
-            topics = [MetadataRequestTopic(name="new")]
-            await client.send("Metadata", 9, MetadataRequest(topics))
-            await until(lambda: broker.cluster.shards.of("g").group_count)
+            await client.send("JoinGroup", 3, join_group())
+            await client.send("Metadata", 9, metadata("new"))
+            await until(lambda: broker.cluster.shards.for_group("g").group_count)
             await broker.stop_node(old)
             answer = await client.response("JoinGroup", 3)
             assert answer.error_code == ErrorCode.NOT_COORDINATOR
@@ -157,8 +143,7 @@ async def test_what_only_a_stopped_node_has_waits_for_it() -> None:
         async with connected(broker, 1) as client:
             (found,) = await coordinator(client, group)
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            topics = [MetadataRequestTopic(name="t")]
-            answer = await client.call("Metadata", 12, MetadataRequest(topics))
+            answer = await client.call("Metadata", 12, metadata("t"))
             (partition,) = answer.topics[0].partitions
             assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
             assert partition.leader_id == -1

@@ -8,28 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.wire_client import WireClient, connected
+from tests.wire.client import WireClient, connected, connections
+from tests.wire.requests import fetch, list_offsets, produce
 
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from kohort.protocol.apis.k01_fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-)
-from kohort.protocol.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from kohort.protocol.apis.k01_fetch import ForgottenTopic
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.records import Record, build_batch, read_headers, read_records
 
 NOW_MS = 1_700_000_000_000
@@ -39,24 +25,6 @@ def batch(*values: bytes, **header: int) -> bytes:
     """A record batch with these values."""
     records = [Record(i, NOW_MS + i, None, v, ()) for i, v in enumerate(values)]
     return build_batch(records, **header)
-
-
-def produce(
-    *rows: tuple[int, bytes], topic: str = "t", acks: int = -1
-) -> ProduceRequest:
-    """Batches for partitions of one topic, by name."""
-    data = [PartitionProduceData(*row) for row in rows]
-    return ProduceRequest(None, acks, 1000, [TopicProduceData(topic, ZERO_UUID, data)])
-
-
-def fetch(*offsets: int, wait_ms: int = 0, **fields: Any) -> FetchRequest:
-    """A fetch of partitions 0, 1, ... of "t" from these offsets."""
-    rows = [
-        FetchPartition(i, fetch_offset=offset, partition_max_bytes=2**20)
-        for i, offset in enumerate(offsets)
-    ]
-    topics = [FetchTopic("t", ZERO_UUID, rows)] if rows else []
-    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=topics, **fields)
 
 
 def rows_of(response: Any) -> list[Any]:
@@ -101,9 +69,7 @@ async def test_every_version_of_produce(version: int) -> None:
     """By name before v13, by id from then on."""
     async with Broker() as broker, connected(broker) as client:
         topic = broker.cluster.create_topic("t", 1)
-        data = [PartitionProduceData(0, batch(b"x"))]
-        named = TopicProduceData("t", topic.id, data)
-        request = ProduceRequest(None, -1, 1000, [named])
+        request = produce((0, batch(b"x")), topic_id=topic.id)
         response = await client.call("Produce", version, request)
         (row,) = response.responses[0].partition_responses
         assert (row.error_code, row.base_offset) == (0, 0)
@@ -115,8 +81,7 @@ async def test_every_version_of_fetch(version: int) -> None:
     async with Broker() as broker, connected(broker) as client:
         topic = broker.cluster.create_topic("t", 1)
         await produced(client, (0, batch(b"x")))
-        rows = [FetchPartition(0, partition_max_bytes=1000)]
-        request = FetchRequest(min_bytes=1, topics=[FetchTopic("t", topic.id, rows)])
+        request = fetch(0, topic_id=topic.id)
         (row,) = rows_of(await client.call("Fetch", version, request))
         assert values_of(row) == [b"x"]
 
@@ -142,8 +107,8 @@ async def test_unknown_topics_and_partitions() -> None:
         response = await client.call("Produce", 9, elsewhere)
         (row,) = response.responses[0].partition_responses
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        unknown = FetchTopic("", bytes(15) + b"!", [FetchPartition(0)])
-        response = await client.call("Fetch", 13, FetchRequest(topics=[unknown]))
+        unknown = fetch(0, topic_id=bytes(15) + b"!")
+        response = await client.call("Fetch", 13, unknown)
         assert rows_of(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         # An error is no reason to wait for records.
         response = await client.call("Fetch", 11, fetch(99, wait_ms=600_000))
@@ -190,8 +155,7 @@ async def test_others_are_served_while_a_bomb_is_read(
     config = {"log.cleanup.policy": "compact"}
     async with (
         Broker(config, data_dir=tmp_path if in_files else None) as broker,
-        connected(broker) as attacker,
-        connected(broker) as other,
+        connections(broker, 2) as (attacker, other),
     ):
         log = broker.cluster.create_topic("t", 1).partitions[0]
         await attacker.send("Produce", 9, produce((0, bomb(200_000))))
@@ -202,8 +166,7 @@ async def test_others_are_served_while_a_bomb_is_read(
         response = await attacker.response("Produce", 9)
         (row,) = response.responses[0].partition_responses
         assert (row.error_code, row.base_offset) == (0, 3)
-        late = ListOffsetsPartition(0, timestamp=NOW_MS)
-        wanted = ListOffsetsRequest(topics=[ListOffsetsTopic("t", [late])])
+        wanted = list_offsets("t", 0, timestamp=NOW_MS)
         response = await attacker.call("ListOffsets", 1, wanted)
         assert response.topics[0].partitions[0].offset == 0
 
@@ -212,8 +175,7 @@ async def test_a_topic_that_goes_while_its_batch_is_read() -> None:
     """Nothing is appended to a topic of the same name that came meanwhile."""
     async with (
         Broker({"log.cleanup.policy": "compact"}) as broker,
-        connected(broker) as client,
-        connected(broker) as other,
+        connections(broker, 2) as (client, other),
     ):
         broker.cluster.create_topic("t", 1)
         await client.send("Produce", 9, produce((0, bomb(200_000))))
@@ -227,9 +189,7 @@ async def test_a_repeated_partition_in_list_offsets() -> None:
     """Kafka refuses each of its rows, and answers the others."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 2)
-        rows = [ListOffsetsPartition(index, timestamp=-1) for index in (0, 1, 0)]
-        wanted = ListOffsetsRequest(topics=[ListOffsetsTopic("t", rows)])
-        response = await client.call("ListOffsets", 1, wanted)
+        response = await client.call("ListOffsets", 1, list_offsets("t", 0, 1, 0))
         assert [row.error_code for row in response.topics[0].partitions] == [
             ErrorCode.INVALID_REQUEST,
             0,
@@ -239,19 +199,15 @@ async def test_a_repeated_partition_in_list_offsets() -> None:
 
 async def test_a_fetch_waits_for_records() -> None:
     """An append to any of its partitions has it answered at once."""
-    async with (
-        Broker() as broker,
-        connected(broker) as reader,
-        connected(broker) as writer,
-    ):
+    async with Broker() as broker, connections(broker, 2) as (reader, writer):
         topic = broker.cluster.create_topic("t", 2)
         await reader.send("Fetch", 11, fetch(0, 0, wait_ms=600_000))
-        while not topic.partitions[1].is_watched:
+        while not topic.partitions[1].watcher_count:
             await writer.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
         await produced(writer, (1, batch(b"late")))
         response = await reader.response("Fetch", 11)
         assert [values_of(row) for row in rows_of(response)] == [[], [b"late"]]
-        assert not topic.partitions[0].is_watched
+        assert not topic.partitions[0].watcher_count
 
 
 async def test_a_fetch_waits_no_longer_than_asked() -> None:
@@ -268,7 +224,7 @@ async def test_a_deleted_topic_wakes_its_readers() -> None:
         topic = broker.cluster.create_topic("t", 1)
         await reader.send("Fetch", 11, fetch(0, wait_ms=600_000))
         async with connected(broker) as other:
-            while not topic.partitions[0].is_watched:
+            while not topic.partitions[0].watcher_count:
                 await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
         broker.cluster.delete_topic("t")
         (row,) = rows_of(await reader.response("Fetch", 11))
@@ -339,9 +295,7 @@ async def test_offsets_of_points_in_time(
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
         await produced(client, (0, batch(b"a", b"b", b"c")))
-        wanted = [ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])]
-        response = await client.call(
-            "ListOffsets", version, ListOffsetsRequest(topics=wanted)
-        )
+        wanted = list_offsets("t", 0, timestamp=timestamp)
+        response = await client.call("ListOffsets", version, wanted)
         (row,) = response.topics[0].partitions
         assert (row.error_code, row.timestamp, row.offset) == found

@@ -33,7 +33,7 @@ class Sender:
         assert not self.is_held_back
         self.brought = min(self.size, self.brought + size)
         unfinished = self.size if self.brought < self.size else 0
-        self.memory.take(self, self.brought, unfinished)
+        self.memory.update(self, self.brought, unfinished)
 
     def bring_all(self) -> None:
         """Brings its request, until it is whole or held back."""
@@ -42,13 +42,13 @@ class Sender:
 
     def finish(self) -> None:
         """The request has been handled."""
-        self.memory.take(self, 0, 0)
+        self.memory.update(self, 0, 0)
 
     def hold_back(self) -> None:
         """Is not read from."""
         self.is_held_back = True
 
-    def let_on(self) -> None:
+    def release(self) -> None:
         """Is read from again."""
         self.is_held_back = False
 

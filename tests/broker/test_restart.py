@@ -24,42 +24,34 @@ from tests.broker.test_cluster import (
     until,
 )
 from tests.broker.test_cluster import stable as make_stable
-from tests.broker.test_records_over_the_wire import batch, fetch, produce
-from tests.broker.wire_client import WireClient, connected, connected_to
+from tests.broker.test_records_over_the_wire import batch, values_of
+from tests.wire.client import WireClient, connected, connected_to, connections
+from tests.wire.requests import (
+    BROKER,
+    TOPIC,
+    alter_configs,
+    create_partitions,
+    create_topics,
+    describe_configs,
+    fetch,
+    fetch_offsets,
+    join_group,
+    metadata,
+    produce,
+    sync_group,
+)
 
 from kohort.broker.log.directory import DataDirError
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
-from kohort.protocol.apis.k09_offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
-from kohort.protocol.apis.k14_sync_group import SyncGroupRequest
+from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
-from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
-from kohort.protocol.apis.k32_describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from kohort.protocol.apis.k37_create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
-from kohort.protocol.apis.k44_incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.records import Record, build_batch, read_records
+from kohort.protocol.records import Record, build_batch
 
-TOPIC, BROKER, SET = 2, 4, 0
+REBALANCE_MS = 2_000
+"""The wait for a member that was refused, and does not join."""
 
 
 def broker_on(path: Path, nodes: int = 1, **config: object) -> Broker:
@@ -75,8 +67,7 @@ def killed(path: Path, copy: str = "copy") -> Path:
 
 async def committed(client: WireClient, group: str = "g") -> dict[str, int]:
     """The offsets of partition 0 of each topic."""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)])
-    answer = await client.call("OffsetFetch", 8, request)
+    answer = await client.call("OffsetFetch", 8, fetch_offsets(group))
     return {
         topic.name: topic.partitions[0].committed_offset
         for topic in answer.groups[0].topics
@@ -88,13 +79,7 @@ async def values(client: WireClient) -> list[bytes | None]:
     answer = await client.call("Fetch", 12, fetch(0))
     (row,) = answer.responses[0].partitions
     assert row.error_code == 0
-    data = bytes(row.records)
-    found = []
-    while data:
-        size = int.from_bytes(data[8:12], "big") + 12
-        found += [record.value for record in read_records(data[:size])]
-        data = data[size:]
-    return found
+    return values_of(row)
 
 
 async def describe(client: WireClient, group: str = "g") -> Any:
@@ -116,8 +101,8 @@ async def test_a_stable_group_goes_on(tmp_path: Path, is_killed: bool) -> None:
     async with broker_on(found) as broker, connected(broker) as client:
         assert await heartbeat(client, member_id) == 0
         assert await describe(client) == before
-        request = SyncGroupRequest("g", 1, member_id, None, "consumer", "range")
-        assert (await client.call("SyncGroup", 5, request)).assignment == b"mine"
+        synced = await client.call("SyncGroup", 5, sync_group(member_id))
+        assert synced.assignment == b"mine"
         assert await committed(client, "simple") == {"t": 5}
 
 
@@ -140,63 +125,45 @@ async def test_a_group_that_is_rebalancing_comes_back_as_it_was_written(
         assert await heartbeat(client, member_id) == 0
 
 
-async def newcomer(client: WireClient) -> tuple[str, Any]:
+async def newcomer(client: WireClient, rebalance_ms: int = 10_000) -> tuple[str, Any]:
     """An id that was given out, and the join that uses it."""
-    protocols = [JoinGroupRequestProtocol("range", b"")]
-    request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
-    answer = await client.call("JoinGroup", 9, request)
-    member_id: str = answer.member_id
-    return member_id, JoinGroupRequest(
-        "g", 10_000, 10_000, member_id, None, "consumer", protocols
-    )
+    request = join_group(rebalance_ms=rebalance_ms)
+    member_id: str = (await client.call("JoinGroup", 9, request)).member_id
+    return member_id, join_group("g", member_id, rebalance_ms=rebalance_ms)
 
 
 async def test_a_group_over_the_limit_is_forced_to_rebalance(tmp_path: Path) -> None:
     """KIP-389: with a lower limit it is PreparingRebalance at once, and keeps to it."""
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
-        first = await make_stable(client)
+        first = await make_stable(client, rebalance_ms=REBALANCE_MS)
         async with connected(broker) as other:
-            member_id, request = await newcomer(other)
+            member_id, request = await newcomer(other, REBALANCE_MS)
             await other.send("JoinGroup", 9, request)
             while await heartbeat(client, first) != ErrorCode.REBALANCE_IN_PROGRESS:
                 pass
-            leading = await join(client, "g", first)
+            leading = await join(client, "g", first, REBALANCE_MS)
             await other.response("JoinGroup", 9)
         assert leading.generation_id == 2
         assert len(leading.members) == 2
-        sync = SyncGroupRequest("g", 2, first, None, "consumer", "range")
-        assert (await client.call("SyncGroup", 5, sync)).error_code == 0
+        synced = await client.call("SyncGroup", 5, sync_group(first, 2))
+        assert synced.error_code == 0
     async with (
         broker_on(path, group_max_size=1) as broker,
-        connected(broker) as client,
-        connected(broker) as other,
+        connections(broker, 2) as (client, other),
     ):
         assert (await describe(client)).group_state == "PreparingRebalance"
         assert await heartbeat(client, first, generation_id=2) == 27
         ids = [first, member_id]
+        joins = [join_group("g", id_, rebalance_ms=REBALANCE_MS) for id_ in ids]
         joined = await asyncio.gather(
-            client.call("JoinGroup", 9, rejoin(request, first)),
-            other.call("JoinGroup", 9, rejoin(request, member_id)),
+            client.call("JoinGroup", 9, joins[0]), other.call("JoinGroup", 9, joins[1])
         )
         # The broker may hear of them in any order; who comes first stays.
         codes = [answer.error_code for answer in joined]
         assert sorted(codes) == [0, ErrorCode.GROUP_MAX_SIZE_REACHED]
         members = (await describe(other)).members
         assert [member.member_id for member in members] == [ids[codes.index(0)]]
-
-
-def rejoin(request: Any, member_id: str) -> Any:
-    """The same join, of a member."""
-    return type(request)(
-        request.group_id,
-        request.session_timeout_ms,
-        request.rebalance_timeout_ms,
-        member_id,
-        None,
-        request.protocol_type,
-        request.protocols,
-    )
 
 
 async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
@@ -226,9 +193,8 @@ async def test_a_topic_that_is_made_anew_at_once_has_its_own_files(
     async with broker_on(path) as broker, connected(broker) as client:
         old = broker.cluster.create_topic("t", 2)
         await client.send("Fetch", 12, fetch(0, wait_ms=60_000))
-        topics = [MetadataRequestTopic(name="t")]
-        await client.send("Metadata", 9, MetadataRequest(topics))
-        await until(lambda: old.partitions[0].is_watched)
+        await client.send("Metadata", 9, metadata("t"))
+        await until(lambda: old.partitions[0].watcher_count)
         broker.cluster.delete_topic("t")
         answer = await client.response("Fetch", 12)
         row = answer.responses[0].partitions[0]
@@ -298,16 +264,14 @@ async def test_what_cannot_be_written_down_is_not_there(tmp_path: Path) -> None:
 
 async def create(client: WireClient, topic: str) -> int:
     """CreateTopics with one partition: the error code."""
-    request = CreateTopicsRequest([CreatableTopic(topic, 1, 1)], 60_000)
-    return int((await client.call("CreateTopics", 5, request)).topics[0].error_code)
+    answer = await client.call("CreateTopics", 5, create_topics(topic))
+    return int(answer.topics[0].error_code)
 
 
 async def grow(client: WireClient, count: int) -> int:
     """CreatePartitions of "t": the error code."""
-    request = CreatePartitionsRequest([CreatePartitionsTopic("t", count, None)], 60_000)
-    return int(
-        (await client.call("CreatePartitions", 2, request)).results[0].error_code
-    )
+    answer = await client.call("CreatePartitions", 2, create_partitions("t", count))
+    return int(answer.results[0].error_code)
 
 
 async def test_topics_are_what_they_were(tmp_path: Path) -> None:
@@ -351,21 +315,15 @@ async def test_configuration_changed_at_run_time_survives(tmp_path: Path) -> Non
     path = tmp_path / "data"
     async with broker_on(path) as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 1)
-        resources = [
-            AlterConfigsResource(
-                TOPIC, "t", [AlterableConfig("max.message.bytes", SET, "2000")]
-            ),
-            AlterConfigsResource(
-                BROKER, "", [AlterableConfig("log.retention.bytes", SET, "3000")]
-            ),
-        ]
-        request = IncrementalAlterConfigsRequest(resources)
-        answer = await client.call("IncrementalAlterConfigs", 1, request)
-        assert [each.error_code for each in answer.responses] == [0, 0]
+        for request in (
+            alter_configs(TOPIC, "t", max_message_bytes="2000"),
+            alter_configs(BROKER, "", log_retention_bytes="3000"),
+        ):
+            answer = await client.call("IncrementalAlterConfigs", 1, request)
+            assert answer.responses[0].error_code == 0
         found = killed(path)
     async with broker_on(found) as broker, connected(broker) as client:
-        wanted = [DescribeConfigsResource(TOPIC, "t", None)]
-        answer = await client.call("DescribeConfigs", 4, DescribeConfigsRequest(wanted))
+        answer = await client.call("DescribeConfigs", 4, describe_configs(TOPIC, "t"))
         configs = {each.name: each.value for each in answer.results[0].configs}
         assert configs["max.message.bytes"] == "2000"
         assert configs["retention.bytes"] == "3000"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.broker.shard_hash import java_hash, partition_of
+from kohort.broker.coordinator.java_hash import java_hash
+from kohort.broker.shards.hash import partition_of
 
 ROWS: list[tuple[str, int, int]] = json.loads(
     (Path(__file__).parents[1] / "data" / "group_hashes.json").read_text("utf-8")

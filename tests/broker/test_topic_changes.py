@@ -13,24 +13,21 @@ from tests.broker.test_restart import (
     killed,
     no_change_can_be_written,
 )
-from tests.broker.wire_client import WireClient, connected, served
+from tests.wire.client import WireClient, connected, connections, served
+from tests.wire.requests import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    metadata,
+)
 
-from kohort.broker import new_topics
+from kohort.broker.cluster import new_topics
 from kohort.broker.log import journal
 from kohort.broker.log.journal import SMALLEST_OUTGROWN
 from kohort.broker.server import Broker
-from kohort.broker.topics import NOBODY
+from kohort.broker.topics.topic import NO_NODE
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest
-from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.apis.k20_delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
-from kohort.protocol.apis.k37_create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
 from kohort.protocol.errors import ErrorCode
 
 MANY = [f"t{number:03}" for number in range(300)]
@@ -43,8 +40,7 @@ NOT_KEPT = ErrorCode.KAFKA_STORAGE_ERROR
 
 async def ask_create(client: WireClient, *names: str, partitions: int = 1) -> None:
     """Sends CreateTopics."""
-    topics = [CreatableTopic(name, partitions, 1) for name in names]
-    await client.send("CreateTopics", 7, CreateTopicsRequest(topics, 60_000))
+    await client.send("CreateTopics", 7, create_topics(*names, partitions=partitions))
 
 
 async def created(client: WireClient) -> dict[str, int]:
@@ -63,8 +59,7 @@ async def create(
 
 async def ask_delete(client: WireClient, *names: str) -> None:
     """Sends DeleteTopics."""
-    request = DeleteTopicsRequest([DeleteTopicState(n) for n in names], (), 60_000)
-    await client.send("DeleteTopics", 6, request)
+    await client.send("DeleteTopics", 6, delete_topics(*names))
 
 
 async def deleted(client: WireClient) -> dict[str | None, int]:
@@ -75,17 +70,13 @@ async def deleted(client: WireClient) -> dict[str | None, int]:
 
 async def asked_for(client: WireClient, *names: str) -> dict[str | None, int]:
     """Metadata, which creates topics: error codes by name."""
-    asked = [MetadataRequestTopic(name=name) for name in names]
-    answer = await client.call("Metadata", 9, MetadataRequest(asked))
+    answer = await client.call("Metadata", 9, metadata(*names))
     return {topic.name: topic.error_code for topic in answer.topics}
 
 
 async def ask_grow(client: WireClient, name: str, count: int) -> None:
     """Sends CreatePartitions."""
-    request = CreatePartitionsRequest(
-        [CreatePartitionsTopic(name, count, None)], 60_000, False
-    )
-    await client.send("CreatePartitions", 3, request)
+    await client.send("CreatePartitions", 3, create_partitions(name, count))
 
 
 async def grown(client: WireClient) -> int:
@@ -180,11 +171,7 @@ async def test_the_change_that_is_one_too_many(
 
 async def test_others_are_served_meanwhile() -> None:
     """A request that creates many topics is not done yet when a later one is."""
-    async with (
-        Broker() as broker,
-        connected(broker) as client,
-        connected(broker) as other,
-    ):
+    async with Broker() as broker, connections(broker, 2) as (client, other):
         await ask_create(client, *MANY)
         await ping(other)
         assert MANY[0] not in broker.cluster.topics.by_name
@@ -199,12 +186,7 @@ async def test_others_are_served_meanwhile() -> None:
 
 async def test_one_name_twice_at_the_same_time() -> None:
     """The second request comes after the first, and finds the topic there."""
-    async with (
-        Broker() as broker,
-        connected(broker) as client,
-        connected(broker) as other,
-        connected(broker) as third,
-    ):
+    async with Broker() as broker, connections(broker, 3) as (client, other, third):
         await ask_create(client, *MANY)
         await ping(other)
         await ask_create(other, MANY[-1], "new")
@@ -219,8 +201,7 @@ async def test_a_client_asks_for_a_topic_that_is_being_created(tmp_path: Path) -
     """It finds the one that there is: no second one, and no error."""
     async with (
         broker_on(tmp_path / "data") as broker,
-        connected(broker) as client,
-        connected(broker) as other,
+        connections(broker, 2) as (client, other),
     ):
         await ask_create(client, *SOME, partitions=2)
         await ping(other)
@@ -233,12 +214,7 @@ async def test_a_client_asks_for_a_topic_that_is_being_created(tmp_path: Path) -
 
 async def test_a_topic_is_deleted_while_it_is_being_created() -> None:
     """Deletion comes after creation, growth after deletion."""
-    async with (
-        Broker() as broker,
-        connected(broker) as client,
-        connected(broker) as other,
-        connected(broker) as third,
-    ):
+    async with Broker() as broker, connections(broker, 3) as (client, other, third):
         await ask_create(client, *MANY)
         await ping(other)
         await ask_delete(other, MANY[0])
@@ -258,16 +234,12 @@ async def test_a_node_stops_while_topics_are_being_created() -> None:
         assert not broker.cluster.topics.by_name
         assert set((await created(client)).values()) == {0}
         topics = broker.cluster.topics.by_name.values()
-        assert {leader for topic in topics for leader in topic.leaders} == {1, NOBODY}
+        assert {leader for topic in topics for leader in topic.leaders} == {1, NO_NODE}
 
 
 async def test_a_node_stops_while_a_topic_grows() -> None:
     """The other node leads all of it."""
-    async with (
-        Broker(nodes=2) as broker,
-        connected(broker) as client,
-        connected(broker) as other,
-    ):
+    async with Broker(nodes=2) as broker, connections(broker, 2) as (client, other):
         topic = broker.cluster.create_topic("t", 1, 2)
         await ask_grow(client, "t", 5_000)
         await ping(other)
@@ -294,11 +266,7 @@ async def test_a_stop_while_topics_are_being_created(
 ) -> None:
     """None of them was acknowledged, none is there, and no folder is left of any."""
     path = tmp_path / "data"
-    async with (
-        broker_on(path) as broker,
-        connected(broker) as client,
-        connected(broker) as other,
-    ):
+    async with broker_on(path) as broker, connections(broker, 2) as (client, other):
         await create(other, "before")
         await ask_create(client, *SOME)
         await ping(other)
@@ -316,11 +284,7 @@ async def test_a_stop_while_topics_are_being_deleted(
 ) -> None:
     """All topics and their committed offsets are gone with the first piece."""
     path = tmp_path / "data"
-    async with (
-        broker_on(path) as broker,
-        connected(broker) as client,
-        connected(broker) as other,
-    ):
+    async with broker_on(path) as broker, connections(broker, 2) as (client, other):
         await create(client, "before", *SOME)
         for name in ("before", SOME[0]):
             await client.call("OffsetCommit", 8, offsets(5, name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.wire_client import served
+from tests.wire.client import served
 
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.errors import ErrorCode

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.wire_client import WireClient, connected
+from tests.broker.test_cluster import until
+from tests.wire import requests
+from tests.wire.client import WireClient, connections
 
+from kohort.broker.flow_control import MOST_UNREAD
 from kohort.broker.server import Broker
-from kohort.broker.unread import MOST_UNREAD
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import ZERO_UUID
+from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.records import Record, build_batch
 
 LONG_MS = 600_000
@@ -59,29 +59,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def fetch(*offsets: int, **fields: Any) -> FetchRequest:
     """A fetch that waits long, of partitions 0, 1, ... from these offsets."""
-    rows = [
-        FetchPartition(index, fetch_offset=offset, partition_max_bytes=2**30)
-        for index, offset in enumerate(offsets)
-    ]
-    fields.setdefault("min_bytes", 1)
-    fields.setdefault("topics", [FetchTopic("t", ZERO_UUID, rows)])
-    return FetchRequest(max_wait_ms=LONG_MS, **fields)
-
-
-@contextlib.asynccontextmanager
-async def clients(scene: Scene, count: int) -> AsyncIterator[list[WireClient]]:
-    """Connections."""
-    async with contextlib.AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(connected(scene.broker))
-            for _ in range(count)
-        ]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Lets the broker go on, turn by turn, until something holds."""
-    while not condition():  # noqa: ASYNC110 - each is one turn of the broker's loop
-        await asyncio.sleep(0)
+    return requests.fetch(*offsets, wait_ms=LONG_MS, **fields)
 
 
 def bytes_read() -> int:
@@ -95,7 +73,7 @@ async def test_a_repeated_partition_is_fetched_once(scene: Scene) -> None:
     scene.append()
     rows = [FetchPartition(0, fetch_offset=9, partition_max_bytes=1)] * 5_000
     rows += [FetchPartition(0, fetch_offset=0, partition_max_bytes=2**20)]
-    async with clients(scene, 1) as (client,):
+    async with connections(scene.broker, 1) as (client,):
         await client.send("Fetch", 11, fetch(topics=[FetchTopic("t", ZERO_UUID, rows)]))
         ((error, size),) = await scene.answer(client)
         assert (error, size > 0) == (0, True)
@@ -108,7 +86,7 @@ async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
     """It knows the sizes of the records, and an append reads none of them again."""
     for _ in range(8):
         scene.append(size=MEGABYTE // 2)
-    async with clients(scene, 20) as many:
+    async with connections(scene.broker, 20) as many:
         for client in many:
             await scene.waits(client, fetch(0, min_bytes=50 * MEGABYTE))
         before = bytes_read()
@@ -123,15 +101,15 @@ async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
 async def test_min_bytes_are_those_of_all_partitions(scene: Scene) -> None:
     """Existing records count, and new ones in any partition."""
     scene.append(0, 3_000)
-    async with clients(scene, 1) as (client,):
+    async with connections(scene.broker, 1) as (client,):
         await scene.waits(client, fetch(0, 0, min_bytes=9_000))
         scene.append(1, 3_000)
-        assert scene.logs[0].is_watched
+        assert scene.logs[0].watcher_count
         scene.append(0, 3_000)
         first, second = await scene.answer(client)
         assert first[1] > 6_000
         assert second[1] > 3_000
-        assert not any(log.is_watched for log in scene.logs)
+        assert not any(log.watcher_count for log in scene.logs)
 
 
 async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
@@ -142,11 +120,11 @@ async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
     ]
     topics = [FetchTopic("t", ZERO_UUID, rows)]
     scene.append(0)
-    async with clients(scene, 1) as (client,):
+    async with connections(scene.broker, 1) as (client,):
         await scene.waits(client, fetch(topics=topics, min_bytes=900))
         for _ in range(20):
             scene.append(0)
-        assert scene.logs[0].is_watched
+        assert scene.logs[0].watcher_count
         for _ in range(20):
             scene.append(1)
         sizes = [size for _, size in await scene.answer(client)]
@@ -158,7 +136,7 @@ async def test_a_first_batch_above_all_limits(scene: Scene, before: bool) -> Non
     """It goes out whole (KIP-74), so it counts as a whole."""
     rows = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1)]
     request = fetch(topics=[FetchTopic("t", ZERO_UUID, rows)], min_bytes=5_000)
-    async with clients(scene, 1) as (client,):
+    async with connections(scene.broker, 1) as (client,):
         if before:
             scene.append(size=6_000)
             await client.send("Fetch", 11, request)
@@ -173,7 +151,7 @@ async def test_more_than_a_response_holds_is_not_waited_for(scene: Scene) -> Non
     """Kafka waits for ``fetch.max.bytes`` at most."""
     for _ in range(5):
         scene.append(size=3_000)
-    async with clients(scene, 1) as (client,):
+    async with connections(scene.broker, 1) as (client,):
         await client.send("Fetch", 11, fetch(0, min_bytes=2**31 - 1, max_bytes=10_000))
         ((_, size),) = await scene.answer(client)
         assert 9_000 < size <= 10_000
@@ -181,7 +159,7 @@ async def test_more_than_a_response_holds_is_not_waited_for(scene: Scene) -> Non
 
 async def test_an_error_is_answered_at_once(scene: Scene) -> None:
     """Whatever the others have; an offset behind the end is one."""
-    async with clients(scene, 1) as (client,):
+    async with connections(scene.broker, 1) as (client,):
         await client.send("Fetch", 11, fetch(0, 7))
         assert await scene.answer(client) == [
             (0, 0),
@@ -191,12 +169,12 @@ async def test_an_error_is_answered_at_once(scene: Scene) -> None:
 
 async def test_many_fetches_are_answered_one_a_turn(scene: Scene) -> None:
     """The append answers none of them; others are served in between."""
-    async with clients(scene, 41) as (other, *many):
+    async with connections(scene.broker, 41) as (other, *many):
         for client in many:
             await scene.waits(client, fetch(0))
         scene.append()
         assert len(scene.broker.cluster.long_work) == 40
-        assert not scene.logs[0].is_watched
+        assert not scene.logs[0].watcher_count
         await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
         assert len(scene.broker.cluster.long_work) > 20
         for client in many:
@@ -206,7 +184,7 @@ async def test_many_fetches_are_answered_one_a_turn(scene: Scene) -> None:
 
 async def test_few_fetches_are_answered_by_the_append(scene: Scene) -> None:
     """No turn is lost where there is no crowd."""
-    async with clients(scene, 2) as many:
+    async with connections(scene.broker, 2) as many:
         for client in many:
             await scene.waits(client, fetch(0))
         scene.append()
@@ -217,7 +195,7 @@ async def test_few_fetches_are_answered_by_the_append(scene: Scene) -> None:
 
 async def test_a_deleted_topic_answers_many_one_a_turn(scene: Scene) -> None:
     """They are answered, and the deletion waits for none of them."""
-    async with clients(scene, 40) as many:
+    async with connections(scene.broker, 40) as many:
         for client in many:
             await scene.waits(client, fetch(0, 0))
         scene.broker.cluster.delete_topic("t")
@@ -231,7 +209,7 @@ async def test_a_long_answer_is_read_in_turns(scene: Scene) -> None:
     """A topic that goes meanwhile is unknown in the end."""
     for _ in range(12):
         scene.append(size=MEGABYTE // 2)
-    async with clients(scene, 1) as (client,):
+    async with connections(scene.broker, 1) as (client,):
         await client.send("Fetch", 11, fetch(0))
         await until(lambda: len(scene.broker.cluster.long_work) > 0)
         ((error, size),) = await scene.answer(client)
@@ -247,7 +225,7 @@ async def test_clients_that_do_not_read_get_less(scene: Scene) -> None:
     for _ in range(40):
         scene.append(size=MEGABYTE - 10_000)
     unread = scene.broker.cluster.unread
-    async with clients(scene, 2) as (stuck, client):
+    async with connections(scene.broker, 2) as (stuck, client):
         await stuck.send("Fetch", 11, fetch(0))
         await until(lambda: unread.size > MEGABYTE)
         await until(lambda: len(scene.broker.cluster.long_work) == 0)

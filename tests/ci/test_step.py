@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
 STEP = Path(__file__).parents[2] / ".ci" / "step.py"
 FIRST = """
 import os, pathlib

@@ -12,17 +12,13 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pytest
+from tests import apache_kafka
+from tests.client.sent_requests import SentRequests
+from tests.client.stage import KAFKA, RUNNING, Stage, on
 
-# Before they are imported: their asserts are to say as much as those of a test.
-pytest.register_assert_rewrite("tests.client.consuming", "tests.client.sent")
-
-from tests import apache_kafka, commands  # noqa: E402 - see above
-from tests.client.consuming import KAFKA, RUNNING, Stage, on  # noqa: E402
-from tests.client.sent import Sent  # noqa: E402
-
-from kohort.broker.server import Broker  # noqa: E402
-from kohort.client.admin import Admin  # noqa: E402
-from kohort.client.admin_values import ConfigResource, ResourceType  # noqa: E402
+from kohort.broker.server import Broker
+from kohort.client.admin import Admin
+from kohort.client.administering.values import ConfigResource, ResourceType
 
 CONFIG = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
 """Of all brokers: groups begin at once, and crashed members are soon gone."""
@@ -106,31 +102,7 @@ async def _needs_small_groups(address: str) -> None:
         pytest.skip("needs a broker with group.max.size=2")
 
 
-@pytest.fixture(params=on("kohort"))
-def broker_process(
-    request: pytest.FixtureRequest, start_kafka: StartKafka
-) -> Iterator[tuple[Stage, int]]:
-    """A broker in another process, which can be stopped by a signal: its id."""
-    suffix = uuid.uuid4().hex[:12]
-    if request.param == RUNNING:
-        pytest.skip("a Kafka of one's own is not stopped by a test")
-    if request.param == KAFKA:
-        node = start_kafka(CONFIG)
-        yield Stage(node.bootstrap_servers, suffix), node.pid
-        return
-    settings = [f"--set={key}={value}" for key, value in CONFIG.items()]
-    with commands.serving(*settings) as served:
-        yield Stage(served.address, suffix), served.pid
-
-
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+def sent(monkeypatch: pytest.MonkeyPatch) -> SentRequests:
     """What the clients of this process send from now on."""
-    return Sent.watching(monkeypatch)
-
-
-@pytest.fixture
-def fresh() -> Callable[[str], str]:
-    """Makes names that no other test has used: a Kafka that runs remembers."""
-    suffix = uuid.uuid4().hex[:12]
-    return lambda name: f"{name}-{suffix}"
+    return SentRequests.watching(monkeypatch)

@@ -5,17 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from ssl import SSLContext
 from typing import Any, Self
 
-from kohort.protocol.apis.k03_metadata import MetadataResponse, MetadataResponseBroker
+from kohort.protocol.apis.k03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kohort.protocol.apis.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorResponse,
+)
+from kohort.protocol.apis.k12_heartbeat import HeartbeatResponse
 from kohort.protocol.apis.k18_api_versions import ApiVersion, ApiVersionsResponse
-from kohort.protocol.codegen import skip_tags
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.generated_calls import skip_tags
 from kohort.protocol.registry import API_VERSIONS, APIS, BY_KEY, BY_NAME, Api
 
 Versions = tuple[int, int]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+TOPIC_ID = bytes(range(16))
+"""Of every topic."""
 
 
 class Asked:
@@ -121,6 +135,15 @@ class FakeBroker:
         while len(self.asked) < count:
             await self._change()
 
+    def of(self, api: str) -> list[Asked]:
+        """The requests of an API so far."""
+        return [asked for asked in self.asked if asked.api.name == api]
+
+    async def has_got(self, api: str, count: int = 1) -> None:
+        """Returns when so many requests of an API were received."""
+        while len(self.of(api)) < count:
+            await self._change()
+
     async def is_left_alone(self) -> None:
         """Returns when no connection is open."""
         while self._writers:
@@ -177,22 +200,77 @@ class FakeBroker:
         ]
 
 
-def knows(fake: FakeBroker, *nodes: tuple[int, int]) -> Callable[[Asked], None]:
-    """Answers Metadata with these (node id, port), or the fake alone."""
+def knows(*nodes: tuple[int, FakeBroker], partitions: int = 0) -> Answer:
+    """Answers Metadata with these nodes, by id.
+
+    The first is the controller, and leads so many partitions of each topic.
+    """
 
     def answer(asked: Asked) -> None:
-        rows = [
-            MetadataResponseBroker(node_id, "127.0.0.1", port)
-            for node_id, port in nodes or [(1, fake.port)]
+        rows = [MetadataResponseBroker(n, "127.0.0.1", fake.port) for n, fake in nodes]
+        first = nodes[0][0]
+        led = [
+            MetadataResponsePartition(0, number, first, 0, [first], [first])
+            for number in range(partitions)
         ]
-        asked.reply(MetadataResponse(0, rows, "fake", 1))
+        topics = [
+            MetadataResponseTopic(0, topic.name, TOPIC_ID, False, led)
+            for topic in asked.message.topics or ()
+        ]
+        asked.reply(MetadataResponse(0, rows, "fake", first, topics))
 
     return answer
 
 
+def coordinates(fake: FakeBroker, node_id: int = 1) -> Answer:
+    """Answers FindCoordinator with this node for all groups, in any version."""
+
+    def answer(asked: Asked) -> None:
+        place = node_id, "127.0.0.1", fake.port
+        rows = [Coordinator(key, *place) for key in asked.message.coordinator_keys]
+        asked.reply(FindCoordinatorResponse(0, 0, "", *place, rows))
+
+    return answer
+
+
+def alive(asked: Asked) -> None:
+    """Answers Heartbeat."""
+    asked.reply(HeartbeatResponse())
+
+
 @contextlib.asynccontextmanager
 async def alone(**options: Any) -> AsyncIterator[FakeBroker]:
-    """A fake that is a cluster of its own."""
+    """A fake that is a cluster of its own, and coordinates all groups."""
     async with FakeBroker(**options) as fake:
-        fake.answers["Metadata"] = knows(fake)
+        ours = {"Metadata": knows((1, fake)), "FindCoordinator": coordinates(fake)}
+        fake.answers = ours | fake.answers
         yield fake
+
+
+@contextlib.asynccontextmanager
+async def peer(serve: Serve) -> AsyncIterator[str]:
+    """Somebody who is no broker: the address."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def until_the_end(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await serve(reader, writer)
+        except ConnectionError:
+            pass
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(until_the_end, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

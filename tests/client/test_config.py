@@ -12,10 +12,10 @@ from kohort.client.config import (
     AdminConfig,
     CommonConfig,
     ConsumerConfig,
+    NewConnection,
     ProducerConfig,
     parse_address,
 )
-from kohort.client.connection import Connection
 from kohort.client.errors import ConfigError
 
 # As org.apache.kafka.clients' ConsumerConfig and ProducerConfig of Kafka 4.3 have them.
@@ -81,7 +81,7 @@ def test_defaults_are_the_java_clients(cls: type[CommonConfig]) -> None:
 
 def test_names_may_have_dots_and_values_be_text() -> None:
     """Settings of a command line or of another client's file are taken as they are."""
-    config = ConsumerConfig.of(
+    config = ConsumerConfig.parse(
         {
             "bootstrap.servers": "a:1, [::1]:2",
             "session.timeout.ms": "10000",
@@ -92,7 +92,7 @@ def test_names_may_have_dots_and_values_be_text() -> None:
     assert config.bootstrap_servers == ("a:1", "[::1]:2")
     assert config.session_timeout_ms == 10_000
     assert config.enable_auto_commit is False
-    assert ProducerConfig.of({"acks": 1}).required_acks == 1
+    assert ProducerConfig.parse({"acks": 1}).required_acks == 1
     assert ProducerConfig().required_acks == -1
 
 
@@ -133,14 +133,14 @@ def test_names_may_have_dots_and_values_be_text() -> None:
 def test_mistakes_are_named(cls: type[CommonConfig], values: dict[str, Any]) -> None:
     """The error starts with the key that is wrong."""
     with pytest.raises(ConfigError) as caught:
-        cls.of(values)
+        cls.parse(values)
     assert str(caught.value).startswith(f"{next(iter(values))}: ")
 
 
 def test_a_key_may_not_come_in_two_spellings() -> None:
     """Which of them would count?"""
     with pytest.raises(ConfigError, match=r"client\.id: is set twice"):
-        CommonConfig.of({"client_id": "a", "client.id": "b"})
+        CommonConfig.parse({"client_id": "a", "client.id": "b"})
 
 
 def test_idempotence_follows_the_other_settings() -> None:
@@ -158,7 +158,7 @@ def test_configurations_cannot_be_changed() -> None:
         config.client_id = "x"  # type: ignore[misc]
 
 
-async def _authenticate(connection: Connection) -> None:
+async def _authenticate(connection: NewConnection) -> None:
     """Never called."""
 
 

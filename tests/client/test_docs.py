@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.consuming import PATIENCE, fill
+from tests.client.stage import PATIENCE, fill
 
 from kohort.broker.server import Broker
 from kohort.client import Admin, errors
@@ -104,8 +104,7 @@ def test_the_errors_are_those_of_the_code() -> None:
             error = error_of(code)
             made.setdefault(type(error).__name__, set()).add(error.retriable)
     expected = {}
-    for name in errors.__all__:
-        cls = getattr(errors, name)
+    for name, cls in vars(errors).items():
         if isinstance(cls, type) and issubclass(cls, KohortError):
             is_parent = cls in (KohortError, BrokerError)
             found = made.get(name, {cls("").retriable})

@@ -1,6 +1,6 @@
 """Plays random sequences of group requests against two brokers, and compares.
 
-    python differential.py REFERENCE:PORT BROKER:PORT --sequences 200 --seed 1
+    python -m tests.conformance.differential REFERENCE:PORT BROKER:PORT --seed 1
 
 Both brokers get the same requests in lockstep; after each one their answers, and
 what DescribeGroups says, have to agree within a second. A sequence that differs is
@@ -22,14 +22,14 @@ import random
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import wire
-from env import Env, Target, meta, render
-from run import probe
+from tests.conformance import kio_codec
+from tests.conformance.connection import Call, Connection
+from tests.conformance.env import Env, Target
+from tests.conformance.member import meta
+from tests.conformance.play import probe
+from tests.conformance.symbols import render
 
 Step = dict[str, Any]
 ACTORS = ["A", "B", "C", "S", "S2", "T", "T2"]
@@ -118,8 +118,8 @@ class Actor:
     leads: bool = False
     synced: bool = False
     protocols: list[dict[str, Any]] = field(default_factory=list)
-    joining: wire.Call | None = None
-    syncing: wire.Call | None = None
+    joining: Call | None = None
+    syncing: Call | None = None
     brought: str = ""
     """The member id of the join or sync that waits."""
 
@@ -136,23 +136,23 @@ class Side:
         self.env = Env(target)
         self.group = self.env.group()
         self.actors = {name: Actor(name) for name in ACTORS}
-        self.connections: dict[str, list[wire.Connection]] = {}
-        self.busy: dict[wire.Connection, wire.Call] = {}
+        self.connections: dict[str, list[Connection]] = {}
+        self.busy: dict[Connection, Call] = {}
 
     async def start(self) -> None:
         """Makes the topics that are committed for."""
         self.topics = [await self.env.topic("t", 2), await self.env.topic("u", 2)]
 
-    async def send(self, who: str, api: str, version: int, **fields: Any) -> wire.Call:
+    async def send(self, who: str, api: str, version: int, **fields: Any) -> Call:
         """Sends on a connection of `who` on which nothing waits."""
         pool = self.connections.setdefault(who, [])
         for connection in pool:
             if connection not in self.busy or self.busy[connection].done:
                 break
         else:
-            connection = await self.env._open(who)  # noqa: SLF001 - one suite
+            connection = await self.env.open(who)
             pool.append(connection)
-        known = wire.request_fields(api, version)
+        known = kio_codec.request_fields(api, version)
         fields = {k: v for k, v in fields.items() if k in known}
         call = self.busy[connection] = await connection.send(api, version, fields)
         return call
@@ -187,16 +187,16 @@ class Side:
             for a in self.actors.values()
         )
 
-    async def play(self, step: Step) -> wire.Call | None:
+    async def play(self, step: Step) -> Call | None:
         """Sends what a step says; None where it is left out."""
         actor = self.actors[step["actor"]]
-        call: wire.Call | None = await getattr(self, f"_{step['do']}")(actor, step)
+        call: Call | None = await getattr(self, f"_{step['do']}")(actor, step)
         return call
 
     async def _wait(self, _: Actor, __: Step) -> None:
         return None
 
-    async def _advance(self, actor: Actor, step: Step) -> wire.Call | None:
+    async def _advance(self, actor: Actor, step: Step) -> Call | None:
         if actor.joining or actor.syncing:
             return None
         if actor.generation < 0:
@@ -212,22 +212,30 @@ class Side:
             return actor.instance
         return None if which == "none" else str(which)
 
-    async def _join(self, actor: Actor, step: Step) -> wire.Call | None:
+    def brings(self, actor: Actor, step: Step) -> dict[str, Any]:
+        """The fields that name a member, in all APIs."""
+        generation = self.generation(actor, step)
+        return {
+            "group_id": self.group,
+            "member_id": self.has(actor, step),
+            "generation_id": generation,
+            "generation_id_or_member_epoch": generation,
+            "group_instance_id": self.instance_of(actor, step),
+        }
+
+    async def _join(self, actor: Actor, step: Step) -> Call | None:
         version = step["version"]
-        member_id = self.has(actor, step)
-        instance = self.instance_of(actor, step)
-        if instance and version < 5:
+        fields = self.brings(actor, step)
+        member_id = fields["member_id"]
+        if fields["group_instance_id"] and version < 5:
             version = 9
         if actor.joining or actor.syncing or any(self.waits(member_id or "-")):
             return None
-        names = PROTOCOLS[step["protocols"]]
         data = meta(step.get("meta", "m"), self.topics[0])
-        fields: dict[str, Any] = {
-            "group_id": self.group,
+        names = PROTOCOLS[step["protocols"]]
+        fields |= {
             "session_timeout_ms": step.get("session", 30_000),
             "rebalance_timeout_ms": step["rebalance"],
-            "member_id": member_id,
-            "group_instance_id": instance,
             "protocol_type": step.get("type", "consumer"),
             "protocols": [{"name": n, "metadata": data} for n in names],
         }
@@ -235,16 +243,13 @@ class Side:
         actor.joining, actor.brought = call, member_id
         return call
 
-    async def _sync(self, actor: Actor, step: Step) -> wire.Call | None:
-        member_id = self.has(actor, step)
+    async def _sync(self, actor: Actor, step: Step) -> Call | None:
+        fields = self.brings(actor, step)
+        member_id = fields["member_id"]
         if actor.joining or actor.syncing or any(self.waits(member_id or "-")):
             return None
         protocol = step.get("protocol", "own")
-        fields: dict[str, Any] = {
-            "group_id": self.group,
-            "generation_id": self.generation(actor, step),
-            "member_id": member_id,
-            "group_instance_id": self.instance_of(actor, step),
+        fields |= {
             "protocol_type": "consumer",
             "protocol_name": actor.protocol if protocol == "own" else protocol,
             "assignments": [
@@ -262,57 +267,32 @@ class Side:
         offset = step.get("generation", 0)
         return -1 if offset == "none" else actor.generation + int(offset)
 
-    async def _heartbeat(self, actor: Actor, step: Step) -> wire.Call:
-        return await self.send(
-            actor.name,
-            "Heartbeat",
-            step["version"],
-            group_id=self.group,
-            generation_id=self.generation(actor, step),
-            member_id=self.has(actor, step),
-            group_instance_id=self.instance_of(actor, step),
-        )
+    async def _heartbeat(self, actor: Actor, step: Step) -> Call:
+        fields = self.brings(actor, step)
+        return await self.send(actor.name, "Heartbeat", step["version"], **fields)
 
-    async def _commit(self, actor: Actor, step: Step) -> wire.Call:
+    async def _commit(self, actor: Actor, step: Step) -> Call:
         partitions = [
             {"partition_index": p, "committed_offset": 5, "committed_metadata": ""}
             for p in step["partitions"]
         ]
-        return await self.send(
-            actor.name,
-            "OffsetCommit",
-            step["version"],
-            group_id=self.group,
-            generation_id_or_member_epoch=self.generation(actor, step),
-            member_id=self.has(actor, step),
-            group_instance_id=self.instance_of(actor, step),
-            retention_time_ms=-1,
-            topics=[{"name": t, "partitions": partitions} for t in self.topics],
-        )
+        fields = self.brings(actor, step) | {
+            "retention_time_ms": -1,
+            "topics": [{"name": t, "partitions": partitions} for t in self.topics],
+        }
+        return await self.send(actor.name, "OffsetCommit", step["version"], **fields)
 
-    async def _leave(self, actor: Actor, step: Step) -> wire.Call | None:
-        member_id = self.has(actor, step)
-        instance = self.instance_of(actor, step)
+    async def _leave(self, actor: Actor, step: Step) -> Call | None:
+        fields = self.brings(actor, step)
+        names = ("member_id", "group_instance_id")
+        member_id, instance = (fields[name] for name in names)
         if self.waits(member_id or "-")[1] or self.sync_waits_of(instance or "-"):
             return None
-        if step["version"] < 3:
-            return await self.send(
-                actor.name,
-                "LeaveGroup",
-                step["version"],
-                group_id=self.group,
-                member_id=member_id,
-            )
-        identity = {"member_id": member_id, "group_instance_id": instance}
-        return await self.send(
-            actor.name,
-            "LeaveGroup",
-            step["version"],
-            group_id=self.group,
-            members=[identity],
-        )
+        # Before v3 the member is named beside the group.
+        fields["members"] = [{name: fields[name] for name in names}]
+        return await self.send(actor.name, "LeaveGroup", step["version"], **fields)
 
-    async def _batch(self, actor: Actor, step: Step) -> wire.Call | None:
+    async def _batch(self, actor: Actor, step: Step) -> Call | None:
         members = []
         for name, how in step["members"]:
             other = self.actors[name]
@@ -323,42 +303,29 @@ class Side:
             if self.sync_waits_of(instance or "-"):
                 return None
             members.append({"member_id": member_id, "group_instance_id": instance})
-        return await self.send(
-            actor.name,
-            "LeaveGroup",
-            step["version"],
-            group_id=self.group,
-            members=members,
-        )
+        fields = {"group_id": self.group, "members": members}
+        return await self.send(actor.name, "LeaveGroup", step["version"], **fields)
 
-    async def _fetch(self, actor: Actor, _: Step) -> wire.Call:
-        return await self.send(
-            actor.name,
-            "OffsetFetch",
-            9,
-            groups=[{"group_id": self.group, "topics": None}],
-        )
+    async def _fetch(self, actor: Actor, _: Step) -> Call:
+        wanted = {"group_id": self.group, "topics": None}
+        return await self.send(actor.name, "OffsetFetch", 9, groups=[wanted])
 
-    async def _offset_delete(self, actor: Actor, _: Step) -> wire.Call:
+    async def _offset_delete(self, actor: Actor, _: Step) -> Call:
         partitions = [{"partition_index": p} for p in (0, 1)]
-        return await self.send(
-            actor.name,
-            "OffsetDelete",
-            0,
-            group_id=self.group,
-            topics=[{"name": t, "partitions": partitions} for t in self.topics],
-        )
+        topics = [{"name": t, "partitions": partitions} for t in self.topics]
+        fields = {"group_id": self.group, "topics": topics}
+        return await self.send(actor.name, "OffsetDelete", 0, **fields)
 
-    async def _delete(self, actor: Actor, _: Step) -> wire.Call:
+    async def _delete(self, actor: Actor, _: Step) -> Call:
         return await self.send(actor.name, "DeleteGroups", 2, groups_names=[self.group])
 
-    async def _list(self, actor: Actor, step: Step) -> wire.Call:
+    async def _list(self, actor: Actor, step: Step) -> Call:
         return await self.send(actor.name, "ListGroups", step["version"])
 
     # -- answers
 
     def absorb(  # noqa: C901 - one line per kind of answer
-        self, who: str, call: wire.Call
+        self, who: str, call: Call
     ) -> None:
         """What the process learns of an answer."""
         actor = self.actors[who]
@@ -390,7 +357,7 @@ class Side:
         elif code in (22, 27):
             actor.generation = -1
 
-    def shown(self, call: wire.Call) -> Any:
+    def shown(self, call: Call) -> Any:
         """An answer, comparable between brokers."""
         outcome = call.future.result()
         if outcome.body is None:
@@ -399,10 +366,8 @@ class Side:
         if call.api == "ListGroups":
             own = [g for g in body["groups"] if g["group_id"] == self.group]
             body["groups"] = own
-        if call.api == "JoinGroup" and body["member_id"]:
-            known = self.env.symbols._strings  # noqa: SLF001 - one suite
-            if body["member_id"] not in known:
-                body["member_id"] = ""
+        if call.api == "JoinGroup" and not self.env.symbols.knows(body["member_id"]):
+            body["member_id"] = ""
         return render(body, self.env.symbols, response=True)
 
     async def described(self) -> Any:
@@ -423,7 +388,7 @@ FREE = ("leader", "members", "skip_assignment")
 async def compare(targets: list[Target], played: list[Step]) -> list[str]:
     """Plays a sequence on both; how they differ, or nothing."""
     sides = [Side(t) for t in targets]
-    waiting: list[tuple[str, str, list[wire.Call]]] = []
+    waiting: list[tuple[str, str, list[Call]]] = []
     try:
         for side in sides:
             await side.start()
@@ -455,7 +420,7 @@ class _FreeError(Exception):
 
 
 async def _agree(
-    sides: list[Side], waiting: list[tuple[str, str, list[wire.Call]]]
+    sides: list[Side], waiting: list[tuple[str, str, list[Call]]]
 ) -> list[str] | None:
     deadline = time.monotonic() + AGREE
     await asyncio.sleep(0.01)

@@ -8,12 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-# Before it is imported: its asserts are to say as much as those of a test.
-pytest.register_assert_rewrite("tests.control.shell")
-
-from tests.commands import serving  # noqa: E402 - see above
-from tests.control.shell import At, Shell  # noqa: E402
+from tests.commands import serving
+from tests.control.shell import At, Shell
 
 
 @pytest.fixture(scope="module")

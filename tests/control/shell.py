@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 from tests.commands import KOHORT, environment
@@ -38,14 +39,17 @@ class Shell:
         self._captured = captured
         self._stdin = folder / "stdin"
 
-    def run(self, *arguments: str, stdin: bytes = b"") -> Ended:
-        """A command with something on stdin."""
+    def run(self, *arguments: str, stdin: bytes = b"", **variables: str) -> Ended:
+        """A command with something on stdin, and variables of the environment."""
         self._stdin.write_bytes(stdin)
         kept = os.dup(0)
         with self._stdin.open("rb") as file:
             os.dup2(file.fileno(), 0)
         try:
-            with pytest.raises(SystemExit) as ended:
+            with (
+                mock.patch.dict(os.environ, variables),
+                pytest.raises(SystemExit) as ended,
+            ):
                 cli(arguments)
         finally:
             os.dup2(kept, 0)
@@ -54,9 +58,9 @@ class Shell:
         assert isinstance(code, int)
         return Ended(code, *self._captured.readouterr())
 
-    def done(self, *arguments: str) -> str:
+    def done(self, *arguments: str, **variables: str) -> str:
         """What a command that worked has printed."""
-        ended = self.run(*arguments)
+        ended = self.run(*arguments, stdin=b"", **variables)
         assert (ended.code, ended.err) == (0, ""), ended
         return ended.out
 
@@ -67,6 +71,14 @@ class Shell:
         last = ended.err.splitlines()[-1]
         assert last.startswith("kohort: ")
         return last.removeprefix("kohort: ")
+
+    def refused(self, *arguments: str, code: int, **variables: str) -> str:
+        """The one line of a command that ends with this code, on stderr."""
+        ended = self.run(*arguments, stdin=b"", **variables)
+        assert (ended.code, ended.out) == (code, ""), ended
+        (line,) = ended.err.splitlines()
+        assert line.startswith("kohort: ")
+        return line.removeprefix("kohort: ")
 
     def sent(self, topic: str, data: bytes, *options: str) -> tuple[int, str]:
         """(exit code, stderr) of a `kohort produce` with something on stdin."""

@@ -63,7 +63,7 @@ def test_no_broker(command: list[str], shell: Shell) -> None:
         ("groups reset-offsets g --all-topics --by-duration x", "no duration"),
         ("groups remove-members g", "--member, --instance: name one at least"),
         ("topics alter t", "say --partitions, --config or --delete-config"),
-        ("topics create t --config x", "--config 'x': must be NAME=VALUE"),
+        ("topics create t --config x", "--config 'x': must be KEY=VALUE"),
     ],
 )
 def test_a_command_that_is_wrong(command: str, why: str, shell: Shell) -> None:
@@ -126,8 +126,8 @@ def test_the_environment_is_no_configuration_of_the_broker(at: At) -> None:
 def test_serving_loads_nothing_of_it() -> None:
     """The broker starts as soon as before there were these commands."""
     text = (
-        "import sys, kohort.control.cli\n"
-        "wrong = {'kohort.client', 'kohort.control.commands', 'rich'}\n"
+        "import sys, kohort.control.commands.serve\n"
+        "wrong = {'kohort.client', 'kohort.control.kafka', 'rich'}\n"
         "assert not wrong & set(sys.modules), wrong & set(sys.modules)"
     )
     subprocess.run([KOHORT[0], "-c", text], check=True)

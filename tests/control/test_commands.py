@@ -6,22 +6,24 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 
 import pytest
-from tests.commands import done, refused, serving
+from tests.commands import refused, serving
+from tests.control.shell import Shell
 from tests.test_cli import answering
+from tests.wire.blocking import BlockingClient
+from tests.wire.requests import commit_offsets, create_topics
 
-from kohort.control.tables import show_cluster
+from kohort.control.commands.cluster_printing import show_cluster
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 
 
-def test_each_node_has_a_port_of_its_own() -> None:
+def test_each_node_has_a_port_of_its_own(shell: Shell) -> None:
     """The line that says it is ready has all of them, and each answers."""
     with serving("--nodes", "3") as broker:
         assert len(set(broker.addresses)) == 3
         for address in broker.addresses:
-            assert done("ping", "--bootstrap", address).startswith(address)
+            assert shell.done("ping", "--bootstrap", address).startswith(address)
         assert broker.end() == (0, "", "")
 
 
@@ -69,97 +71,83 @@ def test_the_row_has_to_end_in_time(option: str) -> None:
     )
 
 
-def test_the_cluster_by_commands() -> None:
+def test_the_cluster_by_commands(shell: Shell) -> None:
     """Stopping, starting and moving, as its status shows it."""
     with serving("--nodes", "3", "--http", "0") as broker:
         assert broker.http is not None
         at = {"KOHORT_HTTP": broker.http}
-        status = done("cluster", "status", **at)
+        status = shell.done("cluster", "status", **at)
         assert all(address in status for address in broker.addresses)
-        assert done("cluster", "stop", "2", **at) == "node 2 has stopped\n"
-        shown = json.loads(done("cluster", "status", "--json", **at))
+        assert shell.done("cluster", "stop", "2", **at) == "node 2 has stopped\n"
+        shown = json.loads(shell.done("cluster", "status", "--json", **at))
         running = {node["id"]: node["running"] for node in shown["nodes"]}
         assert running == {1: True, 2: False, 3: True}
-        assert done("cluster", "start", "2", **at) == "node 2 is running\n"
+        assert shell.done("cluster", "start", "2", **at) == "node 2 is running\n"
         # The address by option, as a URL and without its scheme.
         at_host = broker.http.removeprefix("http://")
-        line = refused("cluster", "stop", "9", "--http", at_host, code=1)
+        line = shell.refused("cluster", "stop", "9", "--http", at_host, code=1)
         assert "1, 2, 3" in line
-        line = refused(
+        line = shell.refused(
             "cluster", "move", "orders", "0", "2", "--http", broker.http, code=1
         )
         assert "'orders'" in line
         assert broker.end(signal.SIGINT)[0] == 0
 
 
-def test_moves_by_commands() -> None:
+def test_moves_by_commands(shell: Shell) -> None:
     """A partition and a group go to the node that is named."""
     with serving("--nodes", "3", "--http", "0") as broker:
         assert broker.http is not None
         at = {"KOHORT_HTTP": broker.http}
-        # Consumers of a group make both its coordinator and its topic.
-        program = (
-            "import asyncio; from aiokafka import AIOKafkaConsumer\n"
-            "async def main():\n"
-            "    async with AIOKafkaConsumer('orders', group_id='a/b',"
-            f" bootstrap_servers='{broker.address}') as consumer:\n"
-            "        pass\n"
-            "asyncio.run(main())\n"
-        )
-        subprocess.run([sys.executable, "-c", program], check=True)
+        with BlockingClient(int(broker.address.rpartition(":")[2])) as client:
+            client.call("CreateTopics", 5, create_topics("orders"))
+            wanted = FindCoordinatorRequest("a/b")
+            found = client.call("FindCoordinator", 3, wanted)
+        with BlockingClient(found.port) as client:
+            commit = commit_offsets("orders", (0, 1), group="a/b")
+            client.call("OffsetCommit", 7, commit)
         for node in (3, 1):
-            moved = done("cluster", "move", "orders", "0", str(node), **at)
+            moved = shell.done("cluster", "move", "orders", "0", str(node), **at)
             assert moved == f"node {node} leads orders-0\n"
-            moved = done("cluster", "move-group", "a/b", str(node), **at)
+            moved = shell.done("cluster", "move-group", "a/b", str(node), **at)
             assert moved == f"node {node} coordinates group a/b\n"
-            shown = json.loads(done("cluster", "status", "--json", **at))
+            shown = json.loads(shell.done("cluster", "status", "--json", **at))
             (orders,) = [t for t in shown["topics"] if t["name"] == "orders"]
             assert orders["partitions"][0]["leader"] == node
             (busy,) = [c for c in shown["coordinators"] if c["groups"]]
             assert (busy["node"], busy["groups"]) == (node, 1)
 
 
-def test_changes_by_commands_need_the_token() -> None:
+def test_changes_by_commands_need_the_token(shell: Shell) -> None:
     """It comes from the option or from the environment, there as here."""
     with serving("--nodes", "2", "--http", "0", KOHORT_HTTP_TOKEN="x y") as broker:
         assert broker.http is not None
         at = {"KOHORT_HTTP": broker.http}
-        done("cluster", "status", **at)
-        assert "token" in refused("cluster", "stop", "2", code=1, **at)
-        done("cluster", "stop", "2", KOHORT_HTTP_TOKEN="x y", **at)
-        done("cluster", "start", "2", "--http-token", "x y", **at)
+        shell.done("cluster", "status", **at)
+        assert "token" in shell.refused("cluster", "stop", "2", code=1, **at)
+        shell.done("cluster", "stop", "2", KOHORT_HTTP_TOKEN="x y", **at)
+        shell.done("cluster", "start", "2", "--http-token", "x y", **at)
 
 
-def test_http_is_opened_where_it_is_said() -> None:
+def test_http_is_opened_where_it_is_said(shell: Shell) -> None:
     """A host goes before the port; beyond loopback there has to be a token."""
     with serving("--http", "localhost:0") as broker:
         assert broker.http is not None
         assert broker.http.startswith("http://localhost:")
-        done("cluster", "status", "--http", broker.http)
+        shell.done("cluster", "status", "--http", broker.http)
     line = refused("serve", "--port", "0", "--http", "0.0.0.0:0", code=2)
     assert "--http-token or KOHORT_HTTP_TOKEN" in line
     for wrong in ("here", "", "65536", "127.0.0.1:"):
-        line = refused("serve", "--port", "0", "--http", wrong, code=2)
+        line = shell.fails("serve", "--port", "0", "--http", wrong, code=2)
         assert line == f"--http {wrong!r}: must be a port or host:port"
 
 
-def test_a_port_for_http_that_is_taken() -> None:
-    """The broker does not go on without what was asked for."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        line = refused("serve", "--port", "0", "--http", str(port), code=1)
-    assert line == (
-        f"cannot listen on 127.0.0.1:{port}: the port is taken; "
-        "--http 0 takes a free one"
-    )
-
-
-def test_nobody_answers() -> None:
+def test_nobody_answers(shell: Shell) -> None:
     """The line says how to start one that does."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        line = refused("cluster", "status", "--http", str(port), code=1)
+        line = shell.refused("cluster", "status", "--http", str(port), code=1)
     assert line.startswith(
         f"no broker answers at http://127.0.0.1:{port} (Connection refused); "
         "start one with `kohort serve --http 9080`"
@@ -175,18 +163,18 @@ def test_nobody_answers() -> None:
         b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\n[]",
     ],
 )
-def test_somebody_else_answers(answer: bytes) -> None:
+def test_somebody_else_answers(shell: Shell, answer: bytes) -> None:
     """Another program's HTTP is not taken for a broker's."""
     with answering(answer) as address:
-        line = refused("cluster", "status", "--http", address, code=1)
+        line = shell.refused("cluster", "status", "--http", address, code=1)
     assert f"http://{address}" in line
     assert "is no kohort" in line
 
 
 @pytest.mark.parametrize("address", ["", "here:there", "ftp://x", "x:0", "a b"])
-def test_an_address_that_is_none(address: str) -> None:
+def test_an_address_that_is_none(shell: Shell, address: str) -> None:
     """That is the command's fault, and not the broker's."""
-    line = refused("cluster", "status", "--http", address, code=2)
+    line = shell.refused("cluster", "status", "--http", address, code=2)
     assert line == f"--http {address!r}: must be a port, host:port or a URL"
 
 

@@ -7,12 +7,11 @@ import os
 import pty
 import re
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 
 import pytest
-from tests.commands import KOHORT, PATIENCE_S, environment, refused
+from tests.commands import KOHORT, PATIENCE_S, environment
 
 DEMO = [*KOHORT, "demo", "--pace", "0"]
 ORDER = [
@@ -128,17 +127,6 @@ def test_nobody_reads_on() -> None:
         assert process.stderr is not None
         assert process.stderr.read() == ""
         process.wait(PATIENCE_S)
-
-
-def test_the_port_is_taken() -> None:
-    """One line says so, and what to do."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        line = refused("demo", "--port", str(port), code=1)
-    assert line == (
-        f"cannot listen on 127.0.0.1:{port}: the port is taken; "
-        "--port 0 takes a free one"
-    )
 
 
 def test_the_terminal_is_given_back() -> None:

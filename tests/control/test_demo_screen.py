@@ -10,7 +10,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from tests.client.consuming import PATIENCE
+from tests.client.stage import PATIENCE
 
 from kohort.client.consumer import Consumer
 from kohort.control.demo.lines import summary

@@ -11,11 +11,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.broker.test_connection import ApiVersions, frame
+from tests.broker.test_connection import ApiVersions
 from tests.commands import PATIENCE_S
+from tests.wire import frames
 
 from kohort.broker.server import Broker
-from kohort.control.http import MAX_BODY_BYTES, Control, ControlError
+from kohort.control.http.guard import ControlError
+from kohort.control.http.server import MAX_BODY_BYTES, Control
 
 TOKEN = "open sesame"
 FAST = {"group.initial.rebalance.delay.ms": 0}
@@ -133,7 +135,7 @@ async def test_a_start_waits_for_the_stop() -> None:
     async with asking(nodes=2) as client:
         node = client.broker.cluster.nodes[2]
         reader, writer = await asyncio.open_connection(node.host, node.port, limit=1)
-        writer.write(frame("ApiVersions", 3, ApiVersions) * 20_000)
+        writer.write(frames.request("ApiVersions", 3, ApiVersions) * 20_000)
         # What it does not read piles up: it is more than sockets hold.
         assert await reader.readexactly(1)
         stop = asyncio.create_task(client.post("/v1/nodes/2/stop"))

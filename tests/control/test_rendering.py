@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.consumed import ConsumerRecord
-from kohort.control.commands.rendering import (
+from kohort.client.consuming.chunks import ConsumerRecord
+from kohort.control.kafka.rendering import (
     Format,
     as_json_line,
     from_json,
-    printable,
     shown_bytes,
     shown_places,
 )
-from kohort.control.commands.times import duration_ms, shown_time, time_ms
+from kohort.control.kafka.times import duration_ms, shown_time, time_ms
+from kohort.control.terminal import printable
 
 
 def record(**fields: Any) -> ConsumerRecord:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from kohort.control.commands import streams
-from kohort.control.commands.streams import Stream, lines
+from kohort.control.kafka import streams
+from kohort.control.kafka.streams import Stream, lines
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A coordinator on virtual time, with the verbs of its protocol.
 
-Performs effects as a driver does, checks after every event what has to hold
-whatever happens, and remembers records and notices. `sleep` moves the clock and
+Performs effects as a driver does, checks the invariants after every event, and
+remembers records and notices. `sleep` moves the clock and
 fires what is due.
 """
 
@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
-from kohort.broker.coordinator import replay
+from tests.coordinator.invariants import Invariants
+
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
     Append,
@@ -36,6 +37,7 @@ from kohort.broker.coordinator.effects import (
     SyncResult,
 )
 from kohort.broker.coordinator.events import (
+    Client,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -51,7 +53,6 @@ from kohort.broker.coordinator.events import (
     Sync,
     TimerKey,
 )
-from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
 from kohort.protocol.consumer import Subscription, encode
@@ -59,6 +60,9 @@ from kohort.protocol.errors import ErrorCode
 
 R = TypeVar("R")
 
+HOST = "/127.0.0.1"
+SIMPLE = Client("simple", HOST)
+"""A consumer that is no member."""
 START = 1_700_000_000.0
 """When every scene begins, seconds since the epoch."""
 
@@ -107,18 +111,6 @@ class Pending(Generic[R]):
         return self.results[0]
 
 
-def _facts(record: GroupRecord) -> tuple[object, ...]:
-    """All that a record says, but when."""
-    return (
-        record.group_id,
-        record.protocol_type,
-        record.generation_id,
-        record.protocol_name,
-        record.leader,
-        [*record.members],
-    )
-
-
 class Context:
     """A coordinator, its clock, its timers and its log.
 
@@ -130,23 +122,19 @@ class Context:
         self._numbers = itertools.count(1)
         self.coordinator = self._new_coordinator()
         self.now = START
+        # The numbers of members' connections.
+        self.connections = itertools.count(1)
         # Deadline, and the order of arming among equal ones.
         self.timers: dict[TimerKey, tuple[float, int]] = {}
+        self._no_earlier = float("inf")  # than this is any timer due
         self.records: list[Record] = []
         self.notices: list[Notice] = []
         self._noticed_at: list[float] = []
         # Requests without an answer, and since when.
         self.waiting: dict[Pending[Any], float] = {}
-        # The latest generation of each group, and who was told that it leads one.
-        self.generations: dict[str, int] = {}
-        self.leaders: dict[tuple[str, int], set[str]] = {}
+        self.invariants = Invariants()
         # What members were assigned: group, its generation, who, and what.
         self.assigned: list[tuple[str, int, str, bytes]] = []
-        # What is found by reading the records, up to which, and what it should
-        # say about each group.
-        self._log: dict[str, replay.Found] = {}
-        self._read = 0
-        self._durable: dict[str, GroupRecord] = {}
         # Whether group.max.size became less while groups were in use.
         self._is_lowered = False
         self._order = itertools.count()
@@ -178,15 +166,7 @@ class Context:
         self.timers.clear()
         self.waiting.clear()
         effects = coordinator.start(self.now) + coordinator.load(self.records, self.now)
-        for group_id, group in coordinator.groups.items():
-            assert _facts(group.record()) == _facts(self._durable[group_id])
-            # A generation that was not stored is forgotten, and so is its leader.
-            if self.generations[group_id] != group.generation_id:
-                self._forget_generations(group_id, group.generation_id)
-                self.generations[group_id] = group.generation_id
-            # Only rebalances see to it that the limit is kept.
-            if len(group.members) > self.settings.max_size:
-                assert group.state == "PreparingRebalance"
+        self.invariants.check_loaded(coordinator)
         self._perform(effects)
         self._fire(self.now)
 
@@ -229,6 +209,7 @@ class Context:
             elif isinstance(effect, Arm):
                 assert effect.deadline >= self.now
                 self.timers[effect.key] = (effect.deadline, next(self._order))
+                self._no_earlier = min(self._no_earlier, effect.deadline)
             elif isinstance(effect, Disarm):
                 del self.timers[effect.key]
             else:
@@ -239,11 +220,17 @@ class Context:
                     assert kind == "rebalance_started" or self._is_lowered, "let in"
         self._check()
 
+    def _check(self) -> None:
+        self.invariants.check(
+            self.coordinator, self.timers, self.waiting.keys(), self.records
+        )
+
     def _fire(self, until: float) -> None:
         since, fired = self.now, 0
-        while self.timers:
+        while self.timers and self._no_earlier <= until:
             key = min(self.timers, key=self.timers.__getitem__)
             deadline, _ = self.timers[key]
+            self._no_earlier = deadline
             if deadline > until:
                 return
             del self.timers[key]
@@ -257,74 +244,6 @@ class Context:
         until = self.now + ms / 1000
         self._fire(until)
         self.now = until
-
-    # -- what has to hold, whatever happens
-
-    def _check(self) -> None:
-        groups = self.coordinator.groups
-        for group_id in [*self.generations]:
-            if group_id not in groups:
-                self._forget_generations(group_id)  # deleted: it starts over
-        parked: set[object] = set()
-        for group in groups.values():
-            self._check_generation(group)
-            parked |= self._check_waiting(group)
-            assert not group.members or group.leader in group.members
-            for member in group.members.values():
-                if not member.satisfies_heartbeat:
-                    assert self.timers[member.session_key][0] <= member.deadline
-        parked.discard(None)
-        assert parked == self.waiting.keys(), "who is not answered waits for something"
-        self._check_log()
-
-    def _check_log(self) -> None:
-        """Offsets, and groups as of their last records, can be read in the log.
-
-        While a group rebalances that is what it was before.
-        """
-        replay.read(self._log, self.records[self._read :])
-        self._read = len(self.records)
-        groups = self.coordinator.groups
-        assert self._log.keys() == groups.keys(), "the log knows all groups"
-        for group_id in self._durable.keys() - groups.keys():
-            del self._durable[group_id]
-        for group_id, group in groups.items():
-            found = self._log[group_id]
-            assert found.offsets == group.offsets, "the log knows all offsets"
-            assert found.expire_ms == group.expire_ms
-            fresh = GroupRecord(group_id, "", 0, None, None, -1, [])
-            if group.state in {"Stable", "Empty"}:
-                self._durable[group_id] = group.record()
-            durable = self._durable.setdefault(group_id, found.record or fresh)
-            if found.record is None:  # so far it only had offsets
-                assert _facts(durable) == _facts(fresh)
-            else:
-                assert found.record == durable, "the log knows all groups as they were"
-
-    def _check_generation(self, group: Group) -> None:
-        known = self.generations.get(group.group_id, 0)
-        assert group.generation_id >= known, "generations never go down"
-        if group.generation_id > known:
-            assert len(group.members) <= self.settings.max_size
-        self.generations[group.group_id] = group.generation_id
-
-    def _forget_generations(self, group_id: str, after: int = 0) -> None:
-        del self.generations[group_id]
-        for key in [*self.leaders]:
-            if key[0] == group_id and key[1] > after:
-                del self.leaders[key]
-
-    def _check_waiting(self, group: Group) -> set[object]:
-        members = group.members.values()
-        joins = sum(m.join_token is not None for m in members)
-        assert group.awaiting_join == joins, "counters count right"
-        if joins:
-            assert group.state == "PreparingRebalance"
-            assert ("join", group.group_id) in self.timers
-        if any(m.sync_token is not None for m in members):
-            assert group.state == "CompletingRebalance"
-            assert ("sync", group.group_id) in self.timers
-        return {m.join_token for m in members} | {m.sync_token for m in members}
 
     # -- who takes part
 
@@ -400,6 +319,7 @@ class Context:
         is_old: bool = False,
         retention_ms: int = -1,
         end_offset: int | None = None,
+        client: Client = SIMPLE,
     ) -> CommitResult:
         """OffsetCommit, of a simple consumer unless told otherwise."""
         pending: Pending[CommitResult] = Pending("commit")
@@ -409,6 +329,7 @@ class Context:
             generation_id,
             member_id,
             instance,
+            client,
             is_old,
             [(*offset, end_offset) for offset in offsets],
             retention_ms,
@@ -461,8 +382,11 @@ class Context:
 
     def events(self, since: int = 0) -> list[dict[str, Any]]:
         """All notices as events read, from the one with this number on."""
-        rows = zip(self.notices[since:], self._noticed_at[since:], strict=True)
-        return [render(notice, time) for notice, time in rows]
+        return [render(notice, time) for notice, time in self.noticed(since)]
+
+    def noticed(self, since: int = 0) -> list[tuple[Notice, float]]:
+        """The same, raw, each with its time."""
+        return [*zip(self.notices[since:], self._noticed_at[since:], strict=True)]
 
     def event(self, kind: str) -> dict[str, Any]:
         """The latest event of a kind."""
@@ -488,6 +412,7 @@ class Member:
     ) -> None:
         self.context = context
         self.name = name
+        self.client = Client(name, HOST, next(context.connections))
         self.group = group
         self.instance = instance
         self.session_ms = session_ms
@@ -508,10 +433,9 @@ class Member:
             self.generation_id = result.generation_id
             self.told = result.members
             if result.leader == self.member_id:
-                key = self.group, self.generation_id
-                leaders = self.context.leaders.setdefault(key, set())
-                leaders.add(self.instance or self.member_id)
-                assert len(leaders) == 1, "one leader per generation"
+                self.context.invariants.check_leader(
+                    self.group, self.generation_id, self.instance or self.member_id
+                )
 
     def join(self, **over: Any) -> Pending[JoinResult]:
         """JoinGroup."""
@@ -521,8 +445,7 @@ class Member:
             over.get("group", self.group),
             over.get("member_id", self.member_id),
             over.get("instance", self.instance),
-            self.name,
-            "/127.0.0.1",
+            over.get("client", self.client),
             over.get("session_ms", self.session_ms),
             over.get("rebalance_ms", self.rebalance_ms),
             over.get("protocol_type", self.protocol_type),
@@ -595,6 +518,7 @@ class Member:
             "generation_id": self.generation_id,
             "member_id": self.member_id,
             "instance": self.instance,
+            "client": self.client,
         }
         result = self.context.commit(
             [(topic, 0, offset, -1, "")],

@@ -36,13 +36,6 @@ def test_a_rebalance_before_the_sync_takes_assignments_back(context: Context) ->
     assert context.describe().members[0].assignment == b""
 
 
-def test_describe_unknown(context: Context) -> None:
-    """An unknown group is Dead; the error of DescribeGroups v6 is the handler's."""
-    for group in ("nobody's", ""):
-        shown = context.describe(group)
-        assert (shown.error_code, shown.state, shown.members) == (0, "Dead", ())
-
-
 def test_describe_members(context: Context) -> None:
     """Who is in, where from, under which ids."""
     (a,) = context.stable_group("A", static=True)
@@ -86,20 +79,6 @@ def test_groups_of_pending_members(context: Context) -> None:
     assert a.join().result.error_code == 25
 
 
-def test_delete(context: Context) -> None:
-    """Groups with members stay, in every state; unknown ones are not found."""
-    a, b = context.stable_group("A", "B", sync=False)
-    assert context.delete() == 68
-    context.sync_all([a, b])
-    assert context.delete() == 68
-    a.join()
-    assert context.delete() == 68
-    a.leave()
-    b.leave()
-    assert (context.delete(), context.delete(), context.delete("")) == (0, 69, 69)
-    assert context.notice("group_state").fields["state"] == "Dead"
-
-
 def test_a_deleted_group_starts_over(context: Context) -> None:
     """Its next generation is 1."""
     (a,) = context.stable_group("A")
@@ -107,28 +86,3 @@ def test_a_deleted_group_starts_over(context: Context) -> None:
     context.delete()
     (b,) = context.stable_group("B")
     assert b.generation_id == 1
-
-
-def test_notices_about_members(context: Context) -> None:
-    """Given an id, joined, refused, left: each with who and why."""
-    a = context.member("A")
-    a.join()
-    a.join(reason="starting")
-    context.sync_all([a])
-    a.join(protocols=[("other", b"")])
-    a.join()
-    a.leave()
-    told = [e for e in context.events() if e["kind"].startswith("member_")]
-    assert [event["kind"] for event in told] == [
-        "member_id_given",
-        "member_joined",
-        "member_synced",
-        "member_refused",
-        "member_joined",
-        "member_left",
-    ]
-    assert told[1]["reason"] == "starting"
-    assert [told[i]["is_first"] for i in (1, 4)] == [True, False]
-    assert [told[i]["cause"] for i in (1, 4)] == ["new", "leader"]
-    assert told[3]["error"] == "INCONSISTENT_GROUP_PROTOCOL"
-    assert {event["member_id"] for event in told} == {a.member_id}

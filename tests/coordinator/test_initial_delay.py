@@ -20,54 +20,6 @@ def _stable_member(context: Context) -> Member:
     return a
 
 
-@pytest.mark.parametrize("options", [{}, {"instance": "i-A"}, {"rebalance_ms": 1_000}])
-def test_one_member(context: Context, options: dict[str, object]) -> None:
-    """The first window is the full delay, whatever the rebalance timeout."""
-    joining = context.member("A", requires_id=False, **options).join()
-    context.sleep(2_999)
-    assert not joining.answered
-    context.sleep(1)
-    assert joining.result.generation_id == 1
-
-
-@pytest.mark.parametrize("arrivals_ms", [[0], [2_999], [1_000, 1_000]])
-def test_one_more_window(context: Context, arrivals_ms: list[int]) -> None:
-    """A window in which anybody arrived is followed by one, however many arrived."""
-    joining = context.member("A", requires_id=False).join()
-    for i, ms in enumerate(arrivals_ms):
-        context.sleep(ms)
-        context.member(f"B{i}", requires_id=False).join()
-    context.sleep(5_999 - sum(arrivals_ms))
-    assert not joining.answered
-    context.sleep(1)
-    assert len(joining.result.members) == 1 + len(arrivals_ms)
-
-
-def test_windows_end_with_the_rebalance_timeout(context: Context) -> None:
-    """All windows together last no longer than the rebalance timeout."""
-    joining = context.member("A", requires_id=False, rebalance_ms=4_000).join()
-    context.sleep(1_000)
-    context.member("B", requires_id=False, rebalance_ms=4_000).join()
-    context.sleep(2_500)
-    context.member("C", requires_id=False, rebalance_ms=4_000).join()
-    context.sleep(499)
-    assert not joining.answered
-    context.sleep(1)
-    assert len(joining.result.members) == 3
-
-
-def test_window_after_window(context: Context) -> None:
-    """Arrivals in each window go on until nothing remains."""
-    joining = context.member("A", requires_id=False, rebalance_ms=10_000).join()
-    for i in range(9):
-        context.sleep(1_000)
-        context.member(f"B{i}", requires_id=False, rebalance_ms=10_000).join()
-    context.sleep(999)
-    assert not joining.answered
-    context.sleep(1)
-    assert len(joining.result.members) == 10
-
-
 def test_no_delay_for_groups_with_members(context: Context) -> None:
     """A group that has members rebalances as soon as all of them are in."""
     a = _stable_member(context)
@@ -78,13 +30,16 @@ def test_no_delay_for_groups_with_members(context: Context) -> None:
 
 def test_an_empty_group_delays_again(context: Context) -> None:
     """A group that became empty starts over, but for its generation."""
-    a = _stable_member(context)
-    a.leave()
-    joining = context.member("B", requires_id=False).join()
+    members = [_stable_member(context)]
+    members += [context.member(name, requires_id=False) for name in "BC"]
+    for member in reversed(members):
+        member.join()
+    context.leave(*((member.member_id, None) for member in members))
+    joining = context.member("D", requires_id=False).join()
     context.sleep(2_999)
     assert not joining.answered
     context.sleep(1)
-    assert joining.result.generation_id == 3
+    assert joining.result.generation_id == 4
 
 
 def test_pending_members_are_no_arrival(context: Context) -> None:
@@ -106,21 +61,6 @@ def test_repeated_joins_are_no_arrival(context: Context) -> None:
     assert first.result.error_code == 27
     context.sleep(2_000)
     assert second.result.members[0][2] == b"again"
-
-
-def test_all_leave_within_the_window(context: Context) -> None:
-    """The group waits for nobody until the window is over, then it is Empty."""
-    a = context.member("A")
-    a.join()
-    joining = a.join()
-    assert a.leave() == 0
-    assert joining.result.error_code == 25
-    assert context.state() == "PreparingRebalance"
-    context.sleep(3_000)
-    assert context.state() == "Empty"
-    again = context.member("B", requires_id=False).join()
-    context.sleep(3_000)
-    assert again.result.generation_id == 2
 
 
 def test_heartbeats_within_the_window(context: Context) -> None:

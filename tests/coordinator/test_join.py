@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, protocols
+from tests.coordinator.context import HOST, Context, assign, protocols
+
+from kohort.broker.coordinator.events import Client
+from kohort.protocol.consumer import Subscription, TopicPartitions, encode
 
 
 def test_first_member_of_an_old_client(context: Context) -> None:
@@ -39,16 +42,6 @@ def test_any_instance_id_will_do(context: Context, instance: str) -> None:
     """The broker has no rules for group.instance.id, not even against the empty one."""
     result = context.member("A", instance=instance).join().result
     assert result.members[0][1] == instance
-
-
-def test_made_up_member_ids(context: Context) -> None:
-    """A member id that was not given out is unknown, and makes no group."""
-    a = context.member("A")
-    result = a.join(member_id="made-up").result
-    assert (result.error_code, result.member_id) == (25, "made-up")
-    assert not context.list_groups().groups
-    context.stable_group("B", group="h")
-    assert a.join(member_id="made-up", group="h").result.error_code == 25
 
 
 @pytest.mark.parametrize(
@@ -149,14 +142,6 @@ def test_leader_asks_again_before_it_syncs(context: Context) -> None:
     assert context.state() == "CompletingRebalance"
 
 
-def test_leader_rejoins_in_stable(context: Context) -> None:
-    """A leader that joins wants a rebalance, whatever its metadata."""
-    a, b = context.stable_group("A", "B")
-    joining = a.join()
-    assert (joining.answered, b.heartbeat()) == (False, 27)
-    assert b.join().result.generation_id == 3
-
-
 def test_follower_rejoins_in_stable(context: Context) -> None:
     """Without changes a follower is told about its generation, timeouts aside."""
     a, b = context.stable_group("A", "B")
@@ -174,6 +159,26 @@ def test_order_of_protocols_is_metadata(context: Context) -> None:
     assert a.join().result.protocol_name == "x"
 
 
+@pytest.mark.parametrize(
+    ("names", "cause"),
+    [
+        (("range", "sticky"), "leader_rejoined"),
+        (("range",), "metadata_changed"),
+        (("range", "sticky", "new"), "metadata_changed"),
+        (("sticky", "range"), "metadata_changed"),
+    ],
+)
+def test_a_leader_that_owns_other_partitions_has_not_changed(
+    context: Context, names: tuple[str, ...], cause: str
+) -> None:
+    """A leader's assignors and topics are its offer; what it owns is not."""
+    offered = [(name, encode(Subscription(["t"]))) for name in ("range", "sticky")]
+    (a,) = context.stable_group("A", protocols=offered)
+    owned = encode(Subscription(["t"], owned_partitions=[TopicPartitions("t", [0])]))
+    a.join(protocols=[(name, owned) for name in names])
+    assert context.event("rebalance_started")["cause"] == cause
+
+
 def test_pending_member_with_an_instance_id(context: Context) -> None:
     """An id of KIP-394 brought along with an instance id is refused as Kafka does."""
     a = context.member("A")
@@ -182,8 +187,26 @@ def test_pending_member_with_an_instance_id(context: Context) -> None:
     assert (result.error_code, result.member_id) == (-1, "")
 
 
-def test_a_group_is_written_when_it_is_made(context: Context) -> None:
-    """The first member id of a group stands on a record of an Empty group."""
-    context.member("A").join()
-    (record,) = context.group_records()
-    assert (record.generation_id, record.protocol_type, record.members) == (0, "", [])
+def test_events_name_the_connection_of_the_latest_join(context: Context) -> None:
+    """A member that rejoins on another connection is heard of by that one."""
+    a, b = context.stable_group("A", "B")
+    a.join()
+    b.join(client=Client("B", HOST, 7))
+    a.sync(assign(a, b))
+    b.leave()
+    assert context.event("member_left")["connection"] == 7
+    assert a.commit("t", 1, generation_id=9) == 22
+    assert context.event("commit_refused")["connection"] == a.client.connection
+
+
+def test_a_commit_under_an_old_id_names_its_connection(context: Context) -> None:
+    """A client that left, committed too late, and joins again is one process."""
+    (a,) = context.stable_group("A")
+    a.leave()
+    old = a.member_id
+    a.join(member_id="")
+    a.join()
+    assert a.commit("t", 1, member_id=old) == 25
+    joined, refused = context.event("member_joined"), context.event("commit_refused")
+    assert joined["member_id"] != refused["member_id"] == old
+    assert joined["connection"] == refused["connection"] == a.client.connection

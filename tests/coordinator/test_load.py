@@ -18,7 +18,7 @@ from kohort.broker.coordinator.effects import (
     OffsetRecord,
     Record,
 )
-from kohort.broker.coordinator.replay import Loading
+from kohort.broker.coordinator.load import Loading
 
 # -- groups within the limit
 
@@ -301,20 +301,6 @@ def test_log_in_slices(context: Context) -> None:
     assert coordinator.take_over(loading, context.now) == [], "it is used up"
 
 
-def test_who_listens_learns_of_loaded_groups(context: Context) -> None:
-    """What was found is told, group by group."""
-    (a,) = context.stable_group("A")
-    a.commit("t", 7)
-    context.restart()
-    loaded, led, owned = context.events()[-3:]
-    assert (loaded["kind"], loaded["group"]) == ("group_loaded", "g")
-    assert (loaded["state"], loaded["generation"]) == ("Stable", 1)
-    assert loaded["members"] == [a.member_id]
-    assert (loaded["protocol"], loaded["leader"]) == ("range", a.member_id)
-    assert (led["kind"], led["cause"]) == ("leader_chosen", "loaded")
-    assert (owned["kind"], owned["cause"]) == ("partitions_changed", "loaded")
-
-
 # -- groups beyond the limit (KIP-389)
 
 
@@ -347,15 +333,6 @@ def test_over_the_limit_first_come_first_served() -> None:
     assert d.join().result.error_code == 81
     context.sync_all([a, b])
     assert [m.client_id for m in context.describe().members] == ["A", "B"]
-
-
-def test_over_the_limit_by_name() -> None:
-    """Who listens learns why: the limit, and no member, is the cause."""
-    context, _ = over_the_limit("ABC", rebalance_ms=3_000)
-    started = context.event("rebalance_started")
-    assert (started["cause"], started["reason"]) == ("group_over_max_size", None)
-    assert (started["member_id"], started["culprits"]) == (None, [])
-    assert (started["previous_state"], started["generation"]) == ("Stable", 2)
 
 
 def test_over_the_limit_even_if_all_are_refused_or_in() -> None:

@@ -96,6 +96,8 @@ def test_pending_id_in_a_full_group(context: Context) -> None:
     b.join()
     a.join()
     assert c.join().result.error_code == 81
+    kicked = context.event("member_kicked")
+    assert (kicked["member_id"], kicked["was_pending"]) == (c.member_id, True)
     context.sleep(30_000)
     assert len(context.describe().members) == 2
     assert c.join().result.error_code == 81

@@ -114,6 +114,11 @@ def test_metadata_counts_in_characters(context: Context) -> None:
     )
     assert (result.error_code, result.codes) == (0, [0, 12, 0])
     assert [context.committed("t", p) for p in range(3)] == [1, -1, 3]
+    (a,) = context.stable_group("A")
+    long = [("t", 1, 2, -1, "x" * 4_097)]
+    context.commit(long, generation_id=1, member_id=a.member_id)
+    refused = context.event("commit_refused")
+    assert (refused["generation"], refused["member_id"]) == (1, a.member_id)
 
 
 @pytest.mark.parametrize("offset", [0, -1, -5, 2**63 - 1])

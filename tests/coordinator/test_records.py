@@ -10,7 +10,6 @@ import pytest
 from tests.coordinator.context import Context, assign, subscribed
 
 from kohort.broker.coordinator.effects import GroupRecord, GroupTombstone, Record
-from kohort.broker.coordinator.events import TopicsDeleted
 
 CREATED = "g: 0 '' None led by None, "
 NOTHING: list[str] = []
@@ -162,45 +161,6 @@ def test_last_member_leaves(scene: Scene) -> None:
         scene.delete()
 
 
-def test_last_member_expires(scene: Scene) -> None:
-    """Its session is over."""
-    scene.stable_group("A", session_ms=6_000)
-    scene.written()
-    scene.sleep(5_999)
-    assert scene.written() == NOTHING
-    scene.sleep(1)
-    assert scene.written()[0] == EMPTY
-
-
-def test_last_member_does_not_sync(scene: Scene) -> None:
-    """The time for syncs is over."""
-    scene.stable_group("A", sync=False, rebalance_ms=500)
-    scene.written()
-    scene.sleep(500)
-    assert scene.written() == [EMPTY]
-
-
-def test_last_members_do_not_rejoin(scene: Scene) -> None:
-    """The time for joins is over, after one has left."""
-    a, _ = scene.stable_group("A", "B", rebalance_ms=500)
-    a.leave()
-    scene.written()
-    scene.sleep(500)
-    assert scene.written() == ["g: 3 'consumer' None led by None, "]
-
-
-def test_member_leaves_initial_window(scene: Scene) -> None:
-    """The generation that ends Empty is written when the window is over."""
-    scene.configure(initial_rebalance_delay_ms=900)
-    a = scene.member("A")
-    a.enter()
-    scene.written()
-    a.leave()
-    assert scene.written() == NOTHING
-    scene.sleep(900)
-    assert scene.written() == ["g: 1 'consumer' None led by None, "]
-
-
 # -- static members
 
 
@@ -317,14 +277,6 @@ def test_offset_delete(scene: Scene) -> None:
     assert [row[0] for row in scene.list_groups().groups] == ["g"]
 
 
-def test_topic_is_deleted(scene: Scene) -> None:
-    """So it is where the topic goes."""
-    scene.commit([("t", 0, 1, -1, ""), ("t", 1, 1, -1, ""), ("u", 0, 1, -1, "")])
-    scene.written()
-    scene.submit(TopicsDeleted(["t"]))
-    assert scene.written() == ["g t/0: gone", "g t/1: gone"]
-
-
 def test_offsets_expire(scene: Scene) -> None:
     """With the last offset of an Empty group the group goes."""
     scene.commit([("t", 0, 1, -1, "")])
@@ -335,16 +287,6 @@ def test_offsets_expire(scene: Scene) -> None:
     assert scene.written() == ["g t/0: gone"]
     scene.sleep(30_000)
     assert scene.written() == ["g u/0: gone", "g: gone"]
-
-
-def test_offsets_of_a_stable_group_expire(scene: Scene) -> None:
-    """Those that nobody subscribes to; the group stays."""
-    (a,) = scene.stable_group("A", protocols=subscribed("t"), session_ms=300_000)
-    a.commit("t", 1)
-    a.commit("u", 1)
-    scene.written()
-    scene.sleep(60_000)
-    assert scene.written() == ["g u/0: gone"]
 
 
 def test_groups_without_anything(scene: Scene) -> None:
@@ -360,20 +302,6 @@ def test_groups_without_anything(scene: Scene) -> None:
 
 
 # -- deletion
-
-
-def test_delete_groups(scene: Scene) -> None:
-    """Offsets first, then the group."""
-    (a,) = scene.stable_group("A")
-    scene.commit(
-        [("t", 0, 1, -1, ""), ("t", 1, 1, -1, "")],
-        generation_id=1,
-        member_id=a.member_id,
-    )
-    a.leave()
-    scene.written()
-    assert scene.delete() == 0
-    assert scene.written() == ["g t/0: gone", "g t/1: gone", "g: gone"]
 
 
 def test_delete_groups_without_offsets(scene: Scene) -> None:

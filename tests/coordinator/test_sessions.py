@@ -27,17 +27,6 @@ def test_errors_of_heartbeats(context: Context) -> None:
     assert a.heartbeat() == 25
 
 
-def test_heartbeats_by_state(context: Context) -> None:
-    """Only PreparingRebalance has something to tell; old generations are refused."""
-    a, b = context.stable_group("A", "B", sync=False)
-    assert (a.heartbeat(), b.heartbeat(generation_id=1)) == (0, 22)
-    a.sync(assign(a, b))
-    b.sync()
-    assert b.heartbeat() == 0
-    a.join()
-    assert [b.heartbeat(generation_id=g) for g in (1, 2, 3)] == [22, 27, 22]
-
-
 def test_sole_member_expires(context: Context) -> None:
     """The group is Empty to the millisecond when the session is over."""
     (a,) = context.stable_group("A", session_ms=1_000)
@@ -133,24 +122,15 @@ def test_session_starts_with_the_join_response(context: Context) -> None:
 
 
 def test_leader_expires_before_it_syncs(context: Context) -> None:
-    """Syncs that wait for it are sent back to join."""
+    """Syncs that wait for it are sent back to join; their sessions start anew."""
     a = context.member("A", session_ms=1_500)
-    b = context.member("B")
+    b = context.member("B", session_ms=2_000)
     context.form([a, b], sync=False)
     syncing = b.sync()
     context.sleep(1_500)
     assert syncing.result.error_code == 27
+    context.sleep(1_999)
     assert b.join().result.leader == b.member_id
-
-
-def test_expiry_ends_a_join_phase(context: Context) -> None:
-    """A silent member that has not rejoined is not waited for any longer."""
-    a = context.member("A")
-    b = context.member("B", session_ms=1_500)
-    context.form([a, b])
-    joining = a.join()
-    context.sleep(1_500)
-    assert joining.answered
 
 
 def test_pending_member_expires(context: Context) -> None:
@@ -208,8 +188,9 @@ def test_heartbeats_cost_no_timer(context: Context) -> None:
     (a,) = context.stable_group("A", session_ms=10_000)
     context.sleep(4_000)
     beat = Heartbeat(object(), "g", 1, a.member_id, None)
+    offsets = [("t", 0, 1, -1, "", None)]
     commit = CommitOffsets(
-        object(), "g", 1, a.member_id, None, False, [("t", 0, 1, -1, "", None)]
+        object(), "g", 1, a.member_id, None, a.client, False, offsets
     )
     (reply,) = context.coordinator.handle(beat, context.now)
     assert isinstance(reply, Reply)
@@ -234,7 +215,8 @@ def test_answers_without_data_are_shared(context: Context) -> None:
     beat = Heartbeat(Pending("beat"), "g", 1, a.member_id, None)
     assert result(beat) is result(beat)
     offsets = [("t", 0, 1, -1, "", None)]
-    commit = CommitOffsets(Pending("commit"), "g", 1, a.member_id, None, False, offsets)
+    member = ("g", 1, a.member_id, None, a.client)
+    commit = CommitOffsets(Pending("commit"), *member, False, offsets)
     assert result(commit) is result(commit)
 
 
@@ -249,3 +231,39 @@ def test_stale_timers_find_nothing_to_do(context: Context) -> None:
     ):
         assert context.coordinator.handle(Expired(key), context.now) == []
     assert a.heartbeat() == 0
+
+
+def test_timers_that_fire_early_are_armed_again(context: Context) -> None:
+    """A driver may be early: the deadline of the phase counts, not the timer."""
+    a, _ = context.stable_group("A", "B", sync=False, rebalance_ms=5_000)
+    early, deadline = context.now + 1, context.now + 5
+    key = ("sync", "g")
+    assert context.coordinator.handle(Expired(key), early) == [Arm(key, deadline)]
+    a.join(protocols=[("range", b"new")])
+    key = ("join", "g")
+    assert context.coordinator.handle(Expired(key), early) == [Arm(key, deadline)]
+
+
+def test_events_say_how_long_a_member_was_silent(context: Context) -> None:
+    """Since its heartbeat, where it is replaced or removed; 0 while its join waits."""
+    a, b = context.stable_group("A", "B", static=True)
+    context.sleep(1_000)
+    b.heartbeat()
+    context.sleep(2_000)
+    back = context.member("B2", instance="i-B")
+    back.join()
+    assert context.event("member_replaced")["silent_ns"] == 2_000_000_000
+    back.join(protocols=[("range", b"new")])
+    context.sleep(3_000)
+    context.member("B3", instance="i-B").join()
+    assert context.event("member_replaced")["silent_ns"] == 0
+    c, d = context.form(
+        [context.member(n, group="h", rebalance_ms=4_000) for n in "CD"]
+    )
+    c.join()
+    context.sleep(1_500)
+    d.heartbeat()
+    context.sleep(2_500)
+    kicked = context.event("member_kicked")
+    assert (kicked["member_id"], kicked["silent_ns"]) == (d.member_id, 2_500_000_000)
+    assert a.heartbeat() == 27

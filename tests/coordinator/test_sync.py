@@ -44,24 +44,6 @@ def test_assignments_stay(context: Context) -> None:
     assert b.sync().result.assignment == b"assigned-B"
 
 
-def test_the_record_of_a_generation(context: Context) -> None:
-    """The leader's sync is in the log before anybody is answered, with everything."""
-    a, b = context.stable_group("A", "B")
-    record = context.group_records()[-1]
-    assert (record.generation_id, record.leader) == (2, a.member_id)
-    assert (record.protocol_type, record.protocol_name) == ("consumer", "range")
-    assert record.members[1] == (
-        b.member_id,
-        None,
-        "B",
-        "/127.0.0.1",
-        30_000,
-        30_000,
-        b"meta-B",
-        b"assigned-B",
-    )
-
-
 def test_who_does_not_sync_is_out(context: Context) -> None:
     """Members that do not sync within the rebalance timeout go, the rest rebalances."""
     a, b = context.stable_group("A", "B", sync=False, rebalance_ms=2_000)
@@ -71,15 +53,6 @@ def test_who_does_not_sync_is_out(context: Context) -> None:
     assert (a.heartbeat(), b.heartbeat()) == (25, 27)
     result = b.join().result
     assert (result.generation_id, result.leader) == (3, b.member_id)
-
-
-def test_follower_that_does_not_sync(context: Context) -> None:
-    """So does a follower that does not fetch its assignment."""
-    a, b = context.stable_group("A", "B", sync=False, rebalance_ms=2_000)
-    a.sync(assign(a, b))
-    context.sleep(2_000)
-    assert (a.heartbeat(), b.heartbeat()) == (27, 25)
-    assert context.state() == "PreparingRebalance"
 
 
 def test_which_error_wins(context: Context) -> None:
@@ -105,13 +78,6 @@ def test_protocol_required(context: Context, given: str) -> None:
     one = {given: both[given]}
     assert a.sync(required=True, **one).result.error_code == 23
     assert a.sync(required=True, **both).result.error_code == 0
-
-
-def test_empty_group(context: Context) -> None:
-    """A former member is unknown to the group that it left empty."""
-    (a,) = context.stable_group("A")
-    a.leave()
-    assert a.sync().result.error_code == 25
 
 
 def test_second_sync_replaces_the_first(context: Context) -> None:

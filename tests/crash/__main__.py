@@ -6,31 +6,20 @@ Exits 0 if nothing that was acknowledged is lost, 1 if something is; then the da
 directory, the journals and the broker's log are kept.
 """
 
-# ruff: noqa: T201 - a program that prints
-
 from __future__ import annotations
 
 import argparse
-import random
-import shutil
 import sys
-import tempfile
-import time
-from pathlib import Path
 
+from tests.crash.broker_process import BrokerError
 from tests.crash.load import WorkerError
 from tests.crash.run import Report, Run, Settings
-from tests.crash.served import BrokerError
-
-SHOWN = 20
+from tests.long_runs import LongRun, parser_of
 
 
 def _asked() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.crash", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = parser_of("tests.crash", __doc__)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, help="replays a schedule; random without")
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="as --set"
@@ -46,41 +35,25 @@ def _show(report: Report) -> None:
         f"acknowledged: {report.records} records, {report.commits} offsets, "
         f"{report.steps} steps of topic owners\n"
         f"consumed by groups: {report.consumed} records\n"
-        f"Stable groups found as they were: {report.resumed}\n"
-        f"violations: {len(report.violations)}"
+        f"Stable groups found as they were: {report.resumed}"
     )
-    for each in report.violations[:SHOWN]:
-        print(f"  {each}")
-    if len(report.violations) > SHOWN:
-        print(f"  and {len(report.violations) - SHOWN} more")
 
 
 def main() -> int:
     """Runs it, and prints what happened."""
     asked = _asked()
-    seed = random.randrange(1 << 32) if asked.seed is None else asked.seed
-    folder = Path(tempfile.mkdtemp(prefix="kohort-crash-"))
     config = dict(each.split("=", 1) for each in asked.config)
-    print(f"seed {seed}; everything is in {folder}", flush=True)
-    began = time.monotonic()
-
-    def progress(line: str) -> None:
-        print(f"{time.monotonic() - began:6.0f} s  {line}", flush=True)
-
-    settings = Settings(asked.kills, seed, asked.nodes, folder, config)
-    run = Run(settings, progress)
+    long = LongRun("crash", asked.seed)
+    settings = Settings(asked.kills, long.seed, asked.nodes, long.folder, config)
+    run = Run(settings, long.progress)
     try:
         report = run.play()
     except (BrokerError, WorkerError) as error:
         report = run.report
         report.violations.append(str(error))
     _show(report)
-    if report.violations:
-        again = f"--kills {asked.kills} --seed {seed} --nodes {asked.nodes}"
-        print(f"kept: {folder}; again: python -m tests.crash {again}")
-        return 1
-    shutil.rmtree(folder)
-    return 0
+    again = f"--kills {asked.kills} --seed {long.seed} --nodes {asked.nodes}"
+    return long.finish(report.violations, f"python -m tests.crash {again}")
 
 
 if __name__ == "__main__":

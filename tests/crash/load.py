@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.crash.asking import Asking
+from tests.crash.cluster_queries import ClusterQueries
 from tests.crash.witness import Witness
 
 ROOT = Path(__file__).parent.parent.parent
@@ -157,13 +157,15 @@ class Load:
 
     Args:
         folder: for journals.
-        asking: the cluster, which has the topic.
+        queries: the cluster, which has the topic.
         common: what all workers are told: topic, partitions, bootstrap, linger_ms.
     """
 
-    def __init__(self, folder: Path, asking: Asking, common: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, queries: ClusterQueries, common: dict[str, Any]
+    ) -> None:
         self._folder = folder
-        self._asking = asking
+        self._queries = queries
         self._common = common
         self.producers: list[Worker] = []
         self.committers: list[Worker] = []
@@ -185,7 +187,7 @@ class Load:
 
     def consume(self, name: str, *members: dict[str, Any]) -> None:
         """A worker of the members of the group that is called so."""
-        self._asking.begin(name, self._common["topic"], self._common["partitions"])
+        self._queries.begin(name, self._common["topic"], self._common["partitions"])
         settings = [{**each, "group": name} for each in members]
         worker = self._start("members", name, members=settings)
         self.groups.append(Group(name, worker))
@@ -206,6 +208,13 @@ class Load:
         for worker in self.workers:
             worker.expect("ready")
         return Witness([worker.journal for worker in self.workers])
+
+    def stop_producers(self) -> dict[str, list[int]]:
+        """Ends them; how many records each sent to each partition."""
+        sent: dict[str, list[int]] = {}
+        for worker in self.producers:
+            sent |= worker.stop()
+        return sent
 
     def close(self) -> None:
         """Leaves no process behind."""

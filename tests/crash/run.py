@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.crash import oracle
-from tests.crash.asking import Asking
+from tests.crash.broker_process import BrokerProcess
+from tests.crash.cluster_queries import ClusterQueries
 from tests.crash.journal import text_of
 from tests.crash.load import Group, Load
-from tests.crash.observed import (
+from tests.crash.observations import (
     Snapshot,
     all_committed,
     heartbeats,
@@ -26,7 +27,7 @@ from tests.crash.observed import (
     until_members_commit,
 )
 from tests.crash.schedule import Moment, moments
-from tests.crash.served import Served
+from tests.crash.totals import Totals, ViolationError, hold, stop_cleanly, until_commits
 
 TOPIC = "load"
 OWNERS = ("ann", "bob")
@@ -81,48 +82,30 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Totals):
     """Result of a run.
 
     Attributes:
-        violations: one sentence each; none if the broker lost nothing.
         kills: by moment.
         resumed: how many times a group that was Stable when the broker was killed was
             found with the same generation, members and assignments.
-        records: acknowledged ones.
-        commits: acknowledged ones, each of one partition.
-        consumed: records that members got.
         steps: acknowledged ones of topic owners.
         longest_start_s: until the broker accepted connections.
-        seconds: all of it.
     """
 
-    violations: list[str] = field(default_factory=list)
     kills: Counter[Moment] = field(default_factory=Counter)
     resumed: int = 0
-    records: int = 0
-    commits: int = 0
-    consumed: int = 0
     steps: int = 0
     longest_start_s: float = 0.0
-    seconds: float = 0.0
-
-
-class ViolationError(Exception):
-    """What was found, one sentence each."""
-
-    def __init__(self, found: list[str]) -> None:
-        super().__init__("\n".join(found))
-        self.found = found
-
-
-def _hold(found: list[str]) -> None:
-    if found:
-        raise ViolationError(found)
 
 
 def start_load(
-    folder: Path, asking: Asking, bootstrap: str, seed: int, *, have_owners: bool
+    folder: Path,
+    queries: ClusterQueries,
+    bootstrap: str,
+    seed: int,
+    *,
+    have_owners: bool,
 ) -> Load:
     """Everybody who works with the broker."""
     common = {
@@ -131,7 +114,7 @@ def start_load(
         "bootstrap": bootstrap,
         "linger_ms": 5,
     }
-    load = Load(folder, asking, common)
+    load = Load(folder, queries, common)
     in_flight = "max.in.flight.requests.per.connection"
     load.produce(
         "producers",
@@ -210,8 +193,8 @@ class Run:
         arguments = [f"--data-dir={self._data}"]
         for name, value in {**DEFAULTS, **settings.config}.items():
             arguments.append(f"--set={name}={value}")
-        self._served = Served(settings.folder, settings.nodes, arguments)
-        self._asking = Asking(self._served)
+        self._served = BrokerProcess(settings.folder, settings.nodes, arguments)
+        self._queries = ClusterQueries(self._served)
         self._snapshots: dict[str, Snapshot] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._load: Load
@@ -226,7 +209,7 @@ class Run:
         except ViolationError as error:
             self.report.violations += error.found
         finally:
-            self._asking.forget()
+            self._queries.forget()
             if hasattr(self, "_load"):
                 self._load.close()
             self._served.close()
@@ -239,10 +222,10 @@ class Run:
         self._served.start()
         self._served.until_ready()
         replicas = min(3, settings.nodes)
-        self._asking.create_topic(TOPIC, PARTITIONS, replicas)
+        self._queries.create_topic(TOPIC, PARTITIONS, replicas)
         self._load = start_load(
             settings.folder,
-            self._asking,
+            self._queries,
             self._served.bootstrap,
             settings.seed,
             # They ask the one node that there is.
@@ -312,9 +295,9 @@ class Run:
         if self._away_since is None:
             self._away_since = time.monotonic()
         self._served.close()
-        self._asking.forget()
+        self._queries.forget()
         self._witness.read()
-        _hold(self._served.faults())
+        hold(self._served.faults())
         self.report.kills[moment] += 1
         self._settings.tamper(self._data)
 
@@ -330,31 +313,23 @@ class Run:
         if number == 0:  # static: its leaving and its coming back change no state
             changing.worker.bounce(number)
         else:
-            unsettle(changing, number, self._asking)
+            unsettle(changing, number, self._queries)
 
     def _settle(self) -> None:
         """Waits until all groups are Stable and commit; what was Stable stayed so."""
-        before = self._witness.commits.copy()
         self._load.groups[-1].worker.until_bounced()
         for group in self._load.groups:
 
             def settled(group: Group = group) -> Snapshot | None:
-                return snapshot(group, self._asking, PARTITIONS)
+                return snapshot(group, self._queries, PARTITIONS)
 
-            found = self._asking.until(f"{group.name} is settled", settled)
+            found = self._queries.until(f"{group.name} is settled", settled)
             known = self._snapshots.setdefault(group.name, found)
             if found != known:
-                _hold([f"{group.name} was not to change: {known} became {found}"])
+                hold([f"{group.name} was not to change: {known} became {found}"])
 
-        until_members_commit(self._load.groups, self._asking)
-
-        def all_commit() -> bool | None:
-            self._witness.read()
-            commits = self._witness.commits
-            names = self._load.committing
-            return True if all(commits[n] > before[n] for n in names) else None
-
-        self._asking.until("the committers commit", all_commit)
+        until_members_commit(self._load.groups, self._queries)
+        until_commits(self._load.committing, self._load, self._witness, self._queries)
 
     # -- checks
 
@@ -363,20 +338,20 @@ class Run:
         acked = self._witness.acked.copy()
         ends = self._witness.ends.copy()
         names = [*self._load.committing, *(each.name for each in self._load.groups)]
-        committed = all_committed(names, self._asking, TOPIC, PARTITIONS)
+        committed = all_committed(names, self._queries, TOPIC, PARTITIONS)
         self._witness.read()
-        _hold(
+        hold(
             [
                 *oracle.offsets(acked, committed),
                 *oracle.committers(self._witness, committed, text_of),
-                *oracle.ends(ends, self._asking.ends(TOPIC)),
+                *oracle.ends(ends, self._queries.ends(TOPIC)),
                 *self._same_topics(),
                 *self._same_groups(),
             ]
         )
 
     def _same_topics(self) -> list[str]:
-        now = self._asking.ids(TOPIC, "__consumer_offsets")
+        now = self._queries.ids(TOPIC, "__consumer_offsets")
         known = self._topic_ids = self._topic_ids or now
         return [] if now == known else [f"topics made anew: {known} became {now}"]
 
@@ -392,47 +367,41 @@ class Run:
             known = self._snapshots.get(group.name)
             if known is None:
                 continue
-            described = self._asking.describe(group.name)
+            described = self._queries.describe(group.name)
             members = members_of(described)
             state, protocol = described.group_state, described.protocol_data
             if (state, protocol, members) != ("Stable", known.protocol, known.members):
                 found.append(f"{group.name} was {known}, came back as {described}")
-            found += heartbeats(group.name, known, self._asking)
+            found += heartbeats(group.name, known, self._queries)
             self.report.resumed += 1
         return found
 
     def _finish(self) -> None:
         """Ends the load, kills the broker once more, and looks at all there is."""
-        sent: dict[str, list[int]] = {}
-        for worker in self._load.producers:
-            sent |= worker.stop()
+        sent = self._load.stop_producers()
         for worker in self._load.committers:
             worker.stop()
         self._load.groups[-1].worker.until_bounced()
         names = [group.name for group in self._load.groups]
-        until_at_the_ends(names, self._asking, TOPIC, PARTITIONS)
+        until_at_the_ends(names, self._queries, TOPIC, PARTITIONS)
         self._witness.read()
         self._served.kill()
-        self._asking.forget()
+        self._queries.forget()
         self._settings.tamper(self._data)
         seen = inspected(self._data)
         self._served.start()
         self._served.until_ready()
         self._check_back()
         everybody = [*self._load.committing, *names]
-        committed = all_committed(everybody, self._asking, TOPIC, PARTITIONS)
+        committed = all_committed(everybody, self._queries, TOPIC, PARTITIONS)
         seen = {place: each for place, each in seen.items() if place[0] in everybody}
-        _hold(oracle.inspected(seen, committed))
+        hold(oracle.inspected(seen, committed))
         if self._load.owners is not None:
             self.report.steps = sum(self._load.owners.stop().values())
-        log = read_all(self._served.bootstrap, TOPIC, self._asking.ends(TOPIC))
+        log = read_all(self._served.bootstrap, TOPIC, self._queries.ends(TOPIC))
         witness = self._witness
-        self.report.records = len(witness.produced) + len(witness.unplaced)
-        self.report.commits = sum(witness.commits.values())
-        self.report.consumed = sum(
-            poll.count for polls in witness.consumed.values() for poll in polls
-        )
-        _hold(
+        self.report.count(witness)
+        hold(
             [
                 *oracle.producers(witness, log, sent),
                 *oracle.members(witness, log, names),
@@ -440,11 +409,4 @@ class Run:
         )
         for group in self._load.groups:
             group.worker.stop()
-        self._stop_cleanly()
-
-    def _stop_cleanly(self) -> None:
-        code = self._served.stop()
-        found = self._served.faults()
-        if code:
-            found.append(f"the broker exited {code} on SIGTERM")
-        _hold(found)
+        stop_cleanly(self._served)

@@ -11,6 +11,7 @@ from tests.crash.run import Run, Settings
 from tests.crash.schedule import Moment, moments
 
 
+@pytest.mark.long
 def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
     """SIGKILL under load, at each moment and at the end: all that was acknowledged."""
     report = Run(Settings(7, 389, 1, tmp_path), print).play()
@@ -22,6 +23,7 @@ def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
     assert report.steps
 
 
+@pytest.mark.long
 def test_nothing_is_lost_by_kills_of_three_nodes(tmp_path: Path) -> None:
     """The same, of a cluster: its nodes are one process, so they die together."""
     report = Run(Settings(3, 134, 3, tmp_path), print).play()
@@ -44,6 +46,7 @@ def tear_commits(data: Path) -> None:
             file.truncate(log.stat().st_size // 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tamper", "finds"), [(tear_records, "lost: "), (tear_commits, "commit lost: ")]
 )

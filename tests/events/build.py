@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.coordinator.context import START, Context
 
-from kohort.control.why.model import Event
+from kohort.broker.events.account import Accounts
+from kohort.broker.events.account.values import Event
 
 SECOND = 1_000_000_000
 BEGIN = int(START) * SECOND
@@ -20,6 +21,45 @@ def recorded(context: Context, run: str = "run-1", since: int = 0) -> list[Event
         {**header, "sequence": number, "wall_ns": event["time_ns"], **event}
         for number, event in enumerate(context.events(since), since + 1)
     ]
+
+
+def accounted(events: Sequence[Event]) -> list[Event]:
+    """The same events, with the account of each rebalance where it is settled.
+
+    As a broker publishes them, but for one thing: they come at once, in one go with the
+    event that settles them.
+    """
+    accounts, found = Accounts(), list[Event]()
+    numbers: dict[tuple[str, int], int] = {}
+
+    def add(event: Event) -> None:
+        source = event["run"], event["node"]
+        numbers[source] = numbers.get(source, 0) + 1
+        found.append({**event, "sequence": numbers[source]})
+
+    for event in events:
+        add(event)
+        for account in accounts.take(found[-1]):
+            client = {"client_id": account.client_id, "host": account.host}
+            whose = {"member_id": account.member_id, "instance_id": account.instance_id}
+            common = {name: event[name] for name in ("schema", "labels", "time_ns")}
+            add(
+                {
+                    **common,
+                    "run": account.run,
+                    "node": account.node,
+                    "wall_ns": event["wall_ns"],
+                    "kind": "rebalance_account",
+                    "group": account.group,
+                    "generation": account.generation,
+                    **whose,
+                    **client,
+                    "connection": None,
+                    "reason": account.reason,
+                    **account.own_fields(),
+                }
+            )
+    return found
 
 
 class Stream:
@@ -81,7 +121,11 @@ class Stream:
         if instance is not None:
             self.instances[name] = instance
         self.members.append(name)
-        usual = {"session_timeout_ms": 45_000, "protocols": [self.protocol]}
+        usual = {
+            "session_timeout_ms": 45_000,
+            "rebalance_timeout_ms": 300_000,
+            "protocols": [self.protocol],
+        }
         new = {"cause": "new", "is_first": True}
         self.say("member_joined", name, **{**usual, **new, **fields})
 

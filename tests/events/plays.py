@@ -66,6 +66,9 @@ def _(c: Context) -> Facts:
     c.member("A", protocols=subscribed("t", "u"), session_ms=7_000).enter()
     return {
         "is_first": True,
+        "client_id": "A",
+        "host": "/127.0.0.1",
+        "connection": 1,
         "protocols": ["range"],
         "topics": ["t", "u"],
         "session_timeout_ms": 7_000,
@@ -110,6 +113,7 @@ def _(c: Context) -> Facts:
     return {
         "member_id": None,
         "client_id": "B",
+        "connection": 2,
         "error": "GROUP_MAX_SIZE_REACHED",
         "reason": "more hands",
     }
@@ -176,15 +180,17 @@ def _(c: Context) -> Facts:
     a.join()
     c.configure(max_size=1)
     b.join()
-    return {"member_id": b.member_id, "was_pending": False}
+    return {"member_id": b.member_id, "was_pending": False, "silent_ns": 0}
 
 
 @play("member_kicked", "did_not_join_in_time")
 def _(c: Context) -> Facts:
     a, b = c.stable_group("A", "B", rebalance_ms=5_000)
     a.join()
-    c.sleep(5_000)
-    return {"member_id": b.member_id}
+    c.sleep(2_000)
+    b.heartbeat()
+    c.sleep(3_000)
+    return {"member_id": b.member_id, "silent_ns": 3 * S}
 
 
 @play("member_kicked", "did_not_sync_in_time")
@@ -192,7 +198,7 @@ def _(c: Context) -> Facts:
     a, b = c.stable_group("A", "B", sync=False, rebalance_ms=5_000)
     a.sync()
     c.sleep(5_000)
-    return {"member_id": b.member_id}
+    return {"member_id": b.member_id, "silent_ns": 5 * S}
 
 
 @play("member_kicked", "group_over_max_size")
@@ -203,17 +209,20 @@ def _(c: Context) -> Facts:
     c.configure(max_size=1)
     c.sleep(5_000)
     assert other.member_id not in c.event("join_completed")["members"]
-    return {"member_id": b.member_id}
+    return {"member_id": b.member_id, "silent_ns": 0}
 
 
 @play("member_replaced")
 def _(c: Context) -> Facts:
     (a,) = c.stable_group("A", static=True)
+    c.sleep(2_000)
     again = c.member("A", instance="i-A", session_ms=9_000)
     again.join(reason="restarted")
     return {
         "member_id": again.member_id,
         "replaced_member_id": a.member_id,
+        "connection": again.client.connection,
+        "silent_ns": 2 * S,
         "instance_id": "i-A",
         "reason": "restarted",
         "session_timeout_ms": 9_000,
@@ -274,9 +283,12 @@ def _(c: Context) -> Facts:
 def _(c: Context) -> Facts:
     (a,) = c.stable_group("A")
     b = c.member("B")
-    b.enter()
+    b.join()
+    b.join(reason="scaling up")
     return {
         "member_id": b.member_id,
+        "client_id": "B",
+        "reason": "scaling up",
         "culprits": [b.member_id],
         "members": [a.member_id, b.member_id],
         "previous_state": "Stable",
@@ -340,7 +352,13 @@ def _(c: Context) -> Facts:
 def _(c: Context) -> Facts:
     c.stable_group("A", "B")
     c.restart(max_size=1)
-    return {"member_id": None, "culprits": []}
+    return {
+        "member_id": None,
+        "culprits": [],
+        "reason": None,
+        "previous_state": "Stable",
+        "generation": 2,
+    }
 
 
 @play("window_opened", "first")
@@ -512,6 +530,9 @@ def _(c: Context) -> Facts:
     kept = {"topic": "t", "partition": 1, "offset": 2, "end_offset": None}
     assert stored["offsets"] == [kept]
     return {
+        "member_id": None,
+        "client_id": "simple",
+        "host": "/127.0.0.1",
         "error": "OFFSET_METADATA_TOO_LARGE",
         "offsets": [{"topic": "t", "partition": 0, "offset": 1, "end_offset": None}],
         "generation": 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.coordinator.context import Context
+from tests.events.build import accounted, recorded
 from tests.events.checks import check
 from tests.events.plays import PLAYS, S
 
@@ -12,7 +13,7 @@ from kohort.broker.coordinator.effects import Notice
 from kohort.broker.coordinator.events import Heartbeat
 from kohort.broker.events.schema import KINDS
 
-NOT_OF_GROUPS = {"shard_", "node_", "events_lost", "heartbeat"}
+NOT_OF_GROUPS = {"shard_", "node_", "events_lost", "heartbeat", "rebalance_account"}
 
 
 @pytest.mark.parametrize(("kind", "cause"), list(PLAYS))
@@ -25,6 +26,8 @@ def test_cause(kind: str, cause: str | None) -> None:
         check(event)
     told = [e for e in events if (e["kind"], e["cause"]) == (kind, cause)]
     assert {name: told[-1][name] for name in facts} == facts
+    for each in accounted(recorded(context)):
+        check(each)
 
 
 def test_every_cause_is_played() -> None:
@@ -53,7 +56,7 @@ def test_heartbeats_only_where_they_are_asked_for() -> None:
         assert isinstance(notice, Notice)
         error = "ILLEGAL_GENERATION" if generation_id == 2 else "NONE"
         assert (notice.kind, notice.fields) == ("heartbeat", {"error": error})
-        assert notice.who == (a.member_id, None, "A", "/127.0.0.1")
+        assert notice.who == (a.member_id, None, a.client)
 
 
 def test_what_a_group_is_before_and_after() -> None:

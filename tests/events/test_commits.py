@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.broker.test_cluster import offsets, stable
-from tests.broker.wire_client import connected
 from tests.events.checks import check
+from tests.wire.client import connected
 
 from kohort.broker.server import Broker
 from kohort.client import Producer
@@ -38,6 +38,9 @@ async def test_an_unknown_topic() -> None:
         assert (mine["group"], mine["generation"]) == ("g", 1)
         assert (mine["member_id"], mine["client_id"]) == (member_id, "wire-client")
         assert (others["group"], others["generation"]) == ("nobody's", None)
+        for fact in ("client_id", "host", "connection"):
+            assert others[fact] == mine[fact], "the request's own"
+        assert mine["connection"] == 1
 
 
 async def test_a_part_of_a_commit() -> None:

@@ -2,7 +2,8 @@
 
 Clients, an admin, the network and the coordinator's own process do anything, as in
 tests/coordinator/test_machine.py. After every single turn of the coordinator what
-events tell is compared with what it has.
+events tell is compared with what it has; and in the end the accounts of rebalances with
+a plain reading of the events, and with the metrics.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tests.coordinator.context import Context
 from tests.coordinator.test_machine import Clients
 from tests.events.checks import check
 from tests.events.folding import Fold, Known, Parts
+from tests.events.test_account import check_accounts
+from tests.events.test_metrics_agree import compare
 
 from kohort.broker.coordinator.group import Group
 from kohort.broker.events.render import assigned
@@ -93,6 +96,13 @@ class Folded(Clients):
     """The same clients, watched."""
 
     make = Watched
+
+    def teardown(self) -> None:
+        """After everything has settled down."""
+        super().teardown()
+        if hasattr(self, "context"):
+            check_accounts(self.context)
+            compare(self.context)
 
 
 TestFolded = Folded.TestCase

@@ -8,54 +8,18 @@ from typing import Any
 
 import pytest
 from tests.coordinator.context import Pending, protocols
+from tests.manual_clock import ManualClock
 
 from kohort.broker import telemetry
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import Append, Effect, JoinResult
-from kohort.broker.coordinator.events import CommitOffsets, Join
-from kohort.broker.coordinator.replay import Loading
+from kohort.broker.coordinator.events import Client, CommitOffsets, Join
+from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.driver import GroupDriver
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
 from kohort.broker.log.store import StorageError
-
-
-class Alarm:
-    """A timer of `Hands`."""
-
-    def __init__(self, when: float, callback: Callable[[], object]) -> None:
-        self.when = when
-        self.callback: Callable[[], object] | None = callback
-
-    def cancel(self) -> None:
-        """It does not ring."""
-        self.callback = None
-
-
-class Hands:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.time = 1_700_000_000.0
-        self.alarms: list[Alarm] = []
-
-    def now(self) -> float:
-        """Where the hands are."""
-        return self.time
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> Alarm:
-        """Rings when the hands get there."""
-        self.alarms.append(Alarm(when, callback))
-        return self.alarms[-1]
-
-    def move(self, seconds: float) -> None:
-        """Forward, at once: what is due rings then."""
-        self.time += seconds
-        due = [a for a in self.alarms if a.when <= self.time]
-        for alarm in due:
-            if alarm.callback is not None:
-                alarm.callback()
+from kohort.broker.shards.driver import GroupDriver
 
 
 class Scene:
@@ -64,7 +28,7 @@ class Scene:
     def __init__(self, **settings: int) -> None:
         self.is_full = False
         self.lost: list[Sequence[Effect]] = []
-        self.clock = Hands()
+        self.clock = ManualClock()
         self.events = Events()
         self.events.begin("r")
         self.events.listen(write_line)
@@ -86,7 +50,7 @@ class Scene:
         """A member of an old client, which need not come twice."""
         pending: Pending[JoinResult] = Pending("join")
         offers = protocols("range")
-        client = ("", None, "c", "/h", 30_000, 30_000)
+        client = ("", None, Client("c", "/h"), 30_000, 30_000)
         join = Join(pending, "g", *client, "consumer", offers, reason, False, False)
         self.driver.submit(join)
 
@@ -95,7 +59,8 @@ class Scene:
         for group in groups:
             pending: Pending[Any] = Pending("commit")
             offsets = [("t", p, 1, -1, "", None) for p in (0, 1)]
-            commit = CommitOffsets(pending, group, -1, "", None, False, offsets)
+            simple = (-1, "", None, Client("c", "/h"))
+            commit = CommitOffsets(pending, group, *simple, False, offsets)
             self.driver.submit(commit)
 
 
@@ -151,7 +116,7 @@ def test_offsets_that_expire_are_one_line_in_kafkas_words(
     scene.driver.start(Loading())
     scene.commit("g", "h")
     log("info")
-    scene.clock.move(6)
+    scene.clock.advance(6)
     (line,) = [each for each in log("warning") if "Removed" in each["event"]]
     assert line["event"] == "Removed 4 expired offsets in 0 milliseconds."
     kinds = [event["kind"] for event in scene.events.recent()]

@@ -18,15 +18,16 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parsed
 from tests.broker.test_cluster import heartbeat, join, offsets, stable
-from tests.broker.test_records_over_the_wire import batch, produce
-from tests.broker.wire_client import WireClient, connected
+from tests.broker.test_records_over_the_wire import batch
 from tests.protocol.in_pieces import finished
+from tests.wire.client import WireClient, connected
+from tests.wire.requests import produce
 
 from kohort.broker import connection
 from kohort.broker.api_counts import ApiCounters, Histogram, errors_in, errors_in_pieces
 from kohort.broker.events.schema import BY_NAME
 from kohort.broker.server import Broker
-from kohort.control.http import Control
+from kohort.control.http.server import Control
 from kohort.control.metrics import metrics
 from kohort.control.metrics.groups import LONGEST_NAME, MOST_GROUPS, OTHERS
 from kohort.control.metrics.metrics import MOST_TOPICS

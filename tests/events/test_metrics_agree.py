@@ -1,100 +1,70 @@
-"""Metrics, and `kohort why`, say the same of the same events: how long things took.
-
-Clients, an admin, the network and the coordinator's own process do anything, as in
-tests/coordinator/test_machine.py.
-"""
+"""Metrics, and `kohort why`, say the same of the same events: how long things took."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
-from hypothesis import HealthCheck, settings
 from tests.coordinator.context import Context, Member, subscribed
-from tests.coordinator.test_machine import Clients, dealt, share
+from tests.coordinator.test_machine import dealt, share
 from tests.events.build import recorded
 
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.events.account import Account, Accounts, Outcome
+from kohort.broker.events.accounting import UNHEARD, Accounting
 from kohort.broker.events.bus import Events
-from kohort.control.metrics import groups
+from kohort.broker.events.words import COOPERATIVE
 from kohort.control.metrics.groups import GroupFold
-from kohort.control.why import building
 from kohort.control.why.fold import fold
-from kohort.control.why.model import Outcome
 
 ALMOST = 1e-5
 """Seconds are floats in one of them, and ns in the other."""
 
 
-class Told(Context):
-    """A coordinator whose notices can be handed on as it made them."""
-
-    def told(self) -> list[tuple[Notice, float]]:
-        """Each, and when it was."""
-        return [*zip(self.notices, self._noticed_at, strict=True)]
-
-
-def counted(context: Told) -> GroupFold:
+def counted(context: Context) -> GroupFold:
     """What metrics make of everything that a coordinator has told."""
     found = GroupFold()
     stream = Events()
     stream.begin("r")
     stream.listen(found.take)
-    for notice, now in context.told():
+    accounting = Accounting(
+        lambda _run, node, notice, now: stream.of(node).publish(notice, now),
+        lambda _turn: None,
+    )
+    stream.listen(accounting.add, UNHEARD)
+    for notice, now in context.noticed():
         stream.of(1).publish(notice, now)
+    accounting.finish()
     return found
 
 
-def compare(context: Told) -> tuple[float, float]:
-    """(duration of rebalances, stand-stills) of the group g: the same in both."""
+def compare(context: Context) -> float:
+    """The pauses of the group g, in seconds; metrics say the same as accounts."""
     mine = counted(context)
     counts = mine.of("g")
     mine_of_others = [name for name in mine.by_group if name != "g"]
     assert not mine_of_others
+    accounts = Accounts()
+    settled = [a for event in recorded(context) for a in accounts.take(event)]
+    settled += accounts.close()
+    took = sum(r.duration_ns for r in settled if r.outcome is Outcome.COMPLETED)
+    assert counts.rebalance_seconds.total == pytest.approx(took / 1e9, abs=ALMOST)
+    assert counts.pause_seconds.total == pytest.approx(paused(settled), abs=ALMOST)
+    unread = sum(r.unread_ns + r.unread_empty_ns for r in settled) / 1e9
+    counted_unread = sum(counts.unread_seconds.values())
+    assert counted_unread == pytest.approx(unread, abs=ALMOST)
     facts = fold(recorded(context), "g")
-    causes = Counter(r.cause for r in facts.rebalances)
-    assert counts.rebalances == causes
-    took = [
-        r.duration_ns / 1e9 for r in facts.rebalances if r.outcome is Outcome.COMPLETED
-    ]
-    assert counts.rebalance_seconds.count == len(took)
-    assert counts.rebalance_seconds.total == pytest.approx(sum(took), abs=ALMOST)
-    stood = sum(
-        row.duration_ns / 1e9
-        for rebalance in facts.rebalances
-        for row in rebalance.stand_stills
-        # Whoever stands still to this moment is counted when it is over.
-        if row.partitions != 0 and row.ended_by != "unseen"
-    )
-    assert counts.stand_still_seconds.total == pytest.approx(stood, abs=ALMOST)
-    return sum(took), stood
+    assert counts.rebalances == Counter(r.cause for r in facts.rebalances)
+    assert settled == facts.rebalances[: len(settled)]
+    assert len(facts.rebalances) <= len(settled) + 1
+    return paused(facts.rebalances)
 
 
-class Counted(Clients):
-    """The same clients; what both say is compared in the end."""
-
-    make = Told
-    context: Told
-
-    def teardown(self) -> None:
-        """After everything has settled down."""
-        super().teardown()
-        if hasattr(self, "context"):
-            compare(self.context)
-
-
-TestCounted = Counted.TestCase
-TestCounted.settings = settings(
-    max_examples=settings().max_examples * 2,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-
-
-def test_the_assignors_that_stop_nobody() -> None:
-    """Both know the same ones."""
-    assert groups.COOPERATIVE == building.COOPERATIVE
+def paused(rebalances: Sequence[Account]) -> float:
+    """The pauses that are over, in seconds."""
+    rows = (row for each in rebalances for row in each.pauses)
+    over = (row for row in rows if row.count != 0 and row.ended_by != "unseen")
+    return sum(row.duration_ns for row in over) / 1e9
 
 
 class Pair:
@@ -107,7 +77,7 @@ class Pair:
     """
 
     def __init__(self, *assignors: str, instance: str | None = None) -> None:
-        self.context = context = Told()
+        self.context = context = Context()
         self._protocols = [subscribed("t", protocol=p)[0] for p in assignors]
         self.ana = ana = self.member("ana", instance)
         self.ben = ben = self.member("ben")
@@ -128,15 +98,15 @@ class Pair:
 def test_who_waits_for_an_assignment_stands_still() -> None:
     """From its JoinGroup; a newcomer has nothing that could."""
     pair = Pair("range")
-    assert compare(pair.context)[1] == pytest.approx(1)
-    assert counted(pair.context).of("g").stand_still_seconds.count == 1
+    assert compare(pair.context) == pytest.approx(1)
+    assert counted(pair.context).of("g").pause_seconds.count == 1
 
 
-@pytest.mark.parametrize("name", sorted(building.COOPERATIVE))
+@pytest.mark.parametrize("name", sorted(COOPERATIVE))
 def test_who_keeps_its_partitions_does_not_stand_still(name: str) -> None:
     """KIP-429; an eager assignor beside it makes a member an eager one."""
-    assert compare(Pair(name).context)[1] == 0
-    assert compare(Pair(name, "range").context)[1] == pytest.approx(1)
+    assert compare(Pair(name).context) == 0
+    assert compare(Pair(name, "range").context) == pytest.approx(1)
 
 
 def test_a_member_whose_coordinator_moves_goes_on_in_its_old_generation() -> None:
@@ -150,7 +120,7 @@ def test_a_member_whose_coordinator_moves_goes_on_in_its_old_generation() -> Non
     pair.ana.sync()
     # That it stays for long after is none of it.
     pair.ana.keep_alive(5_000)
-    assert compare(pair.context)[1] == pytest.approx(1 + 2)
+    assert compare(pair.context) == pytest.approx(1 + 2)
 
 
 def test_a_static_member_that_is_replaced_stands_still_twice() -> None:
@@ -165,8 +135,7 @@ def test_a_static_member_that_is_replaced_stands_still_twice() -> None:
     pair.ben.join()
     again.sync(share([again.member_id]))
     # ben joined and was told of it at one moment.
-    assert compare(pair.context)[1] == pytest.approx(1 + 1 + 2)
-    assert counted(pair.context).of("g").stand_still_seconds.count == 3
+    assert compare(pair.context) == pytest.approx(1 + 1 + 2)
 
 
 def test_who_was_never_told_its_assignment_had_nothing() -> None:
@@ -182,4 +151,4 @@ def test_who_was_never_told_its_assignment_had_nothing() -> None:
     cleo.join(protocols=subscribed("t", "u"))
     pair.context.sleep(3_000)
     cleo.leave()
-    assert compare(pair.context)[1] == pytest.approx(1)
+    assert compare(pair.context) == pytest.approx(1)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.events.bus import Events
 from kohort.control.metrics.groups import LONGEST_NAME, MOST_GROUPS, OTHERS, GroupFold
-from kohort.protocol.consumer import Assignment, TopicPartitions, encode
 
-SOME = encode(Assignment([TopicPartitions("t", [0])]), 0)
-"""An assignment."""
+SECOND = 1_000_000_000
 
 
 class Telling:
@@ -27,128 +25,78 @@ class Telling:
         self, kind: str, group: str = "g", member: str = "m", **fields: object
     ) -> None:
         """Something happens."""
-        self._publish(Notice(kind, group, 1, (member, None, "c", "/h"), fields))
+        self._publish(Notice(kind, group, 1, Who(member), fields))
 
     def committed(self, group: str, count: int) -> None:
         """So many offsets are committed."""
-        who = ("m", None, "c", "/h")
         fields = {"offsets": ("t", 0, 1, -1, "", None) * count}
-        self._publish(Notice("offsets_committed", group, 1, who, fields, 1 + count))
+        self._publish(
+            Notice("offsets_committed", group, 1, Who("m"), fields, 1 + count)
+        )
 
     def _publish(self, notice: Notice) -> None:
         self._stream.of(1).publish(notice, self.now)
 
-    def joined(self, member: str, cause: str, *assignors: str) -> None:
-        """A JoinGroup is taken."""
-        protocols = [(name, b"") for name in assignors or ("range",)]
-        self.tell("member_joined", member=member, cause=cause, protocols=protocols)
+    def settled(
+        self,
+        *,
+        outcome: str = "completed",
+        pauses: Sequence[tuple[str, int | None, float]] = (),
+        unread: Sequence[tuple[str, int, float]] = (),
+    ) -> None:
+        """The account of a rebalance that began now, and took 5 s.
 
-    def assigned(self, *members: str, what: bytes = SOME) -> None:
-        """Members are given an assignment, which was none before."""
-        for member in members:
-            self.tell(
-                "partitions_changed",
-                member=member,
-                cause="assigned",
-                before=b"",
-                after=what,
-            )
+        Args:
+            outcome: how it ended.
+            pauses: member, partitions, and seconds.
+            unread: cause, partitions, and seconds.
+        """
+        now = round(self.now * SECOND)
+        self.tell(
+            "rebalance_account",
+            outcome=outcome,
+            started_ns=now,
+            duration_ns=5 * SECOND,
+            pauses=[
+                {"member_id": name, "count": count, "ended_by": "synced"}
+                | {"since_ns": now, "until_ns": now + round(seconds * SECOND)}
+                for name, count, seconds in pauses
+            ],
+            unread=[
+                {"cause": cause, "count": count}
+                | {"since_ns": now, "until_ns": now + round(seconds * SECOND)}
+                for cause, count, seconds in unread
+            ],
+        )
 
-    def stood(self) -> Mapping[str, float]:
-        """How many members have stood still, and how long together."""
-        found = self.fold.of("g").stand_still_seconds
-        return {"count": found.count, "seconds": found.total}
 
-
-def test_who_stands_still() -> None:
-    """From the join to the assignment; through two rebalances, if one follows."""
+def test_pauses_and_partitions_without_a_reader() -> None:
+    """Of members that had partitions, and by cause; each rebalance adds to them."""
     t = Telling()
-    t.assigned("old")
-    t.joined("old", "rejoin")
-    t.now += 2
-    t.joined("old", "rejoin")
-    t.now += 1
-    t.tell("member_synced", member="old")
-    assert t.stood() == {"count": 1, "seconds": 3}
-    t.tell("member_synced", member="old")
-    assert t.stood()["count"] == 1
+    t.settled(pauses=[("ana", 3, 2.0), ("new", 0, 2.0), ("from before", None, 1.0)])
+    t.settled(unread=[("expired", 4, 10.5), ("paused", 2, 1.0)])
+    t.settled(unread=[("paused", 1, 0.5)])
+    counts = t.fold.of("g")
+    assert (counts.pause_seconds.count, counts.pause_seconds.total) == (2, 3)
+    assert counts.unread_seconds == {"expired": 42, "paused": 2.5}
+    assert (counts.rebalance_seconds.count, counts.rebalance_seconds.total) == (3, 15)
 
 
-def test_who_does_not_stand_still() -> None:
-    """Newcomers, who has nothing, who cooperates, who is told again what it knows."""
+def test_rebalances_from_before_are_not_measured() -> None:
+    """Their accounts may come later, where the stream remembers them."""
     t = Telling()
-    t.assigned("cooperative", "streams", "repeated")
-    t.assigned("idle", what=encode(Assignment([]), 0))
-    t.assigned("connect", what=b"\x00\x01 what no consumer can read")
-    t.joined("new", "new")
-    t.joined("idle", "rejoin")
-    t.joined("connect", "rejoin")
-    t.joined("cooperative", "rejoin", "cooperative-sticky")
-    t.joined("streams", "metadata_changed", "stream")
-    t.joined("repeated", "repeated")
+    t.fold.since_ns = round((t.now + 1) * SECOND)
+    t.settled(pauses=[("ana", 3, 2.0)])
     t.now += 1
-    for member in ("new", "idle", "connect", "cooperative", "streams", "repeated"):
-        t.tell("member_synced", member=member)
-    assert t.stood()["count"] == 0
-
-
-def test_who_supports_an_eager_assignor_lets_go_of_everything() -> None:
-    """In the middle of the two restarts of KIP-429; and any name that is not known."""
-    t = Telling()
-    t.assigned("both", "own")
-    t.joined("both", "rejoin", "cooperative-sticky", "range")
-    t.joined("own", "rejoin", "cooperative-but-not-known")
-    t.now += 1
-    t.tell("member_synced", member="both")
-    t.tell("member_synced", member="own")
-    assert t.stood() == {"count": 2, "seconds": 2}
-
-
-def test_who_is_gone_stands_still_no_longer() -> None:
-    """It did until then; one that comes back under a new id begins anew."""
-    t = Telling()
-    t.assigned("gone", "static")
-    t.joined("gone", "rejoin")
-    t.joined("static", "rejoin")
-    t.tell("group_state", state="PreparingRebalance", previous_state="Stable")
-    t.now += 1
-    t.tell("member_expired", member="gone")
-    t.tell(
-        "member_replaced",
-        member="static-2",
-        replaced_member_id="static",
-        protocols=[("range", b"")],
-    )
-    assert t.stood() == {"count": 2, "seconds": 2}
-    assert t.fold.of("g").departures == {"expired": 1, "replaced": 1}
-    t.now += 2
-    t.tell("member_synced", member="static-2")
-    assert t.stood() == {"count": 3, "seconds": 4}
-
-
-def test_a_coordinator_that_moves_stops_no_clock_of_a_member() -> None:
-    """It waits for both of them; the rebalance that is not finished has no duration."""
-    t = Telling()
-    t.assigned("m", "unknown")
-    t.tell("rebalance_started", cause="member_joined", culprits=["n"])
-    t.joined("m", "rejoin")
-    t.joined("unknown", "rejoin")
-    t.now += 1
-    t.tell("group_loaded", state="Stable", members=["m"])
-    t.tell("assignment_made")
-    assert t.stood() == {"count": 1, "seconds": 1}
-    t.now += 1
-    t.tell("member_synced")
-    assert t.stood() == {"count": 2, "seconds": 3}
-    assert t.fold.of("g").rebalance_seconds.count == 0
+    t.settled(pauses=[("ana", 3, 2.0)])
+    assert t.fold.of("g").pause_seconds.count == 1
 
 
 def test_a_rebalance_that_comes_to_nothing_has_no_duration() -> None:
     """Everybody leaves: it began, and that is all."""
     t = Telling()
     t.tell("rebalance_started", cause="member_left", culprits=[])
-    t.tell("group_state", state="Empty", previous_state="PreparingRebalance")
-    t.tell("assignment_made")
+    t.settled(outcome="emptied")
     counts = t.fold.of("g")
     assert (counts.rebalances, counts.rebalance_seconds.count) == (
         {"member_left": 1},

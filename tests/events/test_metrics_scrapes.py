@@ -14,19 +14,24 @@ from tests.broker.test_cluster import (
     offsets,
     stable,
 )
-from tests.broker.wire_client import connected
 from tests.commands import PATIENCE_S
 from tests.events.test_metrics import leave, scraping
-from tests.events.test_metrics_fold import SOME
+from tests.wire.client import connected
 
 from kohort.broker.server import Broker
-from kohort.control.http import Control
-from kohort.control.metrics.routes import OPEN_METRICS, PLAIN, Shared, chosen_format
+from kohort.control.http.metrics_routes import (
+    OPEN_METRICS,
+    PLAIN,
+    Shared,
+    chosen_format,
+)
+from kohort.control.http.server import Control
 from kohort.protocol.apis.k14_sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
+from kohort.protocol.consumer import Assignment, TopicPartitions, encode
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
@@ -35,6 +40,10 @@ PROMETHEUS = (
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
 """What Prometheus 3 sends."""
+
+
+SOME = encode(Assignment([TopicPartitions("t", [0])]), 0)
+"""An assignment."""
 
 
 @pytest.mark.parametrize(
@@ -235,4 +244,4 @@ async def test_a_port_that_is_opened_later_knows_who_has_what() -> None:
             (row,) = (await answer.json())["groups"]
         await control.stop()
         assert row["rebalances"] == {"leader_rejoined": 1}
-        assert sum(row["stand_still_seconds"]["buckets"]) == 1
+        assert sum(row["pause_seconds"]["buckets"]) == 1

@@ -21,13 +21,13 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.broker.wire_client import connected, connected_to
 from tests.commands import KOHORT, PATIENCE_S, done, environment, refused, serving
+from tests.wire.client import connected, connected_to
 
 from kohort.broker.server import Broker
-from kohort.control.http import Control
+from kohort.control.commands.top import Pauses, top
+from kohort.control.http.server import Control
 from kohort.control.metrics.metrics import Metrics
-from kohort.control.top.command import Pauses, top
 from kohort.control.top.rates import frame, quantile
 from kohort.control.top.screen import (
     API_COLUMNS,
@@ -220,7 +220,7 @@ async def test_a_narrow_terminal_has_fewer_columns(width: int) -> None:
     assert heads[:2] == ["GROUP", "STATE"]
     assert ("REBALANCES" in heads) == (width >= 80)
     assert ("CAUSES" in heads) == (width >= 120)
-    assert ("STOOD" in heads) == (width >= 200)
+    assert ("PAUSED" in heads) == (width >= 200)
     assert any("…" in line and "Stable" in line for line in lines)
 
 

@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from tests.broker.wire_client import connected
+from jsonschema import Draft202012Validator
 from tests.events.checks import check
 from tests.groups.test_reasons import join, sync
+from tests.wire.client import connected
 
 from kohort.broker.events.formats import json_schema, page, spark_schema, wide
 from kohort.broker.events.schema import BY_NAME, COMMON, KINDS, ROWS

@@ -7,7 +7,8 @@ import itertools
 
 import pytest
 
-from kohort.broker.coordinator.effects import Notice
+from kohort.broker.coordinator.effects import Notice, Who
+from kohort.broker.coordinator.events import Client
 from kohort.broker.events.bus import ROWS_PER_EVENT, Events, NodeEvents
 
 NOW = 1_700_000_000.0
@@ -24,7 +25,7 @@ def stream(**options: int) -> Events:
 def happen(node: NodeEvents, *groups: str, weight: int = 1) -> None:
     """An id expires in each of these groups."""
     for group in groups:
-        who = ("m", None, "c", "/127.0.0.1")
+        who = Who("m", None, Client("c", "/127.0.0.1"))
         notice = Notice("pending_member_expired", group, 3, who, {}, weight)
         node.publish(notice, NOW)
 
@@ -58,6 +59,7 @@ def test_an_event_says_who_saw_it_when_and_about_whom() -> None:
         "instance_id": None,
         "client_id": "c",
         "host": "/127.0.0.1",
+        "connection": None,
         "cause": None,
         "reason": None,
     }

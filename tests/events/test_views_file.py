@@ -7,18 +7,19 @@ import itertools
 import json
 import os
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from tests.broker.test_cluster import heartbeat, offsets, stable
-from tests.broker.wire_client import WireClient, connected, connected_to
 from tests.commands import PATIENCE_S, refused, serving
 from tests.events.test_stream import happen, stream, told
 from tests.small_disk import on_a_small_disk
+from tests.wire.client import WireClient, connected, connected_to
 
 from kohort.broker.events.bus import ROWS_PER_EVENT, Events
 from kohort.broker.events.views.jsonl import EventsFile
-from kohort.broker.events.views.reading import LARGE_SLICE, SLICE, take
+from kohort.broker.events.views.reading import LARGE_SLICE, SLICE, json_of, take
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 
@@ -226,6 +227,16 @@ def test_a_file_without_a_name() -> None:
     """An empty variable of somebody's script."""
     line = refused("serve", "--port=0", "--events", "", code=1)
     assert line.startswith("--events: cannot write to a file without a name: ")
+
+
+@pytest.mark.parametrize("name", ["plain", "n\u00e4me \u2028", "\udcff"])
+def test_a_line_is_ascii(name: str) -> None:
+    """Also where clients have other names, or a label is no text."""
+    event = {"client_id": name, "labels": MappingProxyType({"case": name})}
+    line = json_of(event)
+    assert line.isascii()
+    assert b"\n" not in line
+    assert json.loads(line) == {"client_id": name, "labels": {"case": name}}
 
 
 def test_labels_are_told_apart() -> None:

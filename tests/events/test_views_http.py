@@ -12,15 +12,15 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.broker.test_cluster import heartbeat, stable
-from tests.broker.wire_client import connected
 from tests.commands import PATIENCE_S, serving
 from tests.events.test_stream import happen
+from tests.wire.client import connected
 
 from kohort.broker.events.bus import REMEMBERED, Events
 from kohort.broker.server import Broker
-from kohort.control import event_stream, http, last_heard
-from kohort.control.event_stream import MOST_STREAMS
-from kohort.control.http import Control
+from kohort.control.http import event_stream, last_heard, server
+from kohort.control.http.event_stream import MOST_STREAMS
+from kohort.control.http.server import Control
 
 FAST = {"group.initial.rebalance.delay.ms": 0}
 Block = dict[str, str]
@@ -307,7 +307,7 @@ async def test_stopping_waits_for_nobody_who_does_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such a stream is cut off, however long requests under way may take."""
-    monkeypatch.setattr(http, "DRAIN_SECONDS", 10 * PATIENCE_S)
+    monkeypatch.setattr(server, "DRAIN_SECONDS", 10 * PATIENCE_S)
     async with watching() as client:
         node = client.broker.events.of(1)
         happen(node, *("g" * 1_000,) * REMEMBERED)
@@ -545,13 +545,14 @@ async def some(found: AsyncIterator[Block], count: int) -> AsyncIterator[Any]:
 
 
 async def test_explanations_are_beside_them() -> None:
-    """GET /why.json has sentences about what is remembered."""
+    """GET /why.json has sentences about remembered events, and findings."""
     async with watching() as client, connected(client.broker) as member:
         await stable(member, "a")
         async with client.session.get("/why.json?group=a") as answer:
             assert answer.status == 200
-            sentences = await answer.json()
-        (key,) = sentences
+            found = await answer.json()
+        (key,) = found["sentences"]
+        assert found["findings"] == []
         assert key.startswith(f"{client.broker.events.run}/1/")
         assert await client.refusal("/why.json") == (
             400,

@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 from tests.broker.test_cluster import join, offsets, stable
-from tests.broker.test_records_over_the_wire import batch, produce
-from tests.broker.wire_client import WireClient, connected, connected_to
+from tests.broker.test_records_over_the_wire import batch
 from tests.commands import PATIENCE_S
 from tests.events.test_stream import happen
 from tests.small_disk import on_a_small_disk
+from tests.wire.client import WireClient, connected, connected_to
+from tests.wire.requests import produce
 
+from kohort.broker.cluster import events_topic
 from kohort.broker.events.bus import Events
-from kohort.broker.events.views import topic as topic_view
 from kohort.broker.server import Broker
-from kohort.broker.topics import EVENTS_TOPIC
+from kohort.broker.topics.topic import EVENTS_TOPIC
 from kohort.client.consumer import Consumer
 from kohort.client.offsets import TopicPartition
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -195,8 +196,8 @@ def reading(group: str, member_id: str = "") -> JoinGroupRequest:
 
 async def test_a_group_that_is_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first member has an id: nothing is written until it says what it is for."""
-    monkeypatch.setattr(topic_view, "NEWCOMER_S", 2 * PATIENCE_S)
-    monkeypatch.setattr(topic_view, "LINGER_S", 0.0)
+    monkeypatch.setattr(events_topic, "NEWCOMER_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(events_topic, "LINGER_S", 0.0)
     async with Broker(WRITTEN) as broker, connected(broker) as client:
         await stable(client, "a")
         await in_the_topic(broker, "a", "assignment_made")
@@ -215,7 +216,7 @@ async def test_a_group_that_is_not_known_yet(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_a_member_that_never_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps the topic waiting for a while, and no longer."""
-    monkeypatch.setattr(topic_view, "NEWCOMER_S", 0.01)
+    monkeypatch.setattr(events_topic, "NEWCOMER_S", 0.01)
     async with Broker(WRITTEN) as broker, connected(broker) as client:
         answer = await client.call("JoinGroup", 9, reading("nobody"))
         assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED

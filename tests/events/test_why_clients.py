@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer
-from tests.client.consuming import PATIENCE, consumer, fill, poll_until
+from tests.client.stage import PATIENCE, consumer, fill, poll_until
 
 from kohort.broker.server import Broker
 from kohort.control.group import Group
@@ -66,7 +66,7 @@ def has_members(count: int) -> Callable[[History], bool]:
         if not found.rebalances:
             return False
         last = found.rebalances[-1]
-        is_over = all(each.ended_by != "unseen" for each in last.stand_stills)
+        is_over = all(each.ended_by != "unseen" for each in last.pauses)
         return is_over and last.outcome == "completed" and len(last.members) == count
 
     return condition
@@ -90,7 +90,7 @@ async def test_librdkafka_in_a_group_that_is_full_of_itself() -> None:
 
 
 async def test_aiokafka_that_does_not_poll() -> None:
-    """It gives no reason; but it commits when it is out already: perhaps."""
+    """It gives no reason; but it commits on its connection when it is out already."""
     async with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
         await fill(broker, counts=[5] * 4)
         slow = AIOKafkaConsumer(
@@ -122,9 +122,11 @@ async def test_aiokafka_that_does_not_poll() -> None:
         found = history_of(broker)
         assert "ana left, no reason given" in found.text()
         assert [(f.code, f.is_sure) for f in found.findings] == [
-            ("max-poll-interval", False)
+            ("max-poll-interval", True),
+            ("commit-too-late", True),
         ]
-        assert "perhaps" in found.findings[0].title
+        (left,) = found.findings[0].evidence
+        assert "on the same connection, which was refused" in left.text
 
 
 def history_of(broker: Broker) -> History:

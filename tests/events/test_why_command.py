@@ -15,10 +15,10 @@ from tests.events.build import Stream, recorded
 from tests.events.test_why_fold import consumer, divide
 
 from kohort.broker.server import Broker
-from kohort.control.http import Control
-from kohort.control.why.command import why
+from kohort.control.commands.why import why
+from kohort.control.http.server import Control
+from kohort.control.http.why_routes import routes
 from kohort.control.why.history import histories
-from kohort.control.why.routes import routes
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_what_clients_say_moves_no_cursor(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in stream.events))
     result = run("g", "--events", path)
-    assert r'ana\x1b[2J came to the empty group (it said: "one\ntwo")' in result.output
+    assert r'ana\x1b[2J was the first to join (it said: "one\ntwo")' in result.output
 
 
 def test_stdin(file: Path) -> None:
@@ -304,7 +304,7 @@ async def answers_nothing(app: web.Application) -> None:
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/why.json")).status == 400
         answer = await client.get("/why.json", params={"group": "g"})
-        assert await answer.json() == {}
+        assert await answer.json() == {"sentences": {}, "findings": []}
         answer = await client.get("/why.json", params={"group": "g", "full": "true"})
         assert (await answer.json())["summary"] == "group g: no events"
 
@@ -321,7 +321,7 @@ def test_every_group_of_a_file(stream: Stream) -> None:
     assert all(h.facts.gaps == [(1, 2)] for h in found.values())
     started = next(e for e in other.events if e["kind"] == "rebalance_started")
     key = f"run-1/0/{started['sequence']}"
-    assert found["other"].sentences()[key][0].startswith("Generation 1: eli came")
+    assert found["other"].sentences()[key][0].startswith("Generation 1: eli was")
 
 
 def test_the_example_of_the_documents(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from tests.coordinator.context import Context, Member
 from tests.events.build import SECOND, Stream, recorded
 
-from kohort.control.why import History, Outcome, Rebalance, history
+from kohort.broker.events.account.values import Holding
+from kohort.control.why import Account, History, Outcome, history
 from kohort.control.why.words import duration
 from kohort.protocol.consumer import (
     Assignment,
@@ -52,7 +53,7 @@ def told(context: Context) -> History:
     events = recorded(context)
     found = history(events, "g")
     for each in found.rebalances:
-        assert sum(wait.duration_ns for wait in each.waits) == each.duration_ns
+        assert sum(wait.duration_ns for wait in each.pieces) == each.duration_ns
         assert each.join_ns + each.sync_ns == each.duration_ns
     whole = {
         e["generation"]: e["duration_ns"]
@@ -70,20 +71,20 @@ def seconds(ns: int | None) -> float | None:
     return None if ns is None else round(ns / SECOND, 3)
 
 
-def pieces(rebalance: Rebalance, found: History) -> list[tuple[str, str, float | None]]:
+def pieces(rebalance: Account, found: History) -> list[tuple[str, str, float | None]]:
     """What was waited for, who came, and for how many seconds."""
     return [
         (w.what, found.names.of(w.member_id or ""), seconds(w.duration_ns))
-        for w in rebalance.waits
+        for w in rebalance.pieces
     ]
 
 
-def stood(rebalance: Rebalance, found: History) -> dict[str, float | None]:
+def stood(rebalance: Account, found: History) -> dict[str, float | None]:
     """Who stood still, and for how many seconds."""
     return {
         found.names.of(row.member_id): seconds(row.duration_ns)
-        for row in rebalance.stand_stills
-        if row.partitions
+        for row in rebalance.pauses
+        if row.count
     }
 
 
@@ -133,13 +134,14 @@ def test_an_expired_session(context: Context, trio: list[Member]) -> None:
     ]
     assert stood(last, found) == {"ana": 0.36, "cleo": 0.02}
     assert last.moves is not None
-    assert (len(last.moves.moved), last.moves.kept_count) == (4, 8)
-    assert {seconds(m.idle_ns) for m in last.moves.moved} == {0.56}
+    assert (last.moved_count, last.kept_count) == (4, 8)
+    assert {seconds(m.unread_ns) for m in last.moves or ()} == {30.56}
     assert found.explain(last) == (
         "Generation 3: ben's session expired 30.0 s after it was last heard of; "
         "waited 0.54 s for ana and cleo, 0.34 s of it for cleo; all joined; "
-        "ana divided in 20 ms (range); 4 of 12 partitions moved; 8 came back to "
-        "their owner; ana stood still for 0.36 s, cleo 20 ms."
+        "ana computed the assignment in 20 ms (range); 4 of 12 partitions moved; 8 "
+        "returned to their owner; ana paused for 0.36 s, cleo 20 ms; 12 partitions had "
+        "no reader, for 30.6 s at most (of ben), 123.8 partition-seconds in all."
     )
 
 
@@ -155,11 +157,11 @@ def test_a_first_member_of_an_empty_group() -> None:
     found = told(context)
     (first,) = found.rebalances
     assert (first.cause, first.previous_state) == ("member_joined", "Empty")
-    assert [w.ended_by for w in first.waits] == ["extended", "initial_delay"]
+    assert [w.ended_by for w in first.pieces] == ["extended", "initial_delay"]
     assert found.explain(first) == (
-        "Generation 1: ana came to the empty group; waited 6.0 s for more "
-        "members (initial delay, 2 windows); ben is new in it; ana divided in 0 ms "
-        "(range); 12 partitions found a first owner."
+        "Generation 1: ana was the first to join; waited 6.0 s for more "
+        "members (initial delay, 2 windows); ben joined as well; ana computed the "
+        "assignment in 0 ms (range); 12 partitions were assigned for the first time."
     )
 
 
@@ -175,15 +177,15 @@ def test_a_member_that_does_not_come(context: Context, trio: list[Member]) -> No
     divide((ana, range(6)), (cleo, range(6, 12)))
     found = told(context)
     last = found.rebalances[-1]
-    assert (last.cause, last.ended_wait) == ("leader_rejoined", "rebalance_timeout")
+    assert (last.cause, last.join_ended_by) == ("leader_rejoined", "rebalance_timeout")
     assert last.latecomers == (ben.member_id,)
-    assert [(w.member_id, w.missing) for w in last.waits] == [
+    assert [(w.member_id, w.missing) for w in last.pieces] == [
         (cleo.member_id, ()),
         (None, (ben.member_id,)),
     ]
     assert (
-        "the rebalance timeout ended the wait, and ben did not come in time: out"
-        in found.explain(last)
+        "the rebalance timeout ended the wait: ben did not join in time, and was "
+        "removed" in found.explain(last)
     )
 
 
@@ -232,17 +234,17 @@ def test_cooperative_members_work_on(context: Context) -> None:
     halfway, last = found.rebalances[-2:]
     assert (stood(halfway, found), stood(last, found)) == ({}, {})
     assert halfway.moves is not None
-    assert halfway.moves.given_up == (
-        (("t", 2), ana.member_id),
-        (("t", 3), ana.member_id),
-    )
+    assert halfway.given_up == (Holding(ana.member_id, {"t": (2, 3)}),)
     assert last.moves is not None
-    assert [(m.source, m.target, seconds(m.idle_ns)) for m in last.moves.moved] == [
+    assert [(m.source, m.target, seconds(m.unread_ns)) for m in last.moves] == [
         (ana.member_id, ben.member_id, 0.3)
-    ] * 2
+    ]
+    assert [(r.cause, r.count, seconds(r.duration_ns)) for r in last.unread] == [
+        ("revoked", 2, 0.3)
+    ]
     assert last.is_eager is False
-    assert "2 were given up, for the next generation to have" in found.explain(halfway)
-    assert "2 stayed, and were worked on" in found.explain(last)
+    assert "2 were given up for the next generation" in found.explain(halfway)
+    assert "2 stayed with their owner, without a pause" in found.explain(last)
 
 
 def test_partitions_that_go_away_and_come_back(
@@ -262,8 +264,8 @@ def test_partitions_that_go_away_and_come_back(
     found = told(context)
     last = found.rebalances[-1]
     assert last.moves is not None
-    assert [m.returned for m in last.moves.moved] == [True] * 4
-    assert "4 of them back to where they had been before" in found.explain(last)
+    assert [(m.is_return, m.count) for m in last.moves] == [(True, 4)]
+    assert "4 of them back to the process that had them before" in found.explain(last)
     assert found.names.of(again.member_id) == found.names.of(ben.member_id) == "ben"
 
 
@@ -294,8 +296,43 @@ def test_an_id_that_nobody_uses_is_waited_for(
     found = told(context)
     last = found.rebalances[-1]
     assert pieces(last, found) == [("join", "dora", 10.0)]
-    assert last.waits[0].ended_by == "gone"
-    assert "dora did not use its id" in found.explain(last)
+    assert last.pieces[0].ended_by == "gone"
+    assert "dora did not use its member id" in found.explain(last)
+
+
+def test_why_another_member_leads(context: Context, trio: list[Member]) -> None:
+    """The first that joined of the others, as the leader has left."""
+    ana, ben, cleo = trio
+    ana.leave()
+    cleo.join()
+    ben.join()
+    divide((ben, [0, 1, 2]), (cleo, [3, 4, 5]))
+    found = told(context)
+    why = "ben leads now, because the previous leader is gone"
+    assert f"{why}, and of the others it joined first;" in found.explain(
+        found.rebalances[-1]
+    )
+    cleo.join()
+    ben.join()
+    divide((ben, [0, 1, 2]), (cleo, [3, 4, 5]))
+    found = told(context)
+    assert "leads now" not in found.explain(found.rebalances[-1])
+
+
+def test_why_another_member_leads_than_a_late_one(context: Context) -> None:
+    """A static leader that has not joined stays a member, and another one leads."""
+    ana = consumer(context, "ana", instance="i-ana", rebalance_ms=5_000)
+    ben, cleo = (consumer(context, n, rebalance_ms=5_000) for n in ("ben", "cleo"))
+    context.form([ana, ben], sync=False)
+    divide((ana, [0]), (ben, [1]))
+    cleo.enter()
+    ben.join()
+    context.sleep(5_000)
+    found = told(context)
+    assert (
+        "ben leads now, because the previous leader did not join this generation in "
+        "time, and of the others it joined the group first;"
+    ) in found.explain(found.rebalances[-1])
 
 
 def test_everybody_leaves(context: Context) -> None:
@@ -306,8 +343,8 @@ def test_everybody_leaves(context: Context) -> None:
     last = found.rebalances[-1]
     assert (last.outcome, last.members) == (Outcome.EMPTIED, ())
     assert found.explain(last) == (
-        "Generation 2: ana left, no reason given; nobody had to be waited for; "
-        "nobody is in the group any more."
+        "Generation 2: ana left, no reason given; no wait was necessary; "
+        "the group is empty now."
     )
 
 
@@ -320,7 +357,7 @@ def test_everybody_leaves_one_after_the_other(context: Context) -> None:
     found = told(context)
     assert found.explain(found.rebalances[-1]) == (
         "Generation 3: ben left, no reason given; waited 6 ms for ana; "
-        "ana left meanwhile; nobody is in the group any more."
+        "ana left meanwhile; the group is empty now."
     )
 
 
@@ -350,11 +387,12 @@ def test_events_that_begin_in_the_middle(context: Context, trio: list[Member]) -
     divide((ana, range(4)), (ben, range(4, 8)), (cleo, range(8, 12)))
     found = history(recorded(context, since=since), "g")
     (only,) = found.rebalances
-    assert (only.cause, only.is_whole) == (None, False)
+    assert (only.cause, only.is_whole) == ("unseen", False)
     assert seconds(only.duration_ns) == 0.5
     assert pieces(only, found) == [("join", "ben", 0.4), ("join", "cleo", 0.1)]
     assert found.explain(only).startswith(
-        "Generation 3: it began before these events do; waited 0.50 s for ben and cleo"
+        "Generation 3: the rebalance began before these events; waited 0.50 s for ben "
+        "and cleo"
     )
 
 
@@ -379,7 +417,7 @@ def test_a_gap_is_told(context: Context, trio: list[Member]) -> None:
     found = history([*events, lost], "g")
     assert found.facts.gaps == [(90, 99)]
     assert not found.rebalances[-1].is_whole
-    assert "10 events of the broker's are missing" in found.summary()
+    assert "the broker's stream lacks 10 events" in found.summary()
 
 
 def test_events_that_lack_fields() -> None:
@@ -405,7 +443,7 @@ def test_a_clock_that_is_set_back() -> None:
     stream.rebalance("member_joined", "ana", joins={"ben": -5.0}, sync_s=0.5)
     (only,) = history(stream.events, "g").rebalances
     assert only.duration_ns >= 0
-    assert sum(w.duration_ns for w in only.waits) == only.duration_ns
+    assert sum(w.duration_ns for w in only.pieces) == only.duration_ns
 
 
 def test_a_broker_that_is_started_again() -> None:
@@ -452,7 +490,7 @@ def test_a_broker_that_is_stopped(kinds: list[str], outcome: Outcome) -> None:
     assert [r.outcome for r in found.rebalances] == [Outcome.COMPLETED, outcome]
     assert found.rebalances[1].duration_ns == 0
     assert ("still under way" in found.text()) == (outcome is Outcome.UNDER_WAY)
-    assert ("the broker was stopped" in found.text()) == (outcome is Outcome.CUT)
+    assert ("the broker stopped" in found.text()) == (outcome is Outcome.CUT)
 
 
 def test_names_tell_members_apart() -> None:
@@ -523,7 +561,7 @@ def test_partitions_that_stay_with_a_client_under_a_new_id(
     found = told(context)
     last = found.rebalances[-1]
     assert last.moves is not None
-    assert [m.returned for m in last.moves.moved] == [False] * 4
+    assert [m.is_return for m in last.moves] == [False]
     words = found.explain(last)
     assert "4 of 12 partitions moved, 4 of them from a client's old" in words
 
@@ -545,5 +583,5 @@ def test_partitions_that_go_to_another_process_of_the_same_name(
     found = told(context)
     last = found.rebalances[-1]
     assert last.moves is not None
-    assert [move.source for move in last.moves.moved] == [one.member_id] * 2
-    assert "2 of 4 partitions moved; 2 came back" in found.explain(last)
+    assert [(m.source, m.count) for m in last.moves] == [(one.member_id, 2)]
+    assert "2 of 4 partitions moved; 2 returned" in found.explain(last)

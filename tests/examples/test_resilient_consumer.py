@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from examples import resilient_consumer, resilient_consumer_confluent
 from tests.client.cancelling import cancel_at_every_await
-from tests.client.consuming import PATIENCE, fill, places
-from tests.examples.running import (
+from tests.client.stage import PATIENCE, fill, places
+from tests.examples.consumer_processes import (
     DEAF,
     QUICK,
     all_of,
@@ -26,8 +26,8 @@ from tests.examples.running import (
 
 from kohort.broker.server import Broker
 from kohort.client.admin import Admin
-from kohort.client.admin_values import MemberToRemove
-from kohort.client.consumed import ConsumerRecord
+from kohort.client.administering.values import MemberToRemove
+from kohort.client.consuming.chunks import ConsumerRecord
 
 NO_DELAY = {"group.initial.rebalance.delay.ms": 0}
 MODULES = [resilient_consumer, resilient_consumer_confluent]
@@ -65,9 +65,7 @@ async def grow(broker: Broker, count: int) -> None:
 
 def generation(broker: Broker) -> int:
     """The generation of the group."""
-    driver = broker.cluster.shards.of("g").driver
-    assert driver is not None
-    return driver.coordinator.groups["g"].generation_id
+    return broker.cluster.shards.for_group("g").groups["g"].generation_id
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -8,8 +8,6 @@ Two targets run at a time. The exit code is 0 if nothing is found, else 1, and t
 inputs are kept.
 """
 
-# ruff: noqa: T201 - a program that prints
-
 from __future__ import annotations
 
 import argparse
@@ -22,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.fuzz import corpus
-from tests.fuzz.running import Run, inputs_of, run
+from tests.fuzz.atheris_process import Run, inputs_of, run
 
 AT_ONCE = 2
 """Processes: more would share the cores of a CI machine."""
@@ -46,7 +44,7 @@ def _asked() -> argparse.Namespace:
 
 def _replay(name: str, path: Path) -> int:
     os.environ["KOHORT_FROZEN"] = "1"
-    from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - behind KOHORT_FROZEN
+    from tests.fuzz.targets import TARGETS
 
     try:
         TARGETS[name].run(path.read_bytes())
@@ -76,7 +74,7 @@ def _show(runs: list[Run], seconds: float) -> None:
 def main() -> int:
     """Fuzzes, and prints the results."""
     asked = _asked()
-    from tests.fuzz.targets import TARGETS  # noqa: PLC0415
+    from tests.fuzz.targets import TARGETS
 
     names = [asked.target] if asked.target else [*TARGETS]
     if asked.replay:

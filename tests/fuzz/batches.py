@@ -17,8 +17,9 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import finish
 from kohort.protocol import compression, rebuilding, records
 from kohort.protocol.messages import WireError
-from kohort.protocol.record_rows import RecordRow, bytes_at, varint_at
+from kohort.protocol.record_rows import RecordRow
 from kohort.protocol.records import BatchHeader, Record
+from kohort.protocol.varints import bytes_at, varint_at
 
 T = TypeVar("T")
 

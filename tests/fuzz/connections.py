@@ -14,41 +14,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.fuzz.memory_cluster import Transport, World, play, topic_id
 from tests.fuzz.messages import Pool, mutated
 from tests.fuzz.target import Target
-from tests.fuzz.world import Transport, World, play, topic_id
-from tests.log.kept import temporary_folder
+from tests.log.storage import temporary_folder
 from tests.protocol.strategies import filled
+from tests.wire.requests import join_group, produce, sync_group
 
 from kohort.broker import long_work
 from kohort.protocol import consumer, records
-from kohort.protocol.apis.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kohort.protocol.apis.k11_join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-)
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
-from kohort.protocol.apis.k14_sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
 from kohort.protocol.apis.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from kohort.protocol.codegen import skip_tags
 from kohort.protocol.framing import Framer, FrameSizeError
+from kohort.protocol.generated_calls import skip_tags
 from kohort.protocol.messages import WireError
 from kohort.protocol.registry import API_VERSIONS, APIS, BY_KEY, BY_NAME, Api
 
@@ -336,18 +324,18 @@ _POOL = Pool(
 
 
 def _join(member: str = "", version: int = 3, instance: str | None = None) -> Step:
-    protocols = [JoinGroupRequestProtocol("range", _SUBSCRIPTION)]
-    message = JoinGroupRequest(
-        "g", 10_000, 20_000, member, instance, "consumer", protocols
+    message = join_group(
+        "g",
+        member,
+        instance=instance,
+        rebalance_ms=20_000,
+        protocols=[("range", _SUBSCRIPTION)],
     )
     return _asking("JoinGroup", version, message)
 
 
 def _sync(version: int = 3, member: str = "m1") -> Step:
-    message = SyncGroupRequest(
-        "g", 1, member, None, "consumer", "range",
-        [SyncGroupRequestAssignment(member, _ASSIGNMENT)],
-    )  # fmt: skip
+    message = sync_group(member, assignments={member: _ASSIGNMENT})
     return _asking("SyncGroup", version, message)
 
 
@@ -358,8 +346,7 @@ def _create() -> Step:
 
 
 def _produce(batch: bytes = _BATCH, topic: str = "t", acks: int = -1) -> Step:
-    rows = [TopicProduceData(topic, bytes(16), [PartitionProduceData(0, batch)])]
-    return _asking("Produce", 9, ProduceRequest(None, acks, 1000, rows))
+    return _asking("Produce", 9, produce((0, batch), topic=topic, acks=acks))
 
 
 def _fetch(max_wait_ms: int, connection: int = 0) -> Step:

@@ -13,8 +13,9 @@ from tests.fuzz.target import Target
 from tests.protocol import in_pieces
 from tests.protocol.strategies import SIDES, Side, carried, filled
 
+from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import Frame, Framer, FrameSizeError, RequestHeader
-from kohort.protocol.messages import Buffer, Codec, WireError, codec
+from kohort.protocol.messages import Codec, WireError, codec
 from kohort.protocol.registry import APIS, BY_KEY
 
 _HEADER_KEY = 255

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.fuzz.target import Target
-from tests.log.kept import temporary_folder
+from tests.log.storage import temporary_folder
 
 from kohort.broker.log import checkpoints, snapshots
 from kohort.broker.log.index import SegmentIndex

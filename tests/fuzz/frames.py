@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
 from hypothesis import strategies as st
 from tests.protocol.strategies import messages, mutated
+from tests.wire.frames import frame, payload
 
-from kohort.protocol.framing import RequestHeader
-from kohort.protocol.messages import codec
 from kohort.protocol.registry import APIS, Api
 
 _SIZES = st.sampled_from((-1, -(2**31), 0, 1, 7, 2**20, 2**31 - 1))
-
-
-def frame(payload: bytes, size: int | None = None) -> bytes:
-    """A payload behind its size, or behind another one."""
-    return struct.pack(">i", len(payload) if size is None else size) + payload
-
-
-def request(api: Api, version: int, body: bytes, correlation_id: int = 1) -> bytes:
-    """A request with its header, without its size."""
-    header = codec(
-        RequestHeader,
-        api.request_header_version(version),
-        flexible=api.is_flexible(version),
-    )
-    head = RequestHeader(api.key, version, correlation_id, "fuzz")
-    return header.encode(head) + body
 
 
 @st.composite
@@ -38,12 +19,12 @@ def _payloads(draw: st.DrawFn, apis: tuple[Api, ...]) -> bytes:
     body = api.request(version).encode(message)
     where = draw(st.sampled_from(("body", "body", "body", "all", "nowhere", "version")))
     if where == "body":
-        return request(api, version, draw(mutated(body)))
+        return payload(api.name, version, draw(mutated(body)))
     if where == "all":
-        return draw(mutated(request(api, version, body)))
+        return draw(mutated(payload(api.name, version, body)))
     if where == "version":
         version = draw(st.integers(-1, 20))
-    return request(api, version, body)
+    return payload(api.name, version, body)
 
 
 @st.composite
@@ -59,7 +40,7 @@ def mutated_frames(draw: st.DrawFn, apis: tuple[Api, ...] = APIS) -> bytes:
     """
     out = b""
     for _ in range(draw(st.integers(1, 3))):
-        payload = draw(_payloads(apis))
+        content = draw(_payloads(apis))
         lies = draw(st.integers(0, 9)) == 9
-        out += frame(payload, draw(_SIZES) if lies else None)
+        out += frame(content, draw(_SIZES) if lies else None)
     return draw(mutated(out)) if draw(st.integers(0, 9)) == 9 else out

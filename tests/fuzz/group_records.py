@@ -20,7 +20,7 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.events import DescribeGroup, Expired, ListGroups
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
-from kohort.broker.group_records import Decoder, Encoder
+from kohort.broker.shards.group_records import Decoder, Encoder
 from kohort.protocol import consumer, offsets_log, records
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import (

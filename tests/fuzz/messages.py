@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kohort.protocol.messages import Field, Primitive, fields_of
+from kohort.protocol.fields import Field, Primitive, fields_of
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TEXTS = ("", "t", "g", "range", "consumer", "\u00e9", "x" * 127, "x" * 250)

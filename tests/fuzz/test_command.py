@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.fuzz.planted import PLANTED, PlantedError
-from tests.fuzz.running import run
+from tests.fuzz.atheris_process import run
+from tests.fuzz.planted_fault import PLANTED, PlantedError
 
 pytestmark = pytest.mark.fuzz
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.fuzz
 def test_a_planted_fault_is_found(tmp_path: Path) -> None:
     """Its input is kept, and fails again without atheris."""
     pytest.importorskip("atheris", reason="atheris comes with kohort[dev]")
-    done = run("tests.fuzz.planted:PLANTED", tmp_path, 60, PLANTED, seed=1)
+    done = run("tests.fuzz.planted_fault:PLANTED", tmp_path, 60, PLANTED, seed=1)
     assert "PlantedError" in done.reason
     (found,) = done.finds
     with pytest.raises(PlantedError):

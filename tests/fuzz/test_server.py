@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.broker.wire_client import WireClient, connected
 from tests.fuzz.frames import mutated_frames
+from tests.wire.client import WireClient, connected
 
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k18_api_versions import ApiVersionsRequest

@@ -43,7 +43,7 @@ def main(name: str, arguments: list[str]) -> None:
     # Handlers are imported by the first request for them, so the hooks stay.
     with atheris.instrument_imports(include=["kohort"]):
         _instrument_generated_code()
-        from tests.fuzz.targets import target_of  # noqa: PLC0415 - see above
+        from tests.fuzz.targets import target_of
 
         target = target_of(name)
 

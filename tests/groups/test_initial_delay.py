@@ -173,6 +173,7 @@ def test_members_that_crash_within_a_window(
     assert [m[0] for m in a.join().result.members] == [a.member_id]
 
 
+@pytest.mark.long
 def test_the_table_in_the_documentation() -> None:
     """The document has the table as `python -m bench.initial_delay` prints it."""
     assert table() in DOCUMENT.read_text()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.broker.wire_client import WireClient, connected, served
+from tests.wire.client import WireClient, connected, served
 
 from kohort.broker import telemetry
 from kohort.broker.server import Broker

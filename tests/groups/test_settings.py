@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.test_admin_configs import BROKER, SET, change, replace, show
-from tests.broker.wire_client import served
+from tests.wire.client import served
 
 from kohort.broker.config import Config
 from kohort.protocol.errors import ErrorCode

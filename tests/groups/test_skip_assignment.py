@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.wire_client import connected
 from tests.groups.test_reasons import join, sync
+from tests.wire.client import connected
 
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k11_join_group import JoinGroupResponse

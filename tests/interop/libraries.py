@@ -21,6 +21,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _pytest.mark import ParameterSet
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 BUILD_S = 900.0  # a first build fetches its dependencies
@@ -42,6 +44,14 @@ class Library:
 
 def _python(module: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-m", f"tests.interop.workers.{module}"]
+
+
+def assignors(first: str, *others: str) -> list[ParameterSet]:
+    """Parameters of a test: `first` in every run, the others in long runs."""
+    return [
+        pytest.param(first),
+        *(pytest.param(each, marks=pytest.mark.long) for each in others),
+    ]
 
 
 def need(*tools: str) -> None:

@@ -64,6 +64,9 @@ class Member:
         self.produced = 0
         # Every assignment that it ever reported, with the reason.
         self.changes: list[tuple[str, frozenset[int]]] = []
+        # By its own word: since when (ns since the epoch) it reads what, and why.
+        self.reads: list[tuple[int, str, frozenset[int]]] = []
+        self.stalled = False
         # By generation: what it was assigned there, and where it has led.
         self.assigned: dict[int, frozenset[int]] = {}
         self.led: set[int] = set()
@@ -73,7 +76,7 @@ class Member:
         self._stderr_path = folder / f"{name}.stderr"
         environment = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             "KAFKAJS_NO_PARTITIONER_WARNING": "1",
         }
         with self._stderr_path.open("wb") as stderr:
@@ -108,6 +111,7 @@ class Member:
         with self._changed:
             self.dead = True
             self.partitions = frozenset()
+            self.reads.append((time.time_ns(), "killed", self.partitions))
             self._note("> SIGKILL")
         self.process.kill()
         self.process.wait()
@@ -177,9 +181,13 @@ class Member:
             self.led.add(int(event["generation"]))
         elif kind == "produced":
             self.produced += int(event["count"])
+        elif kind == "stalled":
+            self.stalled = True
+            self.reads.append((event["at_ns"], kind, frozenset()))
         elif kind == "closed":
             self.closed = True
             self.partitions = frozenset()
+            self.reads.append((event.get("at_ns", 0), kind, self.partitions))
         elif kind == "error":
             self.error = event["text"]
 
@@ -190,6 +198,8 @@ class Member:
             self.told += 1
             return
         self.changes.append((event["why"], self.partitions))
+        if "at_ns" in event:
+            self.reads.append((event["at_ns"], event["why"], self.partitions))
         if event["why"] == "assigned" and self.generation is not None:
             self.assigned[self.generation] = self.partitions
 
@@ -239,13 +249,15 @@ class Scene:
         *,
         session_ms: int = LASTING_MS,
         instance: str | None = None,
+        poll_ms: int | None = None,
+        client: str | None = None,
     ) -> Member:
-        """Let a worker become a member.
+        """Let a worker become a member, by its name or another client id.
 
         A static one has its instance id as its client id too, as whoever restarts
         a consumer does not rename it (Kafka would go on showing the old name).
         """
-        member.client = instance or member.name
+        member.client = client or instance or member.name
         member.send(
             "join",
             bootstrap=self.bootstrap,
@@ -256,6 +268,7 @@ class Scene:
             session=session_ms,
             heartbeat=HEARTBEAT_MS,
             **({} if instance is None else {"instance": instance}),
+            **({} if poll_ms is None else {"poll": poll_ms}),
         )
         self.members.append(member)
         return member
@@ -267,10 +280,13 @@ class Scene:
         *,
         session_ms: int = LASTING_MS,
         instance: str | None = None,
+        poll_ms: int | None = None,
     ) -> Member:
         """Start a worker and let it join, without waiting for either."""
         member = self._launch(name, library)
-        return self.join(member, session_ms=session_ms, instance=instance)
+        return self.join(
+            member, session_ms=session_ms, instance=instance, poll_ms=poll_ms
+        )
 
     def close(self, *members: Member) -> None:
         """Close them properly, one after the other, and wait for each."""

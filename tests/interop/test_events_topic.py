@@ -1,7 +1,4 @@
-"""``__kohort_events`` as consumers in Java, Go and Node read it, and commit.
-
-Those of Python are in `tests.events.test_views_clients`.
-"""
+"""``__kohort_events`` as other libraries' consumers read it, and commit."""
 
 from __future__ import annotations
 
@@ -12,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # no __all__
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from tests.interop.libraries import FRANZ_GO, JAVA, KAFKA_GO, KAFKAJS, KOHORT
+from jsonschema import Draft202012Validator
+from tests.interop.libraries import (
+    AIOKAFKA,
+    CONFLUENT,
+    FRANZ_GO,
+    JAVA,
+    KAFKA_GO,
+    KAFKA_PYTHON,
+    KAFKAJS,
+    KOHORT,
+)
 from tests.interop.scene import ASK_S, Member, Scene
 
 if TYPE_CHECKING:
@@ -34,6 +40,9 @@ READERS: dict[Library, str] = {
     FRANZ_GO: "cooperative-sticky",
     KAFKA_GO: "range",
     KAFKAJS: "roundrobin",
+    AIOKAFKA: "range",
+    CONFLUENT: "cooperative-sticky",
+    KAFKA_PYTHON: "roundrobin",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.interop.libraries import CONFLUENT, JAVA, KOHORT
+from tests.interop.libraries import CONFLUENT, JAVA, KOHORT, assignors
 from tests.interop.mixture import group_of_several
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ def _names(libraries: tuple[Library, ...]) -> str:
     return "+".join(each.name for each in libraries)
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "assignor", assignors("cooperative-sticky", "range", "roundrobin")
+)
 @pytest.mark.parametrize(
     "libraries", [(KOHORT, CONFLUENT), (CONFLUENT, KOHORT)], ids=_names
 )

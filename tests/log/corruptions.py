@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.log.kept import CLUSTER, NODE, temporary_folder
+from tests.log.storage import CLUSTER, NODE, temporary_folder
 
 from kohort.broker import telemetry
 from kohort.broker.log.compaction import clean
@@ -28,9 +28,9 @@ from kohort.broker.log.metadata import (
     TopicMetadata,
 )
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.results import LogConfig
+from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
-from kohort.broker.verification import verify
+from kohort.control.data_dir.verification import verify
 from kohort.protocol.records import Record, build_batch
 
 NOW: Final = 1_700_000_000_000

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tests.log.kept import Keeper
+from tests.log.storage import Keeper
 
-from kohort.broker.log.results import AppendResult, LogConfig
+from kohort.broker.log.results import AppendResult
+from kohort.broker.log.settings import LogConfig
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
 
@@ -47,3 +48,14 @@ class Scene:
         assert not answer.error_code
         time = answer.timestamp_ms
         return (time if time < 0 else time - NOW), answer.offset, answer.leader_epoch
+
+
+def timed() -> Scene:
+    """Five batches, with times that neither grow nor are all different."""
+    scene = Scene()
+    scene.send(0, 50, 20)
+    scene.send(-100, -90)
+    scene.send(10, 60, 50)
+    scene.send(500)
+    scene.send(200, 500)
+    return scene

@@ -8,7 +8,8 @@ import pytest
 
 from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.results import MAX_TIMESTAMP, LogConfig
+from kohort.broker.log.results import MAX_TIMESTAMP
+from kohort.broker.log.settings import LogConfig
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch, read_headers, read_records
 
@@ -153,21 +154,21 @@ def test_a_tombstone_goes_when_its_time_is_over() -> None:
     """delete.retention.ms counts from the cleaning that saw it first."""
     scene = Scene(delete_retention_ms=HOUR)
     scene.send((b"a", b"1"))
-    scene.send((b"a", None))
+    scene.send((b"a", None), (b"e", b"1"))
     scene.send((b"b", b"1"))
     scene.now_ms = NOW + 10
     scene.clean()
-    assert scene.offsets() == [1, 2]
+    assert scene.offsets() == [1, 2, 3]
 
     scene.now_ms = NOW + 10 + HOUR - 1
     scene.send((b"c", b"1"))
     scene.clean()
-    assert scene.offsets() == [1, 2, 3]
+    assert scene.offsets() == [1, 2, 3, 4]
 
     scene.now_ms = NOW + 10 + HOUR
     scene.send((b"d", b"1"))
     scene.clean()
-    assert scene.offsets() == [2, 3, 4]
+    assert scene.offsets() == [2, 3, 4, 5]
 
 
 def test_more_keys_than_fit_are_cleaned_in_turns() -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.results import LOG_APPEND_TIME, LogConfig
+from kohort.broker.log.settings import LOG_APPEND_TIME, LogConfig
 from kohort.protocol import compression
 from kohort.protocol.records import (
     HEADER_SIZE,

@@ -12,10 +12,10 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.log.kept import EVERYWHERE, MEMORY, InFolder, Keeper
+from tests.log.storage import EVERYWHERE, MEMORY, InFolder, Keeper
 
 from kohort.broker.log import compaction
-from kohort.broker.log.results import LogConfig
+from kohort.broker.log.settings import LogConfig
 from kohort.protocol.records import (
     CRC_START,
     Record,
@@ -290,4 +290,6 @@ class CompactionMachine(InFolder):
 
 
 TestCompaction = CompactionMachine.TestCase
-TestCompaction.settings = settings(max_examples=100, stateful_step_count=50)
+TestCompaction.settings = settings(
+    max_examples=settings().max_examples * 4, stateful_step_count=50
+)

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.log.kept import opened, segments_of, temporary_folder
+from tests.log.storage import opened, segments_of, temporary_folder
 
 from kohort.broker.log import files
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.results import HIGH_WATERMARK, LogConfig
+from kohort.broker.log.results import HIGH_WATERMARK
+from kohort.broker.log.settings import LogConfig
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.log.kept import CLUSTER, NODE, segments_of, temporary_folder
+from tests.log.storage import CLUSTER, NODE, segments_of, temporary_folder
 from tests.log.test_crash_points import Door
 
 from kohort.broker.log import files
@@ -24,7 +24,7 @@ from kohort.broker.log.metadata import (
     TopicMetadata,
 )
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.results import LogConfig
+from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.log.kept import CLUSTER, NODE, TOPIC_ID
+from tests.log.storage import CLUSTER, NODE, TOPIC_ID
 from tests.log.test_crash_points import Door
 
 from kohort.broker.log import files

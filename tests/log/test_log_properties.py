@@ -12,15 +12,11 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.log.kept import BATCH_BY_BATCH, InFolder, Keeper
+from tests.log.storage import BATCH_BY_BATCH, InFolder, Keeper
 
 from kohort.broker.log.memory import LONG_BATCH
-from kohort.broker.log.results import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    LogConfig,
-)
+from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP
+from kohort.broker.log.settings import LogConfig
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
@@ -184,7 +180,7 @@ class LogMachine(InFolder):
         partition = self.partition
         assert partition.log_start_offset == self.start
         assert partition.log_end_offset == partition.high_watermark == self.end
-        assert partition.batch_count == len(self.batches)
+        assert len(partition.store) == len(self.batches)
         size = sum(batch.size for batch in self.batches)
         assert partition.size_in_bytes == size
         assert self.calls == self.grown

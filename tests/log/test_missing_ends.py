@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.log.kept import opened, segments_of, temporary_folder
+from tests.log.storage import opened, segments_of, temporary_folder
 
 from kohort.broker.log.compaction import clean
 from kohort.broker.log.directory import DataDirError
-from kohort.broker.log.results import LogConfig
+from kohort.broker.log.judgement import why_not_all
+from kohort.broker.log.settings import LogConfig
 from kohort.protocol.records import Record, build_batch
 
 NOW = 1_700_000_000_000
@@ -198,3 +199,10 @@ def test_a_log_that_ends_before_its_start(root: Path) -> None:
     with pytest.raises(DataDirError, match="ends at offset 1, and by log-start-offset"):
         opened(root)
     assert (root / "t-0" / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_a_segment_that_reaches_into_the_next_is_no_gap_of_compaction() -> None:
+    """Compaction may leave offsets out between two segments; it never adds any."""
+    gaps = {"may_have_gaps": True, "index_knows_more": False}
+    assert why_not_all(8, 10, **gaps) == ""
+    assert "ends at offset 12" in why_not_all(12, 10, **gaps)

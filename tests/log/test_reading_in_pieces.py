@@ -9,7 +9,8 @@ import pytest
 from tests.log.scene import EVERYTHING, NOW, Scene
 
 from kohort.broker.log import memory, segments
-from kohort.broker.log.results import MAX_TIMESTAMP, AppendResult, LogConfig
+from kohort.broker.log.results import MAX_TIMESTAMP, AppendResult
+from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.validation import MOST_RECORD_ERRORS, UnreadBatch
 from kohort.broker.long_work import finish
 from kohort.protocol import records

@@ -17,12 +17,13 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.log.kept import InFolder, opened
+from tests.log.storage import InFolder, opened
 
 from kohort.broker.log import checkpoints
 from kohort.broker.log.directory import DataDir
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP, LogConfig
+from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP
+from kohort.broker.log.settings import LogConfig
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
 

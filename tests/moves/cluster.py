@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.crash.served import Served
+from tests.crash.broker_process import BrokerProcess
 
 COMMAND_S = 60.0
 
@@ -37,7 +37,7 @@ class Cluster:
         self, folder: Path, draw: random.Random, config: dict[str, str]
     ) -> None:
         arguments = ["--http=0", *(f"--set={n}={v}" for n, v in config.items())]
-        self.served = Served(folder, 3, arguments)
+        self.served = BrokerProcess(folder, 3, arguments)
         self.ways = {"command line": 0, "HTTP": 0}
         self._draw = draw
         self._url = ""

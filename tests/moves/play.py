@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash import oracle
-from tests.crash.asking import Asking
+from tests.crash.cluster_queries import ClusterQueries
 from tests.crash.load import Group, Load
-from tests.crash.observed import (
+from tests.crash.observations import (
     all_committed,
     read_all,
     snapshot,
@@ -21,7 +21,7 @@ from tests.crash.observed import (
     until_at_the_ends,
     until_members_commit,
 )
-from tests.crash.run import ViolationError
+from tests.crash.totals import Totals, ViolationError, hold, stop_cleanly, until_commits
 from tests.crash.witness import Witness
 from tests.moves.cluster import Cluster
 
@@ -54,31 +54,21 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Totals):
     """What happened.
 
     Attributes:
-        violations: one sentence each; none is what is wanted.
         done: by kind: moves of coordinators and partitions, stops, starts.
         ways: by which way the cluster was told.
         generations: by group, the first and the last one.
-        records: acknowledged ones.
-        commits: acknowledged ones, each of one partition.
-        consumed: records that members got.
-        seconds: all of it.
     """
 
-    violations: list[str] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     ways: dict[str, int] = field(default_factory=dict)
     generations: dict[str, tuple[int, int]] = field(default_factory=dict)
-    records: int = 0
-    commits: int = 0
-    consumed: int = 0
-    seconds: float = 0.0
 
 
-def start_load(folder: Path, asking: Asking, bootstrap: str) -> Load:
+def start_load(folder: Path, queries: ClusterQueries, bootstrap: str) -> Load:
     """Two producers, and three groups of five members of one library each."""
     common = {
         "topic": TOPIC,
@@ -86,7 +76,7 @@ def start_load(folder: Path, asking: Asking, bootstrap: str) -> Load:
         "bootstrap": bootstrap,
         "linger_ms": 5,
     }
-    load = Load(folder, asking, common)
+    load = Load(folder, queries, common)
     librdkafka = {"compression.type": "lz4"}
     load.produce("confluent", {"name": "c", "window": 24, "librdkafka": librdkafka})
     load.produce("aiokafka", {"name": "a", "window": 12, "aiokafka": {}})
@@ -124,7 +114,7 @@ class Play:
         self._draw = random.Random(settings.seed)
         self.report = Report()
         self._cluster = Cluster(settings.folder, self._draw, CONFIG)
-        self._asking = Asking(self._cluster.served)
+        self._queries = ClusterQueries(self._cluster.served)
         self._stopped: list[int] = []
         self._load: Load | None = None
 
@@ -136,7 +126,7 @@ class Play:
         except ViolationError as error:
             self.report.violations += error.found
         finally:
-            self._asking.forget()
+            self._queries.forget()
             if self._load is not None:
                 self._load.close()
             self._cluster.served.close()
@@ -146,14 +136,15 @@ class Play:
 
     def _play(self) -> None:
         self._cluster.start()
-        self._asking.create_topic(TOPIC, PARTITIONS, REPLICAS)
+        self._queries.create_topic(TOPIC, PARTITIONS, REPLICAS)
         bootstrap = self._cluster.served.bootstrap
-        load = self._load = start_load(self._settings.folder, self._asking, bootstrap)
+        load = self._load = start_load(self._settings.folder, self._queries, bootstrap)
         witness = load.until_ready()
         first = self._settle(load)
         moves = self._settings.moves
         for done in range(1, moves + 1):
-            self._progressed(load, witness)
+            names = [group.name for group in load.groups]
+            until_commits(names, load, witness, self._queries)
             self._move(load)
             self._check_commits(load, witness)
             if done % max(1, moves // 10) == 0:
@@ -161,7 +152,7 @@ class Play:
         while self._stopped:
             self._start_one()
         last = self._settle(load)
-        until_members_commit(load.groups, self._asking)
+        until_members_commit(load.groups, self._queries)
         self.report.generations = {name: (first[name], last[name]) for name in first}
         self._finish(load, witness)
 
@@ -189,14 +180,14 @@ class Play:
         group = chosen.name
         if self._draw.random() < 0.25:
             self._unsettle(chosen)
-        now = self._asking.coordinator(group)
+        now = self._queries.coordinator(group)
         others = [node for node in running if node != now]
         self._cluster.move_group(group, self._draw.choice(others))
         self.report.done["coordinator moved"] += 1
 
     def _unsettle(self, group: Group) -> None:
         """Has a member leave and come back: the move is to find a rebalance."""
-        unsettle(group, self._draw.randrange(STATIC, MEMBERS), self._asking)
+        unsettle(group, self._draw.randrange(STATIC, MEMBERS), self._queries)
         self.report.done["member replaced"] += 1
 
     def _start_one(self) -> None:
@@ -224,58 +215,31 @@ class Play:
             group.worker.until_bounced()
 
             def settled(group: Group = group) -> int | None:
-                seen = snapshot(group, self._asking, PARTITIONS)
+                seen = snapshot(group, self._queries, PARTITIONS)
                 return None if seen is None else seen.generation
 
-            found[group.name] = self._asking.until(f"{group.name} settles", settled)
+            found[group.name] = self._queries.until(f"{group.name} settles", settled)
         return found
-
-    def _progressed(self, load: Load, witness: Witness) -> None:
-        """Waits until each group has committed something since the last move."""
-        witness.read()
-        before = witness.commits.copy()
-
-        def committed() -> bool | None:
-            witness.read()
-            for worker in load.workers:
-                worker.check()
-            names = [group.name for group in load.groups]
-            return True if all(witness.commits[n] > before[n] for n in names) else None
-
-        self._asking.until("each group commits", committed)
 
     def _check_commits(self, load: Load, witness: Witness) -> None:
         """What was acknowledged before the move is committed after it."""
         witness.read()
         acked = witness.acked.copy()
         names = [group.name for group in load.groups]
-        committed = all_committed(names, self._asking, TOPIC, PARTITIONS)
+        committed = all_committed(names, self._queries, TOPIC, PARTITIONS)
         found = oracle.offsets(acked, committed)
-        found += self._cluster.served.faults()
-        if found:
-            raise ViolationError(found)
+        hold([*found, *self._cluster.served.faults()])
 
     def _finish(self, load: Load, witness: Witness) -> None:
-        sent: dict[str, list[int]] = {}
-        for worker in load.producers:
-            sent |= worker.stop()
+        sent = load.stop_producers()
         names = [group.name for group in load.groups]
-        until_at_the_ends(names, self._asking, TOPIC, PARTITIONS)
+        until_at_the_ends(names, self._queries, TOPIC, PARTITIONS)
         self._check_commits(load, witness)
         self._settle(load)
-        log = read_all(self._cluster.served.bootstrap, TOPIC, self._asking.ends(TOPIC))
-        self.report.records = len(witness.produced) + len(witness.unplaced)
-        self.report.commits = sum(witness.commits.values())
-        self.report.consumed = sum(
-            poll.count for polls in witness.consumed.values() for poll in polls
-        )
-        found = oracle.producers(witness, log, sent)
-        found += oracle.members(witness, log, names)
+        log = read_all(self._cluster.served.bootstrap, TOPIC, self._queries.ends(TOPIC))
+        self.report.count(witness)
         for group in load.groups:
             group.worker.stop()
-        code = self._cluster.served.stop()
-        if code:
-            found.append(f"the broker exited {code} on SIGTERM")
-        found += self._cluster.served.faults()
-        if found:
-            raise ViolationError(found)
+        found = oracle.producers(witness, log, sent)
+        hold([*found, *oracle.members(witness, log, names)])
+        stop_cleanly(self._cluster.served)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.moves.play import Play, Settings
 
 
+@pytest.mark.long
 def test_groups_settle_and_no_commit_is_lost(tmp_path: Path) -> None:
     """Three groups of five real members, fifteen moves and stops under them."""
     report = Play(Settings(15, 848, tmp_path), print).play()

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.settings import QUICK
+from tests.pipeline.spark_settings import QUICK
 
 from kohort.pipeline import session
 from kohort.pipeline.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kohort.pipeline.report.queries import Answers
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
@@ -26,7 +28,9 @@ SETTINGS = {
 }
 
 
-EXTRA = frozenset({"duckdb", "pandas", "plotly", "py4j", "pyarrow", "pyspark"})
+EXTRA = frozenset(
+    {"duckdb", "jinja2", "pandas", "plotly", "py4j", "pyarrow", "pyspark"}
+)
 """What the extras pipeline and dev bring, and the extra test does not."""
 
 
@@ -100,3 +104,19 @@ def spark() -> Iterator[SparkSession]:
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     """An empty lake."""
     return Lake(spark, tmp_path / "lake")
+
+
+@pytest.fixture(scope="module")
+def bad(spark: SparkSession) -> Answers:
+    """The report's queries over a run in which everything went wrong."""
+    from tests.pipeline import report_builds
+
+    return report_builds.answers(report_builds.bad, spark)
+
+
+@pytest.fixture(scope="module")
+def large(spark: SparkSession) -> Answers:
+    """The same over 200 runs with 300 groups."""
+    from tests.pipeline import report_builds
+
+    return report_builds.answers(report_builds.large, spark)

@@ -1,14 +1,17 @@
-"""Lists of events as the frames that makers take, and tables as lists of rows."""
+"""Lists of events as frames, and tables as lists of rows."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker.events.account import Account, Accounts
 from kohort.broker.events.formats import spark_schema
-from kohort.pipeline.makers import EVENTS, Maker, Options
+from kohort.broker.events.schema import COMMON
+from kohort.pipeline.table_functions import EVENTS, Options, TableFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,8 +28,8 @@ def frame(spark: SparkSession, folder: Path, events: Iterable[Event]) -> DataFra
         folder: where a file of them may be written.
         events: as the broker writes them; what they lack is null.
     """
-    from pyspark.sql import functions as f  # noqa: PLC0415 - not everywhere
-    from pyspark.sql.types import StructType  # noqa: PLC0415
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
 
     path = folder / "events.jsonl"
     with path.open("w") as file:
@@ -40,7 +43,7 @@ def frame(spark: SparkSession, folder: Path, events: Iterable[Event]) -> DataFra
 
 
 def made(
-    makers: Mapping[str, Maker],
+    functions: Mapping[str, TableFunction],
     events: DataFrame,
     folder: Path,
     only: Sequence[str] | None = None,
@@ -48,16 +51,16 @@ def made(
     """The tables, each read back from its files before the next one is made.
 
     Args:
-        makers: by path, each after those that it reads.
+        functions: by path, each after those that it reads.
         events: as `frame` makes them.
         folder: where the tables are written.
         only: the paths of those that are wanted, and of what they read; None: all.
     """
     frames = {EVENTS: events}
-    for path, maker in makers.items():
+    for path, function in functions.items():
         if only is None or path in only:
             table = str(folder / path)
-            maker(frames, Options()).write.parquet(table)
+            function(frames, Options()).write.parquet(table)
             frames[path] = events.sparkSession.read.parquet(table)
     return frames
 
@@ -67,6 +70,11 @@ def rows(table: DataFrame) -> list[Row]:
     return [row.asDict(recursive=True) for row in table.collect()]
 
 
+def counted(table: Iterable[Row]) -> Counter[str]:
+    """Rows, whatever the order."""
+    return Counter(repr(sorted(row.items())) for row in table)
+
+
 def as_run(events: Iterable[Event], run: str, group: str | None = None) -> list[Row]:
     """The same events of another run, and perhaps of another group."""
     named = {"run": run} if group is None else {"run": run, "group": group}
@@ -74,6 +82,35 @@ def as_run(events: Iterable[Event], run: str, group: str | None = None) -> list[
         {**event, **(named if event.get("group") is not None else {"run": run})}
         for event in events
     ]
+
+
+def with_accounts(events: Iterable[Event]) -> list[Event]:
+    """The events of a run in order, and the accounts of its rebalances among them.
+
+    An account has a number behind all others of its node.
+    """
+    accounts, found = Accounts(), list[Event]()
+    ordered = in_order(events)
+    numbers = Counter[int]()
+    for event in ordered:
+        numbers[event["node"]] = max(numbers[event["node"]], event["sequence"])
+    for event in ordered:
+        found.append(event)
+        for account in accounts.take(event):
+            numbers[account.node] += 1
+            found.append(_account_event(account, event, numbers[account.node]))
+    return found
+
+
+def _account_event(account: Account, latest: Event, sequence: int) -> Event:
+    common = {field.name: getattr(account, field.name, None) for field in COMMON}
+    return {
+        **common,
+        **{name: latest[name] for name in ("schema", "labels", "time_ns", "wall_ns")},
+        "sequence": sequence,
+        "kind": "rebalance_account",
+        **account.own_fields(),
+    }
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

@@ -7,8 +7,6 @@ which are told by the files that appear, and started again. At the end a last on
 the rest; exits 1 unless each event of the broker is in bronze exactly once.
 """
 
-# ruff: noqa: T201 - a program that prints
-
 from __future__ import annotations
 
 import argparse
@@ -26,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.pipeline.serving import Serving, serving
+from tests.pipeline.broker_thread import Serving, serving
 from tests.pipeline.test_stream import once, told, without_nulls
 
 from kohort.pipeline import bronze, session
@@ -115,7 +113,7 @@ MOMENTS: dict[str, Reached] = {
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
     """A job in a process group of its own, which gets ready, and waits for `go`."""
-    command = [sys.executable, "-m", "tests.pipeline.job", *arguments]
+    command = [sys.executable, "-m", "tests.pipeline.killable_job", *arguments]
     return subprocess.Popen(
         command, cwd=ROOT, start_new_session=True, stdin=subprocess.PIPE
     )

@@ -13,8 +13,7 @@ import pytest
 from tests.pipeline.test_stream import event, told
 
 from kohort.pipeline import bronze
-from kohort.pipeline.lake import Lake, LakeError
-from kohort.pipeline.schema import (
+from kohort.pipeline.event_schema import (
     CUT_OFF,
     NO_EVENT,
     NO_OBJECT,
@@ -23,6 +22,7 @@ from kohort.pipeline.schema import (
     REASONS,
     WRONG_TYPE,
 )
+from kohort.pipeline.lake import Lake, LakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kohort.pipeline import build as builds
-from kohort.pipeline import lineage, quality, views
+from kohort.pipeline import lineage, quality, sql_views
 from kohort.pipeline.build import Build, NoEventsError, Recipe
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.lake import Lake, LakeError
-from kohort.pipeline.makers import EVENTS, Frames, Options
+from kohort.pipeline.table_functions import EVENTS, Frames, Options
 from kohort.pipeline.tables import BY_PATH, Column, Table
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_a_build_is_seen_once_it_is_whole(lake: Lake) -> None:
 def test_a_build_that_does_not_work_changes_nothing(lake: Lake) -> None:
     """Readers have the one before, and nothing of it is left."""
     first = built(lake, {"a": 1})
-    broken = Recipe(RECIPE.tables, {**RECIPE.makers, "silver/counts": failing})
+    broken = Recipe(RECIPE.tables, {**RECIPE.functions, "silver/counts": failing})
     with pytest.raises(Exception, match="no"):
         built(lake, {"a": 2}, recipe=broken)
     assert builds.current(lake) == first.id
@@ -152,7 +152,7 @@ def test_two_builds_do_not_mix(lake: Lake) -> None:
         go_on.wait()
         return counts(frames, options)
 
-    recipe = Recipe(RECIPE.tables, {**RECIPE.makers, "silver/counts": slow})
+    recipe = Recipe(RECIPE.tables, {**RECIPE.functions, "silver/counts": slow})
     ended: list[Build] = []
     first = threading.Thread(
         target=lambda: ended.append(built(lake, {"a": 1}, recipe=recipe))
@@ -174,7 +174,7 @@ def test_a_lake_without_events(lake: Lake) -> None:
     assert builds.current(lake) is None
     assert lake.names("builds") == []
     with pytest.raises(PipelineError, match="kohort pipeline build"):
-        views.register(lake)
+        sql_views.register(lake)
 
 
 # -- runs
@@ -249,8 +249,8 @@ def test_a_column_that_an_older_build_lacks_is_null(lake: Lake) -> None:
     newer = (*COUNTS.columns, Column("later", "string", "came later"))
     table = Table(COUNTS.name, COUNTS.layer, COUNTS.says, COUNTS.key, newer)
     assert rows(lake, table, made.id) == [("a", 1, 5, None)]
-    assert views.register(lake) == made.id
+    assert sql_views.register(lake) == made.id
     (seen,) = lake.spark.sql("SELECT run, events FROM silver_runs").collect()
     assert tuple(seen) == ("a", 1)
     with pytest.raises(PipelineError, match=made.id):
-        views.register(lake, "nonsense")
+        sql_views.register(lake, "nonsense")

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.commands import KOHORT, done, environment, refused
-from tests.pipeline.serving import serving
+from tests.pipeline.broker_thread import serving
 from tests.pipeline.test_build import built
 
-from kohort.pipeline import bronze, command, shown, tables_page, views
+from kohort.pipeline import bronze, sql_views, tables_page
 from kohort.pipeline.build import BUILDS
+from kohort.pipeline.commands import output, query
+from kohort.pipeline.commands.stream_builds import Counts
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.live import Counts
 from kohort.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def test_tables_are_listed_with_their_meaning() -> None:
     """All of them; and the columns of one."""
     listed = done("pipeline", "query", "--tables")
     for table in TABLES:
-        assert f"\n{views.view(table)} " in listed
+        assert f"\n{sql_views.view(table)} " in listed
     columns = done("pipeline", "query", "--tables", "silver_runs")
     assert "key: run" in columns
     assert "the label scenario" in columns
@@ -170,7 +171,7 @@ def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]
 def asked(lake: Lake) -> Lake:
     """A lake with a build, whose tables have names."""
     built(lake, {"a": 3, "b": 2})
-    views.register(lake)
+    sql_views.register(lake)
     return lake
 
 
@@ -185,7 +186,7 @@ def test_mistakes_in_a_query_are_told_in_a_line(asked: Lake) -> None:
         ("SELEC 1", r"Syntax error at or near 'SELEC'"),
     ):
         with pytest.raises(PipelineError, match=told) as raised:
-            command._asked(asked.spark, sql)  # noqa: SLF001 - what the command does
+            query.select(asked.spark, sql)
         assert raised.value.code == 2
         assert "SQLSTATE" not in str(raised.value)
         assert "\n" not in str(raised.value)
@@ -194,9 +195,9 @@ def test_mistakes_in_a_query_are_told_in_a_line(asked: Lake) -> None:
 @pytest.mark.spark
 def test_a_run_that_is_not_there_is_told_in_a_line(asked: Lake) -> None:
     """Else the report of it would be empty, and say nothing of that."""
-    views.must_have(asked, ["a"])
+    sql_views.must_have(asked, ["a"])
     with pytest.raises(PipelineError, match="no run nobody's; there are: a"):
-        views.must_have(asked, ["a", "nobody's"])
+        sql_views.must_have(asked, ["a", "nobody's"])
 
 
 @pytest.fixture
@@ -214,14 +215,14 @@ def test_answers_are_printed(
     answer: DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As a table, as JSON and as CSV; times are UTC, wherever this is."""
-    shown.show(*shown.answer(answer, 1))
+    output.show(*output.answer(answer, 1))
     head, first, _, more = capsys.readouterr().out.splitlines()
     assert head.split() == ["RUN", "N", "M", "L", "AT", "RUN_2", "D"]
     assert first.split() == [
         *("a", "3", '{"c":3}', "[1,2]", "2026-01-02", "03:04:05", "-", "0.5")
     ]
     assert more == "the first 1 rows; --limit N shows more"
-    told = json.loads("".join(shown.as_json(answer)))
+    told = json.loads("".join(output.as_json(answer)))
     assert told[1] == {
         "run": "b",
         "n": 2,
@@ -231,10 +232,10 @@ def test_answers_are_printed(
         "run_2": None,
         "d": 0.5,
     }
-    names, *rows = csv.reader(io.StringIO("".join(shown.as_csv(answer))))
+    names, *rows = csv.reader(io.StringIO("".join(output.as_csv(answer))))
     assert names == ["run", "n", "m", "l", "at", "run_2", "d"]
     assert rows[0] == ["a", "3", '{"c":3}', "[1,2]", "2026-01-02 03:04:05", "", "0.5"]
-    nothing = "".join(shown.as_json(answer.where("n > 9")))
+    nothing = "".join(output.as_json(answer.where("n > 9")))
     assert json.loads(nothing) == []
 
 

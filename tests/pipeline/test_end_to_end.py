@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pytest
-from tests.pipeline.duck.calculate import PATHS, calculate
-from tests.pipeline.duck.compare import compare
-from tests.pipeline.played import KNOWN, Known, playing
+from tests.pipeline import silver_oracle
+from tests.pipeline.events import counted, in_order
+from tests.pipeline.events import rows as read
+from tests.pipeline.live_groups import KNOWN, SESSION_MS, Known, playing
 
 from kohort.pipeline import bronze
 from kohort.pipeline import build as builds
 from kohort.pipeline.bronze import Ingested
 from kohort.pipeline.build import Build
+from kohort.pipeline.commands.progress import Progress
+from kohort.pipeline.commands.stream_builds import Live
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.live import Live
-from kohort.pipeline.makers import Options
-from kohort.pipeline.progress import Progress
 from kohort.pipeline.quality import Rules
+from kohort.pipeline.table_functions import Options
 from kohort.pipeline.tables import BY_PATH
 
 if TYPE_CHECKING:
@@ -111,14 +111,7 @@ def _live(lake: Lake, address: str, stopping: threading.Event, say: Any) -> Live
 
 def rows(played: Played, path: str, build: Build | None = None) -> list[dict[str, Any]]:
     """A table of the build when all was over."""
-    folder = played.lake.uri(f"builds/{(build or played.build).id}/{path}")
-    found = (
-        duckdb.connect()
-        .execute("SET TimeZone = 'UTC'")
-        .read_parquet(f"{folder}/*.parquet")
-    )
-    names = found.columns
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    return read(builds.read(played.lake, (build or played.build).id, BY_PATH[path]))
 
 
 def of_group(played: Played, path: str, group: str) -> list[dict[str, Any]]:
@@ -132,18 +125,18 @@ def test_the_stream_builds_while_clients_come_and_go(played: Played) -> None:
     (half,) = rows(played, "gold/runs", played.first)
     (whole,) = rows(played, "gold/runs")
     assert 0 < half["rebalances"] < whole["rebalances"]
-    assert half["crashes"] == half["refused_full"] == 0
+    assert half["expired"] == half["refused_full"] == 0
 
 
 @pytest.mark.parametrize("group", KNOWN)
 def test_gold_is_what_the_script_says(played: Played, group: str) -> None:
-    """Rebalances by cause and culprit, refusals, crashes and commits are as played."""
+    """Rebalances by cause and culprit, refusals, expiries and commits are as played."""
     known: Known = KNOWN[group]
     (gold,) = of_group(played, "gold/groups", group)
     assert gold["by_cause"] == known.causes
     assert gold["rebalances"] == sum(known.causes.values())
     assert gold["interrupted"] == 0
-    assert gold["crashes"] == known.crashes
+    assert gold["expired"] == known.crashes
     assert gold["refused_full"] == known.refusals
     assert gold["refused_full_names"] == len(known.refused)
     culprits = of_group(played, "gold/culprits", group)
@@ -169,25 +162,49 @@ def test_commits_are_those_of_the_file(played: Played) -> None:
         assert (gold["commits"], gold["offsets"]) == (commits[group], offsets[group])
 
 
-def test_all_tables_are_as_calculated_independently(played: Played) -> None:
-    """DuckDB, by its own statements, makes the same of the same events."""
-    events = played.folder / "events"
-    bronze.events(played.lake).write.parquet(str(events))
-    calculated = calculate(f"{events}/*.parquet")
-    told = [
-        line
-        for path in PATHS
-        for line in compare(
-            played.lake.uri(f"builds/{played.build.id}/{path}"),
-            path.replace("/", "."),
-            BY_PATH[path],
-            calculated,
-        )
+@pytest.mark.parametrize("group", KNOWN)
+def test_silver_is_what_loops_make_of_the_file(played: Played, group: str) -> None:
+    """Row by row, from the accounts and the other events of real clients."""
+    lines = map(json.loads, played.file.read_text().splitlines())
+    own = in_order(event for event in lines if event["group"] == group)
+    rebalances = sorted(
+        of_group(played, "silver/rebalances", group), key=lambda row: row["number"]
+    )
+    assert len(rebalances) == len(silver_oracle.accounts(own))
+    for path, wanted in {
+        "silver/memberships": silver_oracle.memberships(own).values(),
+        "silver/ownership": silver_oracle.ownership(own),
+        "silver/pauses": silver_oracle.pauses(own),
+        "silver/unread": silver_oracle.unread(own),
+        "silver/commits": silver_oracle.commits(own),
+        "silver/moves": silver_oracle.moves(own),
+        "silver/lags": silver_oracle.lags(own, rebalances),
+    }.items():
+        keys = {"run", "group"}
+        found = [
+            {name: row[name] for name in row.keys() - keys}
+            for row in of_group(played, path, group)
+        ]
+        assert counted(found) == counted(wanted), path
+
+
+def test_a_crash_is_unread_since_its_last_sign(played: Played) -> None:
+    """For the session timeout, and the rebalance after it, for each partition."""
+    found = of_group(played, "silver/unread", "crash")
+    (gone,) = [
+        row
+        for row in of_group(played, "silver/memberships", "crash")
+        if row["how"] == "expired"
     ]
-    assert not told
-    empty = {path for path in PATHS if not rows(played, path)}
-    # They would need another broker, and more happenings in less time.
-    assert empty <= {"gold/initial_delay", "gold/storms"}
+    crash = [row for row in found if row["cause"] == "expired"]
+    assert {row["name"] for row in crash} == {"ben"}
+    assert min(row["from_ns"] for row in crash) == gone["until_ns"] - gone["silent_ns"]
+    assert gone["silent_ns"] >= SESSION_MS * 10**6
+    (gold,) = of_group(played, "gold/groups", "crash")
+    assert gold["expired_unread_s"] == pytest.approx(
+        sum(row["unread_ns"] for row in crash) / 1e9
+    )
+    assert gold["unread_s"] >= gold["expired_unread_s"] > SESSION_MS / 1000
 
 
 def test_events_that_come_again_change_nothing(played: Played) -> None:

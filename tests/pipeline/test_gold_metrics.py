@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.pipeline.gold_course import NAMES, ODD, STORMS, STORMS_FOUND, scenes
-from tests.pipeline.gold_scenes import Made, Scenes, ns
+from tests.pipeline.metric_scenes import NAMES, ODD, STORMS, STORMS_FOUND, scenes
+from tests.pipeline.silver_rows import Made, Scenes, ns
 
-from kohort.pipeline.makers import Options
-from kohort.pipeline.tables import BY_PATH
+from kohort.pipeline.table_functions import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +40,7 @@ NUMBERS = (
     "refused_full",
     "partitions_moved",
     "partitions_moved_least",
-    "crashes",
+    "expired",
     "metadata_bytes",
     "assignment_bytes",
     "commits",
@@ -51,11 +50,11 @@ NUMBERS = (
     "records_rewound",
     "lag_built",
 )
-SECONDS = ("stand_still_s", "member_s", "crash_idle_s")
+SECONDS = ("paused_s", "member_s", "unread_s", "expired_unread_s")
 MOST = (
     "members_most",
     "duration_max_s",
-    "crash_idle_max_s",
+    "expired_unread_max_s",
     "lag_built_max",
     "catch_up_max_s",
 )
@@ -93,46 +92,21 @@ def by_hour(gold: Made, run: str, *names: str, group: str = "g") -> dict[int, An
     return {int(each.replace(tzinfo=UTC).timestamp()) // 3600: at[each] for each in at}
 
 
-def test_tables_have_the_columns_that_were_agreed_on(gold: Made) -> None:
-    """Names, order and types."""
-    for path in PATHS:
-        want = BY_PATH[path].schema().simpleString()
-        assert gold.frames[path].schema.simpleString() == want
-
-
-def test_keys_tell_rows_apart(gold: Made) -> None:
-    """No two rows with one key."""
-    for path in PATHS:
-        keys = [some(row, *BY_PATH[path].key) for row in gold.rows(path)]
-        assert len(set(keys)) == len(keys) > 0, path
-
-
-def test_no_plan_runs_python(gold: Made) -> None:
-    """Native expressions only, and no nested loops over all pairs of rows."""
-    for path, plan in gold.plans.items():
-        for operator in ("Python", "Arrow", "CartesianProduct", "BroadcastNestedLoop"):
-            assert operator not in plan, (path, operator)
-        for frame in plan.split("specifiedwindowframe(")[1:]:
-            words = frame.split(")")[0]
-            ends = words.split(",")[-1]
-            assert "unboundedfollowing" not in ends or "unboundedpreceding" in words
-
-
 # -- time that is cut
 
 
 def test_an_interval_over_midnight_is_in_both_hours(gold: Made) -> None:
-    """600 and 900 s of a membership, 10 and 30 of a stand-still; 10/600 and 30/900.
+    """600 and 900 s of a membership, 10 and 30 of a pause; 10/600 and 30/900.
 
     The rebalance that starts with the hour is in it, and a refusal 1 ns before is not.
     """
-    names = ("member_s", "stand_still_s", "capacity_lost", "rebalances", "refused_full")
+    names = ("member_s", "paused_s", "capacity_lost", "rebalances", "refused_full")
     assert by_hour(gold, "midnight", *names) == {
         23: (600, 10, pytest.approx(10 / 600), 0, 1),
         24: (900, 30, pytest.approx(30 / 900), 1, 0),
     }
     whole = gold.row("gold/groups", run="midnight")
-    assert some(whole, "member_s", "stand_still_s") == (1500, 40)
+    assert some(whole, "member_s", "paused_s") == (1500, 40)
     assert whole["capacity_lost"] == pytest.approx(40 / 1500)
     rows = gold.rows("gold/hours", run="midnight")
     assert [row["hour"] for row in rows] == [hour(23), hour(24)]
@@ -140,7 +114,7 @@ def test_an_interval_over_midnight_is_in_both_hours(gold: Made) -> None:
 
 def test_what_has_no_end_counts_up_to_the_end_of_the_run(gold: Made) -> None:
     """From 100 s and from 4990 s to the last event, at 5000 s."""
-    names = ("member_s", "stand_still_s", "rebalances", "completed")
+    names = ("member_s", "paused_s", "rebalances", "completed")
     assert by_hour(gold, "open", *names) == {0: (3500, 0, 0, 0), 1: (1400, 10, 1, 0)}
 
 
@@ -160,7 +134,7 @@ def test_a_membership_may_last_for_a_thousand_hours(gold: Made) -> None:
 
 def test_what_ends_on_the_hour_has_no_part_of_it(gold: Made) -> None:
     """All 3600 s are in hour 0; the crash was with the first moment of hour 1."""
-    names = ("member_s", "crashes", "capacity_lost")
+    names = ("member_s", "expired", "capacity_lost")
     assert by_hour(gold, "on the hour", *names) == {0: (3600, 0, 0), 1: (0, 1, None)}
 
 
@@ -286,16 +260,18 @@ def test_maps_are_in_the_order_of_their_keys(gold: Made) -> None:
             assert found[1] > 0
 
 
-def test_partitions_that_moved_and_that_were_idle(gold: Made) -> None:
-    """Two groups, and both together. 5 + 45.5 partition-seconds; the longest 45.5."""
+def test_partitions_that_moved_and_that_were_unread(gold: Made) -> None:
+    """Crashes: 5 + 45.5 partition-seconds, the longest 45.5; 3 * 12 of a pause."""
     names = ("partitions_moved", "partitions_moved_least")
     # Hours come from events; here those of moves are told by moves alone.
     both = gold.row("gold/runs", run="partitions")
     assert by_hour(gold, "partitions", *names) == {0: (4, 1), 1: (6, 6)}
     assert some(both, *names) == (11, 7)
-    idle = ("crash_idle_s", "crash_idle_max_s")
-    assert by_hour(gold, "partitions", *idle) == {0: (50.5, 45.5), 1: (0, None)}
-    assert some(both, *idle) == (51.5, 45.5)
+    expired = ("expired_unread_s", "expired_unread_max_s")
+    assert by_hour(gold, "partitions", *expired) == {0: (50.5, 45.5), 1: (0, None)}
+    assert some(both, *expired) == (52.5, 45.5)
+    assert by_hour(gold, "partitions", "unread_s") == {0: (80.5,), 1: (6,)}
+    assert both["unread_s"] == 80.5 + 6 + 2
 
 
 def test_names_that_were_refused_count_once_wherever_they_came_again(
@@ -357,14 +333,17 @@ def test_what_a_storm_is_can_be_said(spark: SparkSession, gold: Made) -> None:
 # -- causes and people
 
 
-def test_causes_have_the_whole_of_their_stand_stills(gold: Made) -> None:
-    """Numbers 1 (4 + 3 s) and 2 (20 s, half of them an hour later); 3 (20 s, open)."""
+def test_causes_have_the_whole_of_their_pauses(gold: Made) -> None:
+    """Numbers 1 (4 + 3 s) and 2 (20 s, half of them an hour later); 3 (20 s, open).
+
+    Without a reader: 2 + 5, 0, and 1 partition-seconds.
+    """
     rows = gold.rows("gold/causes", run="people")
-    names = ("hour", "cause", "rebalances", "completed", "stand_still_s")
+    names = ("hour", "cause", "rebalances", "completed", "paused_s", "unread_s")
     assert [some(row, *names) for row in rows] == [
-        (hour(0), "member_left", 2, 2, 27),
-        (hour(1), "member_left", 1, 0, 20),
-        (hour(1), "sync_timeout", 1, 1, 0),
+        (hour(0), "member_left", 2, 2, 27, 7),
+        (hour(1), "member_left", 1, 0, 20, 0),
+        (hour(1), "sync_timeout", 1, 1, 0, 1),
     ]
     # Of 4 and 6 s; and of none.
     assert some(rows[0], "duration_p50_s", "duration_p95_s") == pytest.approx((5, 5.9))
@@ -372,11 +351,11 @@ def test_causes_have_the_whole_of_their_stand_stills(gold: Made) -> None:
 
 
 def test_culprits_add_up_also_those_without_a_name(gold: Made) -> None:
-    """4 + 6 s, the open one not; 27 + 20 member-seconds."""
-    names = ("cause", "name", "rebalances", "duration_s", "stand_still_s")
+    """4 + 6 s, the open one not; 27 + 20 member-seconds, 2 + 5 partition-seconds."""
+    names = ("cause", "name", "rebalances", "duration_s", "paused_s", "unread_s")
     assert [some(row, *names) for row in gold.rows("gold/culprits", run="people")] == [
-        ("member_left", "x", 3, 10, 47),
-        ("sync_timeout", None, 1, 2, 0),
+        ("member_left", "x", 3, 10, 47, 7),
+        ("sync_timeout", None, 1, 2, 0, 1),
     ]
 
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.pipeline.events import frame
 
-from kohort.broker.events.schema import KINDS
 from kohort.pipeline import bronze, quality
 from kohort.pipeline import build as builds
 from kohort.pipeline.build import Build, Recipe
 from kohort.pipeline.lake import Lake
-from kohort.pipeline.makers import EVENTS, Frames, Maker, Options
 from kohort.pipeline.quality import FAILED, MARKED, PASSED, Rules
+from kohort.pipeline.table_functions import EVENTS, Frames, Options, TableFunction
 from kohort.pipeline.tables import BY_PATH
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 GOOD = "good"
-SILVER = ("runs", "rebalances", "memberships", "ownership", "stand_stills")
+SILVER = ("runs", "rebalances", "memberships", "ownership", "pauses", "unread")
 IDENTITIES = (
     "run string, node int, events long, rows long, first long, last long,"
     " missing long, announced long"
@@ -49,10 +48,10 @@ def owned(member: str, since: int, until: int | None, **fields: Any) -> Row:
     return {**row, **span, **fields}
 
 
-def rebalance(number: int, outcome: str, previous_state: str, **fields: Any) -> Row:
-    """A row of ``silver/rebalances``."""
-    row = {"group": "g", "number": number, "outcome": outcome}
-    return {**row, "previous_state": previous_state, "duration_ns": 5, **fields}
+def rebalance(sequence: int, outcome: str = "completed", **fields: Any) -> Row:
+    """A row of ``silver/rebalances``, by the number of its start."""
+    row = {"group": "g", "node": 0, "sequence": sequence, "outcome": outcome}
+    return {**row, "cause": "member_left", "duration_ns": 5, **fields}
 
 
 def member(member_id: str, *, known: bool, **fields: Any) -> Row:
@@ -88,7 +87,7 @@ SPELL = (
     event(5, "rebalance_started"),
     event(6, "group_loaded", members=["loaded"]),
 )
-"""An end that came, one that did not, and a group that another node has taken over."""
+"""Three rebalances, and a group that another node has taken over."""
 
 CASES: Mapping[str, Case] = {
     GOOD: Case(
@@ -97,23 +96,23 @@ CASES: Mapping[str, Case] = {
         SPELL,
         {
             "rebalances": [
-                rebalance(1, "completed", "Empty"),
-                rebalance(2, "interrupted", "Stable"),
-                rebalance(3, "interrupted", "CompletingRebalance"),
-                rebalance(4, "open", "PreparingRebalance", duration_ns=None),
+                rebalance(1),
+                rebalance(4, "interrupted"),
+                # The last one is under way.
             ],
             "memberships": [
                 member("a", known=True, silent_ns=0),
                 member("loaded", known=False, until_ns=None),
             ],
             "ownership": [
-                owned("a", 10, 20, idle_ns=0),
+                owned("a", 10, 20),
                 owned("b", 20, 20),
                 owned("b", 20, 30),
                 owned("a", 40, None),
                 owned("b", 25, None, partition=1),
             ],
-            "stand_stills": [{"from_ns": 1, "until_ns": 1}],
+            "pauses": [{"from_ns": 1, "until_ns": 1}],
+            "unread": [{"from_ns": 1, "until_ns": 1}],
         },
     ),
     "missing_events": Case(
@@ -143,42 +142,32 @@ CASES: Mapping[str, Case] = {
     ),
     "unknown_kinds": Case(1, 2, [event(1), event(2, "group_sang")]),
     "negative_durations": Case(
-        5,
         6,
+        7,
         silver={
             "rebalances": [
-                rebalance(1, "completed", "Empty", duration_ns=-1),
-                rebalance(2, "completed", "Stable", waited_ns=-1, duration_ns=None),
+                rebalance(1, duration_ns=-1),
+                rebalance(2, waited_ns=-1, duration_ns=None),
             ],
             "memberships": [member("a", known=True, until_ns=9)],
             "ownership": [owned("a", 10, 9), owned("a", 20, 30)],
-            "stand_stills": [{"from_ns": 1, "until_ns": 0}],
+            "pauses": [{"from_ns": 1, "until_ns": 0}],
+            "unread": [{"from_ns": 1, "until_ns": 0}],
         },
+    ),
+    "rebalances_without_account": Case(
+        1,
+        3,
+        [event(number, "rebalance_started") for number in (1, 2, 3)],
+        {"rebalances": [rebalance(1)]},
     ),
     "rebalances_without_end": Case(
-        2,
-        4,
-        silver={
-            "rebalances": [
-                rebalance(1, "interrupted", "Empty"),
-                rebalance(2, "interrupted", "Stable"),
-                rebalance(3, "completed", "Empty"),
-                rebalance(4, "open", "Stable"),
-            ]
-        },
+        1,
+        3,
+        silver={"rebalances": [rebalance(1), rebalance(2, "unseen"), rebalance(3)]},
     ),
     "ends_without_start": Case(
-        # At the beginning, after the group was loaded, and a second time.
-        3,
-        4,
-        [
-            event(1, "join_completed"),
-            event(2, "assignment_made"),
-            event(3, "group_loaded"),
-            event(4, "join_completed"),
-            event(5, "rebalance_started"),
-            event(6, "assignment_made"),
-        ],
+        1, 2, silver={"rebalances": [rebalance(1), rebalance(2, cause="unseen")]}
     ),
     "two_owners": Case(
         3,
@@ -214,7 +203,7 @@ ELSEWHERE = {
 
 def frames(spark: SparkSession, folder: Path, cases: Mapping[str, Case]) -> Row:
     """What the checks look at; each case is a run."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - takes long
+    from pyspark.sql import functions as sql
 
     runs = [
         {"schema": 1, "labels": {}, **each, "run": run}
@@ -312,23 +301,18 @@ def test_every_check_has_a_case_and_a_row_for_each_run(
     assert (row["found"], row["of"], row["outcome"]) == (1, events + 1, MARKED)
 
 
-def test_the_kinds_are_those_of_the_broker() -> None:
-    """Who adds a kind tells the pipeline."""
-    assert {kind.name for kind in KINDS} == quality.KINDS
-
-
 # -- what becomes of a build
 
 
 def _made_of(made: Frames) -> Recipe:
     """Tables as they are, and the checks of them."""
 
-    def maker(path: str) -> Maker:
+    def function(path: str) -> TableFunction:
         return lambda frames, options: made[path]
 
     names = [f"silver/{name}" for name in SILVER]
     tables = (*(BY_PATH[name] for name in names), BY_PATH["gold/quality"])
-    return Recipe(tables, {name: maker(name) for name in names})
+    return Recipe(tables, {name: function(name) for name in names})
 
 
 def built(

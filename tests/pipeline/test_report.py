@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline import gold_told
-from tests.pipeline.gold_made import Made
+from tests.pipeline import report_builds
+from tests.pipeline.sql_tables import Made
 
 from kohort.pipeline import report
-from kohort.pipeline.report.asking import BY_NAME, Answers, ask
 from kohort.pipeline.report.page import page
+from kohort.pipeline.report.queries import BY_NAME, Answers, ask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,22 +82,15 @@ class Reader(HTMLParser):
             self.unlinked.append(data)
 
 
-@pytest.fixture(scope="module")
-def bad(spark: SparkSession) -> Answers:
-    """What the queries say of a run in which everything went wrong."""
-    return gold_told.answers(gold_told.bad, spark)
-
-
-@pytest.fixture(scope="module")
-def large(spark: SparkSession) -> Answers:
-    """What they say of 200 runs with 300 groups."""
-    return gold_told.answers(gold_told.large, spark)
+def spoken(text: str) -> str:
+    """The text of a page, however its lines are broken."""
+    return re.sub(r"\s+", " ", "".join(Reader(text).texts))
 
 
 @pytest.fixture(scope="module")
 def empty(spark: SparkSession) -> Answers:
     """What they say of tables without rows."""
-    return gold_told.answers(Made, spark)
+    return report_builds.answers(Made, spark)
 
 
 def test_each_query_runs_and_says_what_its_columns_mean(bad: Answers) -> None:
@@ -116,7 +109,7 @@ def test_every_number_leads_to_a_query_that_is_there(
 ) -> None:
     """In sentences and tables alike; and all other links lead somewhere, too."""
     for answers in (bad, large, empty):
-        read = Reader(page(answers, about=gold_told.ABOUT))
+        read = Reader(page(answers, about=report_builds.ABOUT))
         assert read.unlinked == []
         assert {
             link for link in read.links if link.removeprefix("#") not in read.ids
@@ -129,7 +122,7 @@ def test_every_number_leads_to_a_query_that_is_there(
 
 def test_the_page_asks_nobody_for_anything(bad: Answers) -> None:
     """It has no address but its own parts, and a policy that allows none."""
-    read = Reader(page(bad, about=gold_told.ABOUT))
+    read = Reader(page(bad, about=report_builds.ABOUT))
     assert read.addresses == ["data:,"]
     assert "default-src 'none'" in read.policy
     assert "connect-src 'none'" in read.policy
@@ -139,10 +132,10 @@ def test_the_page_asks_nobody_for_anything(bad: Answers) -> None:
 
 def test_names_are_texts(bad: Answers) -> None:
     """Whatever groups, members, labels, errors and files are called."""
-    text = page(bad, about=gold_told.ABOUT)
+    text = page(bad, about=report_builds.ABOUT)
     read = Reader(text)
     shown = "".join(read.texts)
-    for name in (gold_told.IMAGE, gold_told.SCRIPT, gold_told.LINK):
+    for name in (report_builds.IMAGE, report_builds.SCRIPT, report_builds.LINK):
         assert name in shown
         assert name not in text
     assert "ana⟨U+202E⟩gnp⟨U+200B⟩⟨U+000A⟩⟨U+0000⟩.exe" in shown
@@ -151,11 +144,14 @@ def test_names_are_texts(bad: Answers) -> None:
 
 def test_the_numbers_are_those_of_the_queries(bad: Answers) -> None:
     """The sentences that a reader starts with, word for word."""
-    said = "".join(Reader(page(bad, about=gold_told.ABOUT)).texts)
+    said = spoken(page(bad, about=report_builds.ABOUT))
     for sentence in (
         "1 run of 30 min, between",
         "36 rebalances: 29 ended with an assignment, 7 were interrupted",
-        "stood still for 124 member-seconds, 0.5 % of the 24,700 member-seconds",
+        "paused for 124 member-seconds, 0.5 % of the 24,700 member-seconds",
+        "Partitions had no reader for 50 partition-seconds together.",
+        "Its partitions had no reader for 50 partition-seconds together: paused (37.5,",
+        "12.5 s at the longest) and expired (12.5, 12.5 s at the longest).",
         "There are gaps: 5 events are missing of 4,321.",
         "The data failed checks",
         "1.68 % of its capacity",
@@ -195,7 +191,7 @@ def test_without_rows_it_says_so(empty: Answers) -> None:
 
 def test_many_runs_and_groups_are_a_few_and_how_many_more(large: Answers) -> None:
     """The worst first; a spread over runs; and a page that a browser can hold."""
-    text = page(large, about=gold_told.ABOUT)
+    text = page(large, about=report_builds.ABOUT)
     said = "".join(Reader(text).texts)
     assert "200 runs" in said
     assert "And 285 more." in said
@@ -227,7 +223,7 @@ def test_a_report_of_some_runs_has_queries_of_those(
     assert [row["group"] for row in narrowed["groups"]] == ["h"]
     assert len(narrowed["quality"]) == 1
     output = tmp_path / "report.html"
-    report.write(spark, output, runs=[name], about=gold_told.ABOUT)
+    report.write(spark, output, runs=[name], about=report_builds.ABOUT)
     said = "".join(Reader(output.read_text()).texts)
     assert "Only of the runs: it's" in said
     assert "kohort pipeline query --name summary --build 2026" in said
@@ -237,5 +233,5 @@ def test_a_report_of_some_runs_has_queries_of_those(
 
 def test_the_same_tables_make_the_same_report(bad: Answers) -> None:
     """Byte for byte."""
-    first = page(bad, about=gold_told.ABOUT)
-    assert first == page(bad, about=gold_told.ABOUT)
+    first = page(bad, about=report_builds.ABOUT)
+    assert first == page(bad, about=report_builds.ABOUT)

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.pipeline import gold_told
+from tests.pipeline import report_builds
 from tests.pipeline.conftest import unusable
 
-from kohort.pipeline.report.asking import Answers
 from kohort.pipeline.report.page import page as page_of
+from kohort.pipeline.report.queries import Answers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.interop]
 
@@ -111,7 +110,7 @@ Show = Callable[..., Open]
 def browser() -> Iterator[Browser]:
     """Headless Chromium: the machine's, or the one that Playwright has fetched."""
     try:
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - may be absent
+        from playwright.sync_api import sync_playwright
     except ImportError:
         unusable("not on this machine: Playwright for Python")
     with sync_playwright() as playwright:
@@ -125,18 +124,6 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module")
-def bad(spark: SparkSession) -> Answers:
-    """A run in which everything went wrong for groups with every kind of name."""
-    return gold_told.answers(gold_told.bad, spark)
-
-
-@pytest.fixture(scope="module")
-def large(spark: SparkSession) -> Answers:
-    """200 runs with 300 groups."""
-    return gold_told.answers(gold_told.large, spark)
-
-
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
     """Opens a report; in the end it must have asked nobody, and not complained."""
@@ -144,7 +131,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
 
     def shown(answers: Answers, **settings: Any) -> Open:
         file = tmp_path / "report.html"
-        file.write_text(page_of(answers, about=gold_told.ABOUT), encoding="utf-8")
+        file.write_text(page_of(answers, about=report_builds.ABOUT), encoding="utf-8")
         context = browser.new_context(
             **{"viewport": {"width": 1200, "height": 800}, **settings}
         )

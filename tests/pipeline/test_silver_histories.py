@@ -1,7 +1,7 @@
 """Silver of random histories, and of a scene for every cause: as loops have it.
 
-Some hundred coordinators in one table, computed once; `tests.pipeline.plain` reads
-the same definitions in plain Python, and `kohort why` has its own idea of them.
+Some hundred coordinators in one table, computed once; `tests.pipeline.silver_oracle`
+reads the same definitions in plain Python.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import pytest
 from tests.coordinator.context import Context
 from tests.events.build import recorded
 from tests.events.plays import PLAYS
-from tests.pipeline import plain
+from tests.pipeline import silver_oracle
 from tests.pipeline.events import (
     Event,
     Row,
     as_run,
+    counted,
     frame,
     in_order,
     made,
     rows,
+    with_accounts,
 )
-from tests.pipeline.histories import history
+from tests.pipeline.random_histories import history
+from tests.pipeline.silver_rows import check_plan
 
-from kohort.control.why.fold import fold
-from kohort.control.why.model import Facts, Gone
 from kohort.pipeline.tables import BY_PATH
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ pytestmark = pytest.mark.spark
 HISTORIES = 200
 AGAIN = 40
 """So many of them are computed once more, without the others, in another order."""
-OUTCOMES = {"under_way": "open"}
-"""Where `kohort why` has another word; the others are the same."""
 By = Mapping[str, Mapping[str, list[Row]]]
 """Rows by path and run."""
 
@@ -49,13 +48,13 @@ By = Mapping[str, Mapping[str, list[Row]]]
 def told() -> dict[str, list[Event]]:
     """The events of each run: histories, and a scene for each kind and cause."""
     found: dict[str, list[Event]] = {
-        f"history-{seed}": [*history(seed)] for seed in range(HISTORIES)
+        f"history-{seed}": with_accounts(history(seed)) for seed in range(HISTORIES)
     }
     for (kind, cause), scene in PLAYS.items():
         context = Context()
         scene(context)
         run = f"{kind} {cause}"
-        found[run] = recorded(context, run)
+        found[run] = with_accounts(recorded(context, run))
     return found
 
 
@@ -82,22 +81,12 @@ def silver(
     events: Mapping[str, list[Event]],
 ) -> By:
     """All tables of all of them."""
-    from kohort.pipeline.silver import MAKERS  # noqa: PLC0415 - needs pyspark
+    from kohort.pipeline.silver import TABLE_FUNCTIONS
 
     folder = tmp_path_factory.mktemp("silver")
     bronze = frame(spark, folder, itertools.chain.from_iterable(events.values()))
-    tables = made(MAKERS, bronze, folder)
-    return by_run({path: rows(tables[path]) for path in MAKERS})
-
-
-def facts(events: Mapping[str, list[Event]]) -> Iterable[tuple[str, Facts]]:
-    """What `kohort why` makes of each run."""
-    return ((run, fold(in_order(history), "g")) for run, history in events.items())
-
-
-def counted(table: Iterable[Row]) -> Counter[str]:
-    """Rows, whatever the order."""
-    return Counter(repr(sorted(row.items())) for row in table)
+    tables = made(TABLE_FUNCTIONS, bronze, folder)
+    return by_run({path: rows(tables[path]) for path in TABLE_FUNCTIONS})
 
 
 # -- against a plain reading
@@ -108,9 +97,10 @@ def counted(table: Iterable[Row]) -> Counter[str]:
     [
         "silver/memberships",
         "silver/ownership",
-        "silver/stand_stills",
+        "silver/pauses",
         "silver/commits",
         "silver/reprocessed",
+        "silver/unread",
         "silver/moves",
         "silver/lags",
     ],
@@ -124,13 +114,14 @@ def test_a_table_is_what_loops_make_of_its_words(
         own = [e for e in in_order(history_) if e["group"] == "g"]
         rebalances = silver["silver/rebalances"][run]
         wanted: Iterable[Row] = {
-            "silver/memberships": lambda e, _: plain.memberships(e).values(),
-            "silver/ownership": lambda e, _: plain.ownership(e),
-            "silver/stand_stills": lambda e, _: plain.stand_stills(e),
-            "silver/commits": lambda e, _: plain.commits(e),
-            "silver/reprocessed": lambda e, _: plain.reprocessed(e),
-            "silver/moves": plain.moves,
-            "silver/lags": plain.lags,
+            "silver/memberships": lambda e, _: silver_oracle.memberships(e).values(),
+            "silver/ownership": lambda e, _: silver_oracle.ownership(e),
+            "silver/pauses": lambda e, _: silver_oracle.pauses(e),
+            "silver/unread": lambda e, _: silver_oracle.unread(e),
+            "silver/commits": lambda e, _: silver_oracle.commits(e),
+            "silver/reprocessed": lambda e, _: silver_oracle.reprocessed(e),
+            "silver/moves": lambda e, _: silver_oracle.moves(e),
+            "silver/lags": silver_oracle.lags,
         }[path](own, rebalances)
         wanted = [{"run": run, "group": "g", **row} for row in wanted]
         seen += len(wanted)
@@ -153,89 +144,31 @@ def test_shares_are_what_no_assignment_can_better() -> None:
         )
         before = [had.count(member) for member in members]
         after = [*shares, *[0] * (len(members) - len(shares))]
-        assert plain.least_moved(before, after) == least
+        assert silver_oracle.least_moved(before, after) == least
 
 
-# -- against `kohort why`
-
-
-def test_rebalances_are_those_of_why(
+def test_a_rebalance_is_its_account(
     events: Mapping[str, list[Event]], silver: By
 ) -> None:
-    """How many, for what, when, how they ended, and what they made."""
+    """Field by field, in order, however it ended."""
+    other = {
+        "sequence": "started_sequence",
+        "join_ended": "join_ended_by",
+        "culprit": "member_id",
+        "assignment_bytes": "bytes",
+    }
+    computed = {"run", "group", "number", "culprit_name", "waited_for", "waited_ns"}
+    names = {c.name for c in BY_PATH["silver/rebalances"].columns} - computed
     outcomes: Counter[str] = Counter()
-    for run, told_ in facts(events):
-        mine = [
-            (
-                row["cause"],
-                row["started_ns"],
-                row["outcome"],
-                row["ended_ns"],
-                row["duration_ns"],
-                row["generation"],
-                tuple(row["culprits"]),
-                tuple(row["expected"]),
-                tuple(row["members"] or ()),
-                row["join_ended"],
-            )
-            for row in silver["silver/rebalances"][run]
-        ]
-        theirs = [
-            (
-                r.cause,
-                r.started_ns,
-                OUTCOMES.get(r.outcome.value, r.outcome.value),
-                None if r.outcome == "under_way" else r.ended_ns,
-                None if r.outcome == "under_way" else r.duration_ns,
-                r.generation,
-                r.culprits,
-                r.expected,
-                r.members,
-                r.ended_wait,
-            )
-            for r in told_.rebalances
-        ]
-        assert mine == theirs, run
-        outcomes.update(row[2] for row in mine)
-    assert outcomes.keys() >= {"completed", "emptied", "interrupted", "moved", "open"}
-
-
-def test_stand_stills_are_those_of_why(
-    events: Mapping[str, list[Event]], silver: By
-) -> None:
-    """Together, as in tests/events/test_metrics_agree."""
-    total = 0
-    for run, told_ in facts(events):
-        mine = sum(
-            (row["until_ns"] or told_.until_ns) - row["from_ns"]
-            for row in silver["silver/stand_stills"][run]
-        )
-        theirs = sum(
-            row.duration_ns
-            for rebalance in told_.rebalances
-            for row in rebalance.stand_stills
-            if row.partitions != 0
-        )
-        assert mine == theirs, run
-        total += mine
-    assert total > 0
-
-
-def test_memberships_are_lives(events: Mapping[str, list[Event]], silver: By) -> None:
-    """By their last end, or by what a coordinator loads that knows nothing of them."""
-    hows: Counter[str | None] = Counter()
-    for run, told_ in facts(events):
-        lives = {life.member_id: life for life in told_.lives}
-        mine = {row["member_id"]: row for row in silver["silver/memberships"][run]}
-        assert mine.keys() == lives.keys(), run
-        for member_id, life in lives.items():
-            row = mine[member_id]
-            hows[row["how"]] += 1
-            how = None if life.how is None else life.how.value
-            end = (life.until_ns, "forgotten" if life.how is Gone.UNSEEN else how)
-            assert (row["until_ns"], row["how"]) == end, (run, member_id)
-    ends = {"left", "removed", "expired", "replaced", "kicked", "forgotten", None}
-    assert hows.keys() == ends
+    for run, history_ in events.items():
+        accounts = silver_oracle.accounts(history_)
+        found = silver["silver/rebalances"][run]
+        assert [row["number"] for row in found] == [*range(1, len(accounts) + 1)]
+        for row, account in zip(found, accounts, strict=True):
+            wanted = {name: account[other.get(name, name)] for name in names}
+            assert {name: row[name] for name in names} == wanted, run
+            outcomes[row["outcome"]] += 1
+    assert outcomes.keys() >= {"completed", "emptied", "interrupted", "moved"}
 
 
 # -- what does not matter
@@ -251,15 +184,15 @@ def test_neither_order_nor_company_matters(
 
     So a stream that makes the runs anew that a batch has touched comes to the same.
     """
-    from kohort.pipeline.silver import MAKERS  # noqa: PLC0415 - needs pyspark
+    from kohort.pipeline.silver import TABLE_FUNCTIONS
 
     again = {run: events[run] for run in itertools.islice(events, AGAIN)}
     mixed = [*itertools.chain.from_iterable(again.values())]
     random.Random(8).shuffle(mixed)
     folder = tmp_path_factory.mktemp("mixed")
     bronze = frame(spark, folder, mixed).repartition(7)
-    tables = made(MAKERS, bronze, folder)
-    for path in MAKERS:
+    tables = made(TABLE_FUNCTIONS, bronze, folder)
+    for path in TABLE_FUNCTIONS:
         before = itertools.chain.from_iterable(silver[path][run] for run in again)
         assert counted(rows(tables[path])) == counted(before), path
 
@@ -271,19 +204,16 @@ def test_tables_have_their_schemas(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Names, order and types; and nothing of Python in any plan."""
-    from kohort.pipeline.makers import EVENTS, Options  # noqa: PLC0415
-    from kohort.pipeline.silver import MAKERS  # noqa: PLC0415 - needs pyspark
+    from kohort.pipeline.silver import TABLE_FUNCTIONS
+    from kohort.pipeline.table_functions import EVENTS, Options
 
     folder = tmp_path_factory.mktemp("empty")
     events_ = as_run(history(1), "a")
     frames = {EVENTS: frame(spark, folder, events_)}
     wanted = {p: table for p, table in BY_PATH.items() if p.startswith("silver/")}
-    assert MAKERS.keys() == wanted.keys()
+    assert TABLE_FUNCTIONS.keys() == wanted.keys()
     for path, table in wanted.items():
-        frames[path] = MAKERS[path](frames, Options())
+        frames[path] = TABLE_FUNCTIONS[path](frames, Options())
         schema = [(field.name, field.dataType) for field in frames[path].schema]
         assert schema == [(field.name, field.dataType) for field in table.schema()]
-        plan = frames[path]._jdf.queryExecution().toString()  # noqa: SLF001
-        assert "== Physical Plan ==" in plan
-        for word in ("Python", "Pandas", "Arrow", "CartesianProduct", "NestedLoop"):
-            assert word not in plan, path
+        check_plan(path, frames[path]._jdf.queryExecution().toString())

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.events.build import BEGIN, SECOND, Stream, parts
-from tests.pipeline.events import Event, Row, as_run, frame, made, rows
+from tests.pipeline.events import (
+    Event,
+    Row,
+    as_run,
+    counted,
+    frame,
+    made,
+    rows,
+    with_accounts,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,14 +41,15 @@ def scene(tell: Scene) -> Scene:
 @pytest.fixture(scope="module")
 def silver(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Silver:
     """Rows of a table of silver, of a run, in the order of a column."""
-    from kohort.pipeline.silver import MAKERS  # noqa: PLC0415 - needs pyspark
+    from kohort.pipeline.silver import TABLE_FUNCTIONS
 
     folder = tmp_path_factory.mktemp("silver")
-    told = [as_run(tell(), name) for name, tell in SCENES.items()]
-    bronze = frame(spark, folder, itertools.chain.from_iterable(told))
-    tables = made(MAKERS, bronze, folder)
+    told = {name: with_accounts(as_run(tell(), name)) for name, tell in SCENES.items()}
+    told["published_twice"] += published_again(told["published_twice"])
+    bronze = frame(spark, folder, itertools.chain.from_iterable(told.values()))
+    tables = made(TABLE_FUNCTIONS, bronze, folder)
     found: Mapping[tuple[str, str], list[Row]] = defaultdict(list)
-    for path in MAKERS:
+    for path in TABLE_FUNCTIONS:
         for row in rows(tables[path]):
             found[path, row["run"]].append(row)
 
@@ -117,61 +127,64 @@ def test_a_rebalance_is_from_its_start_to_its_assignment(silver: Silver) -> None
     assert second["members"] == second["expected"] == ["ana-1", "ben-2"]
 
 
-def test_an_eager_member_stands_still_and_a_cooperative_one_does_not(
+def test_an_eager_member_pauses_and_a_cooperative_one_does_not(silver: Silver) -> None:
+    """Ana, from her JoinGroup at 3 s to 4 s; ben had nothing (KIP-429)."""
+    (row,) = silver("pauses", "eager")
+    assert (row["name"], row["ended"], row["number"]) == ("ana", "synced", 2)
+    assert (row["partitions"], *at(row, "from_ns", "until_ns")) == (4, 3, 4)
+    assert silver("pauses", "cooperative") == []
+
+
+def test_partitions_of_an_eager_member_are_unread_while_it_pauses(
     silver: Silver,
 ) -> None:
-    """Ana, from her JoinGroup at 3 s to 4 s; ben had nothing (KIP-429)."""
-    (row,) = silver("stand_stills", "eager")
-    assert (row["name"], row["ended"], row["number"]) == ("ana", "synced", 2)
-    assert at(row, "from_ns", "until_ns") == [3, 4]
-    assert silver("stand_stills", "cooperative") == []
+    """The two that come back to ana, and the two that go to ben."""
+    found = silver("unread", "eager", "position")
+    assert [(row["name"], row["reader"], row["cause"]) for row in found] == [
+        ("ana", "ana-1", "paused"),
+        ("ana", "ben-2", "paused"),
+    ]
+    for row in found:
+        assert (row["topic"], row["partitions"], row["number"]) == ("t", 2, 2)
+        assert (row["unread_ns"], *at(row, "from_ns", "until_ns")) == (2 * S, 3, 4)
+    paused, unread = silver("rebalances", "eager", "number")[1], 4 * S
+    assert (paused["paused_ns"], paused["unread_ns"]) == (S, unread)
+    assert silver("unread", "cooperative") == []
+
+
+@scene
+def _published_twice() -> Sequence[Event]:
+    return pair().events
+
+
+def published_again(events: Sequence[Event]) -> list[Event]:
+    """The accounts among events once more, of which a part is missing."""
+    return [
+        {**event, "sequence": event["sequence"] + 100, "is_whole": False, "pauses": []}
+        for event in events
+        if event["kind"] == "rebalance_account"
+    ]
+
+
+def test_an_account_that_is_published_twice_counts_once(silver: Silver) -> None:
+    """Of the two the one that is whole."""
+    for table in ("rebalances", "pauses", "unread", "moves"):
+        found = silver(table, "published_twice")
+        once = counted(silver(table, "eager"))
+        assert counted({**row, "run": "eager"} for row in found) == once
 
 
 def test_partitions_go_from_member_to_member(silver: Silver) -> None:
     """Of four partitions two had to move, and did."""
     for run in ("eager", "cooperative"):
         found = silver("ownership", run, "from_ns")
-        assert [row["moved"] for row in found] == [False] * 4 + [True] * 2
-        assert {row["previous_owner"] for row in found[4:]} == {"ana-1"}
+        assert [row["name"] for row in found] == ["ana"] * 4 + ["ben"] * 2
+        assert {row["began"] for row in found} == {"assigned"}
         assert at(found[4], "from_ns", "until_ns") == [4, None]
-        assert (found[4]["idle_ns"], found[4]["crash_idle_ns"]) == (0, None)
         first, second = silver("moves", run, "number")
         assert (first["first_owned"], first["moved"], first["owned"]) == (4, 0, 4)
         assert (second["first_owned"], second["moved"]) == (0, 2)
         assert (second["least_moved"], second["members"]) == (2, 2)
-
-
-@scene
-def _outcomes() -> Sequence[Event]:
-    stream = pair()
-    stream.starts("metadata_changed", "ana")
-    stream.wait(1)
-    stream.starts("leader_rejoined", "ana")
-    stream.wait(1)
-    stream.say("group_loaded", state="Stable", members=[*stream.ids.values()])
-    stream.wait(1)
-    stream.leaves("ana", reason="done")
-    stream.leaves("ben")
-    stream.rebalance("member_left", "ben")
-    stream.wait(1)
-    stream.comes("cleo")
-    stream.starts("member_joined", "cleo")
-    stream.wait(5)
-    stream.rejoins("cleo", "repeated")
-    return stream.events
-
-
-def test_how_rebalances_end(silver: Silver) -> None:
-    """What began next ends one that came to nothing; the last one is open."""
-    found = silver("rebalances", "outcomes", "number")[2:]
-    assert [(row["outcome"], *at(row, "ended_ns")) for row in found] == [
-        ("interrupted", 11),
-        ("moved", 12),
-        ("emptied", 13),
-        ("open", None),
-    ]
-    assert [row["generation"] for row in found] == [None, None, 3, None]
-    assert found[-1]["duration_ns"] is None
 
 
 @scene
@@ -181,18 +194,21 @@ def _waits() -> Sequence[Event]:
     rows = [("zoe", 5), ("ben", 5), ("ana", 3)]
     waits = [{"member_id": m, "waited_ns": ns, "came": True} for m, ns in rows]
     fields: dict[str, Any] = {"members": ["ana-1"], "duration_ns": 5, "waits": waits}
-    stream.say("join_completed", cause="rebalance_timeout", **fields)
-    stream.say("join_completed", cause="all_joined", **fields | {"waits": []})
-    fields = {"bytes": 70, "metadata_bytes": 30, "duration_ns": 9}
+    joined = {"generation": 3, "gained": [], "lost": [], **fields}
+    joined |= {"protocol": "range", "leader": "ana-1"}
+    stream.say("join_completed", cause="rebalance_timeout", **joined)
+    stream.wait(1)
+    fields = {"bytes": 70, "metadata_bytes": 30, "generation": 3}
     stream.say("assignment_made", "ana", leader="ana-1", protocol="range", **fields)
+    stream.say("member_synced", "ana")
     return stream.events
 
 
 def test_for_whom_a_rebalance_waited(silver: Silver) -> None:
-    """The longest; of several the one with the smallest id. A second end is none."""
+    """The longest; of several the one with the smallest id."""
     row = silver("rebalances", "waits", "number")[-1]
     assert (row["waited_for"], row["waited_ns"]) == ("ben", 5)
-    assert (row["join_ended"], row["sync_ns"]) == ("rebalance_timeout", 9)
+    assert (row["join_ended"], row["sync_ns"]) == ("rebalance_timeout", S)
     assert (row["assignment_bytes"], row["metadata_bytes"]) == (70, 30)
     assert (row["protocol"], row["leader"]) == ("range", "ana-1")
 
@@ -205,28 +221,6 @@ def _static_in_stable() -> Sequence[Event]:
     stream = pair(instance="i-1")
     back(stream)
     stream.say("member_synced", "ana")
-    return stream.events
-
-
-@scene
-def _static_in_a_join_phase() -> Sequence[Event]:
-    stream = pair(instance="i-1")
-    stream.starts("leader_rejoined", "ben")
-    stream.wait(1)
-    back(stream)
-    stream.wait(2)
-    stream.rejoins("ben")
-    stream.joined("all_joined", stream.now)
-    stream.divided({"ana": [0, 1], "ben": [2, 3]})
-    return stream.events
-
-
-@scene
-def _static_for_a_rebalance() -> Sequence[Event]:
-    stream = pair(instance="i-1")
-    back(stream)
-    stream.starts("static_member_replaced", "ana")
-    stream.wait(4)
     return stream.events
 
 
@@ -243,7 +237,7 @@ def back(stream: Stream) -> None:
 
 
 def test_a_static_member_is_one_owner_under_all_its_ids(silver: Silver) -> None:
-    """KIP-345: its partitions stay its own; no rebalance, nobody stands still."""
+    """KIP-345: its partitions stay its own; no rebalance, no pause."""
     old, new, _ = (
         silver("memberships", "static_in_stable", "from_ns")[0],
         *[
@@ -260,68 +254,10 @@ def test_a_static_member_is_one_owner_under_all_its_ids(silver: Silver) -> None:
     assert (old["owner"], new["owner"], new["name"]) == ("i-1",) * 3
     assert (new["is_start_known"], new["session_timeout_ms"]) == (True, 6_000)
     replaced = silver("ownership", "static_in_stable", "from_ns")[-2:]
-    for row in replaced:
-        assert (row["began"], row["moved"], row["idle_ns"]) == ("replaced", False, 0)
-        assert (row["owner"], row["previous_member_id"]) == ("i-1", "ana-1")
-    assert len(silver("stand_stills", "static_in_stable")) == 1
-
-
-def test_a_static_member_that_comes_back_into_a_rebalance_stands_still(
-    silver: Silver,
-) -> None:
-    """From then on, with what its old id had."""
-    row = silver("stand_stills", "static_in_a_join_phase", "from_ns")[1]
-    assert (row["member_id"], row["ended"], row["number"]) == ("ana-9", "synced", 3)
-    assert at(row, "from_ns", "until_ns") == [11, 13]
-    moved = silver("moves", "static_in_a_join_phase", "number")[-1]
-    assert (moved["moved"], moved["owned"], moved["least_moved"]) == (0, 4, 0)
-
-
-def test_a_static_member_whose_comeback_is_the_cause_stands_still(
-    silver: Silver,
-) -> None:
-    """To the end of the events, where nothing ends it."""
-    row = silver("stand_stills", "static_for_a_rebalance", "from_ns")[1]
-    assert (row["member_id"], row["ended"], row["number"]) == ("ana-9", None, 3)
-    assert at(row, "from_ns", "until_ns") == [10, None]
-
-
-@scene
-def _crash() -> Sequence[Event]:
-    stream = pair()
-    stream.wait(35)
-    stream.expires("ben", silent_s=45)
-    stream.events[-1]["partitions_lost"] = parts((), (), (2, 3))["partitions_lost"]  # type: ignore[index]
-    stream.rebalance("session_expired", "ben", sync_s=5, owned={"ana": [0, 1, 2, 3]})
-    return stream.events
-
-
-def test_partitions_of_a_crashed_member_are_idle_since_its_last_sign(
-    silver: Silver,
-) -> None:
-    """It was silent for 45 s, and the new assignment took 5 s more."""
-    gone = silver("memberships", "crash", "member_id")[1]
-    assert (gone["how"], gone["silent_ns"]) == ("expired", 45 * S)
-    for row in silver("ownership", "crash", "from_ns")[-2:]:
-        assert (row["idle_ns"], row["crash_idle_ns"]) == (5 * S, 50 * S)
-        assert (row["moved"], row["number"]) == (True, 3)
-
-
-@scene
-def _long_gone() -> Sequence[Event]:
-    stream = pair()
-    owned = {"ana": [0, 1, 2, 3], "ben": []}
-    stream.rebalance("leader_rejoined", "ana", owned=owned)
-    stream.wait(100)
-    stream.expires("ben", silent_s=45)
-    return stream.events
-
-
-def test_a_crash_costs_only_what_the_member_still_had(silver: Silver) -> None:
-    """Ben gave his partitions up long before he crashed."""
-    for row in silver("ownership", "long_gone", "from_ns")[-2:]:
-        assert (row["previous_member_id"], row["moved"]) == ("ben-2", True)
-        assert row["crash_idle_ns"] is None
+    assert [(row["began"], row["owner"]) for row in replaced] == [
+        ("replaced", "i-1")
+    ] * 2
+    assert len(silver("pauses", "static_in_stable")) == 1
 
 
 @scene
@@ -396,9 +332,7 @@ def test_a_coordinator_that_moves_brings_back_what_it_had_not_stored(
         [("ben", 3), ("ben", 2)],
     )
     assert len(found) == 4 + 2 + 2
-    for row in loaded:
-        assert (row["previous_member_id"], row["idle_ns"]) == ("ben-2", S)
-        assert (row["from_node"], row["number"]) == (1, 2)
+    assert {row["from_node"] for row in loaded} == {1}
     (run,) = silver("runs", "load")
     assert run["nodes"] == [0, 1]
 
@@ -425,13 +359,13 @@ def test_what_began_before_the_events_is_not_made_up(silver: Silver) -> None:
     assert (ana["is_start_known"], ben["is_start_known"]) == (False, False)
     assert (ana["is_eager"], ben["is_eager"]) == (True, None)
     (row,) = silver("ownership", "midway")
-    assert (row["partition"], row["number"], row["previous_owner"]) == (2, None, None)
-    assert silver("stand_stills", "midway") == []
+    assert (row["partition"], row["until_ns"]) == (2, None)
+    assert silver("pauses", "midway") == []
     (rebalance,) = silver("rebalances", "midway")
-    assert (rebalance["outcome"], rebalance["members"]) == ("completed", None)
-    assert (rebalance["generation"], rebalance["join_ended"]) == (3, None)
+    assert (rebalance["cause"], rebalance["is_whole"]) == ("unseen", False)
+    assert rebalance["generation"] == 3
     (moves,) = silver("moves", "midway")
-    assert (moves["members"], moves["owned"], moves["moved"]) == (None, 0, 0)
+    assert (moves["first_owned"], moves["owned"]) == (0, 4)
 
 
 @scene
@@ -451,14 +385,16 @@ def test_a_run_is_all_its_events(silver: Silver) -> None:
     assert (run["scenario"], run["seed"]) == ("roll", "7")
     assert at(run, "first_ns", "last_ns") == [-1, 4]
     assert (run["nodes"], run["groups"]) == ([0, 2], 1)
-    assert run["events"] == len(pair().events) + 2
+    assert run["events"] == len(with_accounts(pair().events)) + 2
     (other,) = silver("runs", "eager")
     assert (other["labels"], other["scenario"], other["seed"]) == ({}, None, None)
 
 
 def test_a_group_may_have_any_name(silver: Silver) -> None:
     """Nothing of it is taken for anything else."""
-    for name in ("rebalances", "memberships", "ownership", "stand_stills", "moves"):
+    for name in (
+        *("rebalances", "memberships", "ownership", "pauses", "unread", "moves"),
+    ):
         found, same = silver(name, "labelled"), silver(name, "eager")
         assert {row["group"] for row in found} == {ODD}
         assert len(found) == len(same)
@@ -536,31 +472,6 @@ def test_lag_is_built_up_and_worked_off(silver: Silver) -> None:
     assert row["catch_up_ns"] == 4 * S
 
 
-# -- moves
-
-
-@scene
-def _swap() -> Sequence[Event]:
-    stream = pair()
-    owned: dict[str, Any] = {"ana": [2, 3, 1], "ben": [0]}
-    stream.rebalance("leader_rejoined", "ana", owned=owned)
-    stream.leaves("ben")
-    (stream.events[-1])["partitions_lost"] = parts((), (), (0,))["partitions_lost"]  # type: ignore[index]
-    stream.rebalance("member_left", "ben", owned={"ana": [2, 3]})
-    return stream.events
-
-
-def test_an_assignor_that_moves_more_than_it_has_to(silver: Silver) -> None:
-    """Shares of 3 and 1 after 2 and 2: one had to move, three did.
-
-    In the end nobody gets ben's partition, so it is none of those that count, and one
-    that ana gave up has ana for its last owner.
-    """
-    third, fourth = silver("moves", "swap", "number")[2:]
-    assert (third["moved"], third["least_moved"], third["owned"]) == (3, 1, 4)
-    assert (fourth["moved"], fourth["least_moved"], fourth["owned"]) == (0, 0, 3)
-
-
 @scene
 def _twice() -> Sequence[Event]:
     stream = pair()
@@ -569,7 +480,7 @@ def _twice() -> Sequence[Event]:
 
 
 def test_a_partition_that_is_given_to_two(silver: Silver) -> None:
-    """The first goes on having it; its last owner is the second."""
+    """The first goes on having it; it moved all the same."""
     row = silver("ownership", "twice", "from_ns")[-1]
-    assert (row["partition"], row["idle_ns"], row["moved"]) == (2, 0, True)
+    assert (row["partition"], row["name"], row["until_ns"]) == (2, "ana", None)
     assert silver("moves", "twice", "number")[-1]["moved"] == 1

@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.pipeline.serving import Event, Serving, serving
+from tests.pipeline.broker_thread import Event, Serving, serving
 
-from kohort.pipeline import bronze, stream
+from kohort.pipeline import bronze
+from kohort.pipeline.bronze import stream
+from kohort.pipeline.event_schema import (
+    NO_EVENT,
+    NOT_JSON,
+    NULL,
+    OTHER_VERSION,
+    WRONG_TYPE,
+)
 from kohort.pipeline.lake import Lake, LakeError
-from kohort.pipeline.schema import NO_EVENT, NOT_JSON, NULL, OTHER_VERSION, WRONG_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +40,7 @@ def without_nulls(value: Any) -> Any:
 
 def told(events: DataFrame) -> list[Event]:
     """The events of a table, by their numbers, in the broker's own words."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - where it is needed
+    from pyspark.sql import functions as sql
 
     names = [name for name in events.columns if name not in {"source", "arrived"}]
     rows = events.select(sql.to_json(sql.struct(*names)).alias("event")).collect()
@@ -213,7 +220,7 @@ def test_retention_that_was_faster(lake: Lake) -> None:
 
     What is gone is missing, in as many words.
     """
-    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - as above
+    from pyspark.errors import StreamingQueryException
 
     with serving() as served:
         served.create("t")

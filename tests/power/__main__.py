@@ -6,8 +6,6 @@ Exits 0 if nothing is lost that was on the disk, 1 if something is; then the ima
 kept.
 """
 
-# ruff: noqa: T201 - a program that prints
-
 from __future__ import annotations
 
 import argparse

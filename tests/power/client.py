@@ -9,32 +9,20 @@ from typing import Any
 from tests.power import batches
 from tests.power.findings import Found, FoundPart, FoundTopic
 from tests.power.model import Place
-
-from kohort.protocol.apis.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
+from tests.wire.requests import (
+    EARLIEST,
+    LATEST,
+    TOPIC,
+    describe_configs,
+    fetch_offsets,
+    list_offsets,
+    produce,
 )
+
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from kohort.protocol.apis.k02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from kohort.protocol.apis.k03_metadata import MetadataRequest
-from kohort.protocol.apis.k09_offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
-from kohort.protocol.apis.k32_describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from kohort.protocol.messages import ZERO_UUID
-
-TOPIC = 2
-EARLIEST, LATEST = -2, -1
+from kohort.protocol.fields import ZERO_UUID
 
 
 class RefusedError(Exception):
@@ -81,10 +69,7 @@ class Client(ABC):
                 topics[each.name] = FoundTopic(bytes(each.topic_id), config, parts)
         committed = {}
         for group in groups:
-            request = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group, topics=None)]
-            )
-            (about,) = self.call("OffsetFetch", 8, request).groups
+            (about,) = self.call("OffsetFetch", 8, fetch_offsets(group)).groups
             for topic in accepted(about).topics:
                 for row in topic.partitions:
                     key = group, (topic.name, row.partition_index)
@@ -93,8 +78,7 @@ class Client(ABC):
 
     def offset(self, topic: str, index: int, which: int) -> int:
         """ListOffsets of the earliest or latest."""
-        rows = [ListOffsetsPartition(index, -1, which)]
-        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic, rows)])
+        request = list_offsets(topic, index, timestamp=which)
         (about,) = self.call("ListOffsets", 6, request).topics
         offset: int = accepted(about.partitions[0]).offset
         return offset
@@ -119,19 +103,15 @@ class Client(ABC):
 
     def config_of(self, topic: str) -> dict[str, str]:
         """A topic's configuration."""
-        wanted = [DescribeConfigsResource(TOPIC, topic, None)]
-        (about,) = self.call(
-            "DescribeConfigs", 4, DescribeConfigsRequest(wanted)
-        ).results
+        request = describe_configs(TOPIC, topic)
+        (about,) = self.call("DescribeConfigs", 4, request).results
         return {each.name: each.value for each in accepted(about).configs}
 
     # -- for requests that change and that look
 
     def send(self, place: Place, data: bytes) -> Any:
         """Produces one batch; the answer about it."""
-        rows = [PartitionProduceData(place[1], data)]
-        topics = [TopicProduceData(place[0], ZERO_UUID, rows)]
-        request = ProduceRequest(None, -1, 1000, topics)
+        request = produce((place[1], data), topic=place[0])
         (about,) = self.call("Produce", 9, request).responses
         return about.partition_responses[0]
 

@@ -13,7 +13,7 @@ from tests.power.serving import Serving
 from tests.power.story import GROUPS
 
 from kohort.broker.log.directory import META
-from kohort.broker.verification import verify
+from kohort.control.data_dir.verification import verify
 
 CLOSELY = 0.3
 """The share of images that are also opened a second time, after a clean stop, and that

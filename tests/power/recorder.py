@@ -5,9 +5,6 @@ the recorder does not know fail, and at the end the calls have to make the direc
 that is there: nothing goes past it.
 """
 
-# ruff: noqa: PTH103, PTH105, PTH106, PTH108
-# (All of this is about calls of the operating system.)
-
 from __future__ import annotations
 
 import itertools

@@ -15,8 +15,9 @@ from tests.manual_clock import ManualClock
 from tests.power.client import Client
 from tests.power.model import SHARDS
 
-from kohort.broker.cluster import Cluster
+from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.config import Config
+from kohort.broker.coordinator import events
 from kohort.broker.dispatch import route_of
 from kohort.broker.events.bus import Events
 from kohort.broker.housekeeping import Housekeeper
@@ -40,7 +41,6 @@ CONFIG = {
 class _Peer:
     """The far end of a connection."""
 
-    client_host = "127.0.0.1"
     software_name = "power"
     software_version = "1"
 
@@ -116,8 +116,9 @@ class Serving(Client):
         route = route_of(api.key << 16 | version)
         decoded, _ = route.decode(data, 0, len(data))
         peer = _Peer()
+        client = events.Client("power", "/127.0.0.1")
         request = Request(
-            route.format, route.respond, 1, "power", decoded, self._node, peer
+            route.format, route.respond, 1, client, decoded, self._node, peer
         )
 
         def handle() -> None:

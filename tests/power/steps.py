@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tests.power import batches
-from tests.power.client import TOPIC, Client, accepted
+from tests.power.client import Client, accepted
 from tests.power.model import (
     Commit,
     CommitOffsets,
@@ -25,33 +25,17 @@ from tests.power.model import (
     Step,
     World,
 )
+from tests.wire.requests import (
+    TOPIC,
+    alter_configs,
+    commit_offsets,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+)
 
-from kohort.protocol.apis.k08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kohort.protocol.apis.k19_create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from kohort.protocol.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kohort.protocol.apis.k21_delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kohort.protocol.apis.k37_create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
-from kohort.protocol.apis.k44_incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
 MOST_PARTITIONS = 4
 KEYS = 4
@@ -159,10 +143,7 @@ class Steps:
     def _create_as(self, name: str) -> None:
         config = dict(self._draw.choice(self._scope.kinds))
         step = Create("create", name, self._draw.randint(1, 3), config)
-        rows = [CreatableTopicConfig(*row) for row in config.items()]
-        request = CreateTopicsRequest(
-            [CreatableTopic(name, step.count, 1, configs=rows)]
-        )
+        request = create_topics(name, partitions=step.count, config=config)
         with self._taking(step):
             (answer,) = self.client.call("CreateTopics", 7, request).topics
             accepted(answer)
@@ -170,8 +151,9 @@ class Steps:
 
     def _delete(self, name: str) -> None:
         with self._taking(Delete("delete", name)):
-            request = DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=1000)
-            (answer,) = self.client.call("DeleteTopics", 6, request).responses
+            (answer,) = self.client.call(
+                "DeleteTopics", 6, delete_topics(name)
+            ).responses
             accepted(answer)
         for place in [place for place in self.producers if place[0] == name]:
             del self.producers[place]
@@ -189,9 +171,7 @@ class Steps:
         if count > MOST_PARTITIONS:
             return
         with self._taking(Grow("grow", name, count)):
-            request = CreatePartitionsRequest(
-                [CreatePartitionsTopic(name, count, None)], 1000
-            )
+            request = create_partitions(name, count)
             (answer,) = self.client.call("CreatePartitions", 3, request).results
             accepted(answer)
 
@@ -200,10 +180,7 @@ class Steps:
         value = str(self._draw.choice((400, 1_000, 100_000)))
         if key == "max.message.bytes":
             value += "000"
-        rows = [AlterableConfig(key, 0, value)]
-        request = IncrementalAlterConfigsRequest(
-            [AlterConfigsResource(TOPIC, name, rows)]
-        )
+        request = alter_configs(TOPIC, name, **{key: value})
         with self._taking(Configure("configure", name, key, value)):
             (answer,) = self.client.call(
                 "IncrementalAlterConfigs", 1, request
@@ -246,9 +223,7 @@ class Steps:
             return
         before = self._draw.randint(part.start, part.end)
         step = Start("delete records", {place: before})
-        request = DeleteRecordsRequest(
-            [DeleteRecordsTopic(place[0], [DeleteRecordsPartition(place[1], before)])]
-        )
+        request = delete_records((*place, before))
         with self._taking(step):
             (about,) = self.client.call("DeleteRecords", 2, request).topics
             accepted(about.partitions[0])
@@ -264,10 +239,8 @@ class Steps:
             offset = draw.randint(0, topic.parts[index].end)
             text = "." * draw.choice((0, 7, 300))
             commits[group, (name, index)] = offset, text
-            rows.append(OffsetCommitRequestPartition(index, offset, -1, text))
-        request = OffsetCommitRequest(
-            group, topics=[OffsetCommitRequestTopic(name, partitions=rows)]
-        )
+            rows.append((index, offset, -1, text))
+        request = commit_offsets(name, *rows, group=group)
         with self._taking(CommitOffsets("commit", group, commits)):
             (about,) = self.client.call("OffsetCommit", 8, request).topics
             for row in about.partitions:

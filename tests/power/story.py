@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.power.client import EARLIEST
 from tests.power.disk import Call, Link, Sync
 from tests.power.model import Start, Step, World
 from tests.power.recorder import recording
 from tests.power.serving import Serving
 from tests.power.steps import Scope, Steps
+from tests.wire.requests import EARLIEST
 
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 

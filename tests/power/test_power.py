@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.log.kept import temporary_folder
+from tests.log.storage import temporary_folder
 from tests.power import batches
 from tests.power.disk import Kind
 from tests.power.run import Run, Settings

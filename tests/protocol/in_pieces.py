@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from kohort.protocol.messages import Buffer, Codec
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import Codec
 
 
 def finished(work: Generator[None, None, Any]) -> tuple[Any, int]:

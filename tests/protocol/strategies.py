@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import Codec, Field, Primitive, fields_of, layout
+from kohort.protocol.fields import Field, Primitive, fields_of
+from kohort.protocol.messages import Codec
+from kohort.protocol.primitives import Layout, layout
 from kohort.protocol.registry import APIS, Api
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import construct
 
 
 class Side(NamedTuple):
@@ -40,11 +40,17 @@ class Side(NamedTuple):
         return of(self.version)
 
     @property
-    def layout(self) -> construct.Construct:
+    def layout(self) -> Layout:
         """The construct layout."""
         flexible = self.api.is_flexible(self.version)
         return layout(self.declared, self.version, flexible=flexible)
 
+
+A_FEW = settings(
+    max_examples=settings().max_examples // (1 if settings().max_examples > 50 else 3)
+)
+"""Examples for each version of each API: versions of an API have most fields in common.
+The profile "ci" tries all of its examples."""
 
 SIDES = [
     Side(api, version, is_request)
@@ -52,6 +58,15 @@ SIDES = [
     for version in range(api.oldest, api.newest + 1)
     for is_request in (True, False)
 ]
+
+
+def sides_of(api: Api) -> list[Side]:
+    """The requests and responses of all versions of an API."""
+    return [side for side in SIDES if side.api is api]
+
+
+every_side = pytest.mark.parametrize("side", SIDES, ids=str)
+every_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 _TEXT = st.one_of(
     st.text(max_size=6),

@@ -21,12 +21,10 @@ from kohort.protocol.apis.k01_fetch import (
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from kohort.protocol.codegen import read_uvarint, skip_tags, uvarint
-from kohort.protocol.messages import (
+from kohort.protocol.fields import (
     ZERO_UUID,
     Bool,
     Bytes,
-    Codec,
     Float64,
     Int8,
     Int16,
@@ -38,15 +36,13 @@ from kohort.protocol.messages import (
     Uint32,
     Uuid,
     V,
-    WireError,
-    codec,
     fields_of,
-    layout,
-    slotted,
 )
-from kohort.protocol.primitives import plain
+from kohort.protocol.generated_calls import read_uvarint, skip_tags, uvarint
+from kohort.protocol.messages import Codec, WireError, codec
+from kohort.protocol.primitives import layout, plain
 from kohort.protocol.registry import BY_NAME
-from kohort.protocol.slotted import replace
+from kohort.protocol.slotted import replace, slotted
 
 
 @slotted

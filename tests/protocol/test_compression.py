@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from tests.protocol.other_clients import module_of
 
 from kohort.protocol import compression
-from kohort.protocol.messages import Buffer, WireError
+from kohort.protocol.fields import Buffer
+from kohort.protocol.messages import WireError
 
 PACKING = [
     compression.GZIP,

@@ -19,8 +19,7 @@ from kohort.protocol.apis.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from kohort.protocol.codegen import uvarint
-from kohort.protocol.generated_calls import MOST_ITEMS, MOST_TAGS, PIECE
+from kohort.protocol.generated_calls import MOST_ITEMS, MOST_TAGS, PIECE, uvarint
 from kohort.protocol.messages import WireError
 from kohort.protocol.registry import BY_NAME
 

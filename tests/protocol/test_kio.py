@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.index import api_key_map, schema_name_map
@@ -13,7 +12,7 @@ from tests.protocol.kio_bridge import (
     kio_encode,
     to_kio,
 )
-from tests.protocol.strategies import SIDES, Side, carried, messages
+from tests.protocol.strategies import A_FEW, SIDES, Side, carried, every_side, messages
 
 from kohort.protocol.registry import APIS
 
@@ -31,7 +30,8 @@ def test_kio_has_every_version_of_every_api() -> None:
     assert len(SIDES) == 2 * sum(api.newest - api.oldest + 1 for api in APIS)
 
 
-@pytest.mark.parametrize("side", SIDES, ids=str)
+@every_side
+@A_FEW
 @given(data=st.data())
 def test_kio_reads_and_writes_the_same(side: Side, data: st.DataObject) -> None:
     """Same message, same bytes, both ways."""

@@ -26,7 +26,8 @@ from kohort.protocol.consumer import (
     TopicPartitions,
     encode,
 )
-from kohort.protocol.messages import ZERO_UUID, WireError
+from kohort.protocol.fields import ZERO_UUID
+from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import (
     GroupMetadataKey,
     GroupMetadataValue,

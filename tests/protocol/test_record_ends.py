@@ -8,8 +8,8 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import finish
 from kohort.protocol import rebuilding, records
 from kohort.protocol.messages import WireError
-from kohort.protocol.offsets_log import varint
 from kohort.protocol.records import Record
+from kohort.protocol.varints import varint
 
 FAR = 2**62
 LAST = 2**63 - 1

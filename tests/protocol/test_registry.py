@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.schema.index import api_key_map
+from tests.protocol.strategies import every_api
 
 import kohort.protocol.apis
 from kohort.protocol.errors import ErrorCode
@@ -35,7 +35,7 @@ def test_every_module_of_apis_is_listed() -> None:
     assert found == {api.module_name.rpartition(".")[2] for api in APIS}
 
 
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+@every_api
 def test_a_modules_header_tells_its_versions(api: Api) -> None:
     """What an API module says of itself is what the registry says."""
     said = " ".join((api.module.__doc__ or "").split())

@@ -99,7 +99,7 @@ async def _obey(broker: Broker, command: dict[str, Any]) -> object:
 
 
 def _say(message: object) -> None:
-    print(json.dumps(message), flush=True)  # noqa: T201 - to the soak
+    print(json.dumps(message), flush=True)
 
 
 async def _main(folder: str, nodes: int) -> None:

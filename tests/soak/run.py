@@ -206,7 +206,7 @@ class Soak:
                 partition = number % PARTITIONS
                 delivery = await producer.send(TOPIC, value, partition=partition)
                 delivery.add_done_callback(self._delivered(value))
-                await asyncio.sleep(1 / RECORDS_S)
+                await asyncio.sleep(1 / RECORDS_S)  # the rate of the load
 
     def _delivered(self, value: bytes) -> Callable[[asyncio.Future[Any]], None]:
         def note(delivery: asyncio.Future[Any]) -> None:

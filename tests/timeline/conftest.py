@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from tests.timeline.browser_page import LOAD_MS, Shown
 
-# Before it is imported: its asserts are to say as much as those of a test.
-pytest.register_assert_rewrite("tests.timeline.shown")
-
-from tests.timeline.shown import LOAD_MS, Shown  # noqa: E402 - see above
-
-from kohort.control.timeline.page import Packed, file_page  # noqa: E402 - see above
+from kohort.control.timeline.packing import Packing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -40,7 +36,7 @@ def _missing(what: str) -> NoReturn:
 def browser() -> Iterator[Browser]:
     """Headless Chromium: the machine's, or the one that Playwright has fetched."""
     try:
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - may be absent
+        from playwright.sync_api import sync_playwright
     except ImportError:
         _missing("Playwright for Python")
     with sync_playwright() as playwright:
@@ -100,9 +96,9 @@ def show(visit: Show, tmp_path: Path) -> Show:
     """Shows events as `kohort timeline` does: a page in a file."""
 
     def shown(events: list[Event], at: str = "", **settings: Any) -> Shown:
-        lines = (json.dumps(event).encode() for event in events)
+        packing = Packing((json.dumps(event).encode(), event) for event in events)
         file = tmp_path / "page.html"
-        file.write_text(file_page(Packed.of(lines), name="events.jsonl").html)
+        file.write_text(packing.page("events.jsonl").html)
         found = visit(f"{file.as_uri()}{at}", **settings)
         found.page.wait_for_selector("#status[data-status=file]", timeout=LOAD_MS)
         return found

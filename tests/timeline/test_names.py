@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.timeline import streams
-from tests.timeline.running import PATIENCE_S, Running
-from tests.timeline.shown import Shown
+from tests.timeline.browser_page import Shown
+from tests.timeline.live_broker import Running
 
-from kohort.control.timeline.command import timeline
+from kohort.control.commands.timeline import timeline
 
 pytestmark = pytest.mark.interop
 
@@ -21,7 +21,7 @@ Show = Callable[..., Shown]
 IMAGE = "<img src=x onerror='window.hit=1'>"
 SCRIPT = "</script><script>window.hit=1</script><!--"
 UNSEEN = "ana\u202egnp.exe\u0000\n\u200b"
-VIEWS = ("chart", "rebalances", "members", "marks")
+VIEWS = ("chart", "findings", "rebalances", "members", "marks")
 
 
 @pytest.fixture
@@ -69,10 +69,7 @@ def test_what_clients_call_themselves_live(broker: Running, visit: Show) -> None
     broker.join(UNSEEN, group="constructor", instance_id=IMAGE)
     broker.leave(SCRIPT)
     shown = visit(f"{broker.url}#group=%")
-    shown.page.wait_for_function(
-        "() => kohort.model.groups.size === 3 && kohort.model.rebalances === 4",
-        timeout=PATIENCE_S * 1000,
-    )
+    shown.until("() => kohort.model.groups.size === 3 && kohort.model.rebalances === 4")
     rows = "\n".join(shown.rows)
     for name in (IMAGE, SCRIPT, "__proto__", "constructor"):
         assert name in rows
@@ -84,8 +81,7 @@ def test_what_clients_call_themselves_live(broker: Running, visit: Show) -> None
 def test_what_is_in_a_file(visit: Show, tmp_path: Path) -> None:
     """The same in the page that `kohort timeline` makes, its name included."""
     scene = streams.Scene(SCRIPT)
-    first, second = scene.arrive(2)
-    first.client_id = IMAGE
+    _, second = scene.arrive(2, IMAGE)
     scene.leave(second, IMAGE)
     events = streams.merge(scene)
     events.append({**events[-1], "sequence": 999, "kind": "toString", "cause": SCRIPT})
@@ -99,19 +95,14 @@ def test_what_is_in_a_file(visit: Show, tmp_path: Path) -> None:
     assert file.name in shown.page.title()
     text = see_all(shown)
     assert file.name in text
-    assert f"It said: “{IMAGE}”." in text
+    assert f"Its reason: “{IMAGE}”." in text
     assert SCRIPT in text
 
 
 def test_long_and_unseen_names(show: Show) -> None:
     """They are cut, what is not seen is written out, and all is in the explanation."""
     scene = streams.Scene("g" * 249)
-    long, unseen = scene.arrive(2)
-    for event in scene.events:
-        if event["member_id"] == long.member_id:
-            event["client_id"] = "a" * 30_000
-        elif event["member_id"] == unseen.member_id:
-            event["client_id"] = UNSEEN
+    scene.arrive(2, "a" * 30_000, UNSEEN)
     shown = show(streams.merge(scene))
     assert all(len(row) < 400 for row in shown.rows)
     assert "Member ana⟨U+202E⟩gnp.exe⟨U+0000⟩⟨U+000A⟩⟨U+200B⟩ of" in shown.rows[-1]
@@ -127,21 +118,11 @@ def test_long_and_unseen_names(show: Show) -> None:
 def test_members_are_called_as_in_the_explanations(show: Show) -> None:
     """One client id, two members at a time: the beginning of what tells them apart."""
     scene = streams.Scene("orders")
-    first, second, third = scene.arrive(3)
-    for each in (first, second):
-        old, each.client_id = each.member_id, "worker"
-        new = f"worker-{old.removeprefix('orders-consumer-')[2:]}"
-        for event in scene.events:
-            text = json.dumps(event).replace(old, new)
-            event.clear()
-            event.update(json.loads(text))
-            if event["member_id"] == new:
-                event["client_id"] = "worker"
-        each.member_id = new
+    first, second, third = scene.arrive(3, "worker", "worker")
     names = [f"worker-{each.member_id[7:11]}" for each in (first, second)]
     shown = show(streams.merge(scene))
     found = [row.split()[1] for row in shown.rows if row.startswith("Member")]
-    assert found == [*names, third.client_id]
+    assert found == [*names, third.name]
     assert names[0] != names[1]
 
 
@@ -150,10 +131,7 @@ def test_a_process_that_is_started_again_keeps_its_name(show: Show) -> None:
     scene = streams.Scene("orders")
     first, second = scene.arrive(2)
     scene.leave(second)
-    (again,) = scene.arrive(1)
-    for event in scene.events:
-        if event["member_id"] == again.member_id:
-            event["client_id"] = second.client_id
+    scene.arrive(1, second.name)
     shown = show(streams.merge(scene))
     found = [row.split()[1] for row in shown.rows if row.startswith("Member")]
-    assert found == [first.client_id, second.client_id, second.client_id]
+    assert found == [first.name, second.name, second.name]

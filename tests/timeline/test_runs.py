@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.timeline import streams
-from tests.timeline.scripted import PATIENCE_S, Scripted
-from tests.timeline.shown import Shown
+from tests.timeline.browser_page import Shown
+from tests.timeline.scripted_stream import Scripted
 from tests.timeline.streams import MS, START_NS, Event, Scene
 
 pytestmark = pytest.mark.interop
@@ -25,16 +25,11 @@ def script() -> Iterator[Scripted]:
         yield scripted
 
 
-def until(shown: Shown, condition: str, argument: object = None) -> None:
-    """Waits until this is so in the page."""
-    shown.page.wait_for_function(condition, arg=argument, timeout=PATIENCE_S * 1000)
-
-
 def two() -> Scene:
-    """Two members come, within a window of three seconds."""
+    """Two members come, and give signs of life."""
     scene = Scene("orders")
     scene.arrive(2)
-    scene.wait(2000)
+    scene.heartbeats(2000, 1000)
     return scene
 
 
@@ -63,8 +58,7 @@ def test_runs_whose_clocks_begin_anew_follow_each_other(show: Show) -> None:
     assert f"{len(events) + len(again)} events" in about
     assert shown.state(ANA, length - 1) == "stable"
     assert shown.state(ANA, length + 500) == "gone"
-    assert shown.state(ANA, length + 1001) == "joining"
-    assert shown.state(ANA, length + 1500) == "waiting"
+    assert shown.state(ANA, length + 1001) == "waiting"
     shown.evaluate(
         "() => kohort.panel.open([kohort.model.groups.get('orders').marks[1]])"
     )
@@ -87,7 +81,7 @@ def test_an_event_is_taken_once(show: Show) -> None:
 def test_each_group_says_which_node_has_it(show: Show) -> None:
     """Where there are several nodes; and it moves with its coordinator."""
     orders, payments = two(), Scene("payments", at_ms=10)
-    payments.arrive(1)
+    payments.arrive()
     events = on_node(streams.merge(orders), 1) + on_node(streams.merge(payments), 2)
     shown = show(sorted(events, key=lambda event: event["time_ns"]))
     groups = [row for row in shown.rows if row.startswith("Group")]
@@ -98,23 +92,20 @@ def test_each_group_says_which_node_has_it(show: Show) -> None:
 def test_a_node_that_stops_takes_its_groups_along(show: Show) -> None:
     """Until another one has read them; those of other nodes go on."""
     orders, payments = two(), Scene("payments")
-    payments.arrive(1)
-    now = orders.now
+    payments.arrive()
     on_1 = on_node(streams.merge(orders), 1)
     on_2 = on_node(streams.merge(payments), 2)
-    stopped = streams.broker_event("node_stopped", (now - START_NS) / MS)
-    taken = Scene("orders", at_ms=(now - START_NS) / MS + 500)
-    taken.members, taken.generation = orders.members, orders.generation
-    taken.state, taken.leader = "Stable", orders.leader
-    taken.load()
-    taken.wait(1000)
+    now = orders.at_ms
+    stopped = streams.broker_event("node_stopped", now)
+    orders.restart(500)
+    orders.wait(1000)
     later = [
         *on_node(streams.merge(also=[stopped]), 1, first=len(on_1) + 1),
-        *on_node(streams.merge(taken), 2, first=len(on_2) + 1),
+        *on_node(streams.merge(orders), 2, first=len(on_2) + 1),
     ]
     events = sorted([*on_1, *on_2], key=lambda event: event["time_ns"])
     shown = show([*events, *later])
-    at = (now - events[0]["time_ns"]) / MS
+    at = now - (events[0]["time_ns"] - START_NS) / MS
     assert shown.state(ANA, at - 1) == "stable"
     assert shown.state(ANA, at + 250) == "gone"
     assert shown.state(ANA, at + 501) == "stable"
@@ -148,8 +139,9 @@ def test_where_events_are_missing_the_chart_says_so(show: Show) -> None:
     scene = two()
     before = streams.merge(scene)
     last = len(before)
-    at_ms = (scene.now - START_NS) / MS + 4000
-    gap = streams.broker_event("events_lost", at_ms, first=last + 1, last=last + 50)
+    gap = streams.broker_event(
+        "events_lost", scene.at_ms + 4000, first=last + 1, last=last + 50
+    )
     (lost,) = streams.merge(also=[gap])
     shown = show([*before, {**lost, "sequence": last + 50}])
     assert shown.rows[1].startswith("Group orders: state unknown")
@@ -168,12 +160,13 @@ def test_who_left_while_events_were_missing_is_gone_after_it(show: Show) -> None
     before = streams.merge(scene)
     last = len(before)
     ana, ben = scene.members
-    scene.events.clear()
     scene.wait(1000)
-    at_ms = (scene.now - START_NS) / MS
-    gap = streams.broker_event("events_lost", at_ms, first=last + 1, last=last + 50)
-    scene.members.remove(ben)  # what it did itself is among what is missing
-    scene.lag(ana)
+    scene.leave(ben)
+    scene.forget()
+    gap = streams.broker_event(
+        "events_lost", scene.at_ms, first=last + 1, last=last + 50
+    )
+    scene.leave(ana)
     after = streams.merge(scene, also=[gap])
     numbered = [{**e, "sequence": last + 50 + n} for n, e in enumerate(after)]
     shown = show([*before, *numbered])
@@ -188,14 +181,14 @@ def test_a_clock_that_stands_still_is_not_pushed(script: Scripted, visit: Show) 
     events = streams.merge(two())
     script.say(*({**event, "wall_ns": event["wall_ns"] + 10**18} for event in events))
     shown = visit(script.url)
-    until(shown, "(count) => kohort.model.events === count", len(events))
+    shown.until("(count) => kohort.model.events === count", len(events))
     length = (events[-1]["time_ns"] - events[0]["time_ns"]) / MS
-    until(shown, "() => kohort.chart.now === kohort.model.end")
+    shown.until("() => kohort.chart.now === kohort.model.end")
     assert shown.evaluate("() => kohort.chart.now") == pytest.approx(length, abs=0.01)
     moved = events[-1]["time_ns"] + 3_600_000 * MS
     (member,) = {e["member_id"] for e in events if e["client_id"] == ANA}
     script.heard(moved, ("orders", member, moved - 5 * MS))
-    until(shown, "(at) => kohort.chart.now > at", length + 3_599_999)
+    shown.until("(at) => kohort.chart.now > at", length + 3_599_999)
     assert shown.evaluate("() => kohort.chart.now") == pytest.approx(
         length + 3_600_000, abs=0.01
     )
@@ -203,15 +196,33 @@ def test_a_clock_that_stands_still_is_not_pushed(script: Scripted, visit: Show) 
     assert heard == pytest.approx(length + 3_599_995, abs=0.01)
 
 
+def test_a_member_that_is_not_heard_of_is_silent(script: Scripted, visit: Show) -> None:
+    """After half of its session timeout, before the broker has expired it."""
+    events = streams.merge(two())
+    script.say(*({**event, "wall_ns": event["wall_ns"] + 10**18} for event in events))
+    shown = visit(script.url)
+    shown.until("(count) => kohort.model.events === count", len(events))
+    now = events[-1]["time_ns"] + 60_000 * MS
+    ids = {e["client_id"]: e["member_id"] for e in events if e["member_id"]}
+    heard = {ANA: now - 4_000 * MS, BEN: now - 6_000 * MS}  # of 10 s
+    script.heard(now, *(("orders", ids[name], at) for name, at in heard.items()))
+    silent = "(name) => kohort.chart.now > 60000 && document.querySelector("
+    silent += "`.label[aria-label*='${name} of orders: silent']`)"
+    shown.until(silent, BEN)
+    assert any(f"{ANA} of orders: stable" in row for row in shown.rows)
+
+
 def test_another_run_is_seen_while_the_page_is_open(
     script: Scripted, visit: Show
 ) -> None:
     """All are gone at first; who comes back comes back into its lane or a new one."""
-    script.say(*streams.restart()[:-12])
+    first, second = streams.restart()
+    script.say(*first, *second[:-8])
     shown = visit(script.url)
-    until(shown, "() => kohort.model.runs.size === 2")
-    script.say(*streams.restart()[-12:])
-    until(shown, "(count) => kohort.model.events === count", len(streams.restart()))
+    shown.until("() => kohort.model.runs.size === 2")
+    script.say(*second[-8:])
+    count = len(first) + len(second)
+    shown.until("(count) => kohort.model.events === count", count)
     assert sum("Member" in row for row in shown.rows) == 2
 
 
@@ -221,7 +232,9 @@ def test_a_broker_of_another_version_is_not_guessed_at(
     """The page that is open does not know its schema, says so, and what to do."""
     script.say(*streams.merge(two()))
     shown = visit(script.url)
-    until(shown, "() => kohort.model.rebalances === 1")
+    shown.until("() => kohort.model.rebalances === 1")
+    # The page announces the rebalance within two seconds, and would do so over it.
+    shown.until("() => document.getElementById('say').innerText.includes('Rebal')")
     later = {**streams.merge(two())[-1], "schema": 2, "sequence": 999}
     script.say(later)
     status = shown.page.locator("#status", has_text="1 event could not be read")

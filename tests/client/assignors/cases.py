@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kohort.client.assignors import (
-    ASSIGNORS,
+from kohort.client.assignors import ASSIGNORS, cooperative, sticky
+from kohort.client.assignors.claims import settle
+from kohort.client.assignors.contract import (
     Assignment,
     MemberSubscription,
-    PartitionInfo,
+    PartitionRacks,
     TopicPartition,
-    cooperative,
-    sticky,
 )
-from kohort.client.assignors.claims import settle
 
 DATA = Path(__file__).parents[2] / "data" / "assignments"
 REMEMBER = {
@@ -32,7 +30,7 @@ class Case:
 
     name: str
     assignor: str
-    cluster: dict[str, list[PartitionInfo]]
+    cluster: dict[str, list[PartitionRacks]]
     subscriptions: dict[str, MemberSubscription]
     java: Assignment | None
 
@@ -73,11 +71,11 @@ def partitions(text: str) -> list[TopicPartition]:
     return found
 
 
-def _infos(value: int | str) -> list[PartitionInfo]:
+def _infos(value: int | str) -> list[PartitionRacks]:
     if isinstance(value, int):
-        return [PartitionInfo(number) for number in range(value)]
+        return [PartitionRacks(number) for number in range(value)]
     racks = ([None if r == "-" else r for r in word] for word in value.split())
-    return [PartitionInfo(number, each) for number, each in enumerate(racks)]
+    return [PartitionRacks(number, each) for number, each in enumerate(racks)]
 
 
 def _member(value: dict[str, Any]) -> MemberSubscription:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.client.assignors import Assignment, Cluster, Subscriptions
+from kohort.client.assignors.contract import Assignment, Subscriptions, Topics
 
 
 def check_complete(
-    given: Assignment, cluster: Cluster, subscriptions: Subscriptions
+    given: Assignment, cluster: Topics, subscriptions: Subscriptions
 ) -> None:
     """Every partition that somebody wants has one owner, and this one wants it."""
     assert set(given) == set(subscriptions)

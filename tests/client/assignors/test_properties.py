@@ -13,15 +13,14 @@ from tests.client.assignors.checks import (
     check_wanted,
 )
 
-from kohort.client.assignors import (
-    ASSIGNORS,
+from kohort.client.assignors import ASSIGNORS, unequal
+from kohort.client.assignors.contract import (
     Assignment,
     MemberSubscription,
-    PartitionInfo,
-    unequal,
+    PartitionRacks,
 )
 
-Cluster = dict[str, list[PartitionInfo]]
+Cluster = dict[str, list[PartitionRacks]]
 Group = dict[str, MemberSubscription]
 
 TOPICS = ["a", "b", "c", "d"]
@@ -35,7 +34,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     """Up to four topics."""
     replicas = st.lists(racks, max_size=3) if draw(st.booleans()) else st.just([])
     return {
-        topic: [PartitionInfo(n, at) for n, at in enumerate(draw(st.lists(replicas)))]
+        topic: [PartitionRacks(n, at) for n, at in enumerate(draw(st.lists(replicas)))]
         for topic in draw(st.sets(st.sampled_from(TOPICS)))
     }
 
@@ -148,7 +147,7 @@ def test_a_cooperative_group_is_done_after_two_rebalances(
 def test_of_two_that_claim_a_partition_the_newer_one_has_owned_it() -> None:
     """And of two of one generation neither has, so both have to revoke it."""
     assignor = ASSIGNORS["cooperative-sticky"]
-    cluster = {"t": [PartitionInfo(0), PartitionInfo(1)]}
+    cluster = {"t": [PartitionRacks(0), PartitionRacks(1)]}
 
     def divided(one: int, other: int) -> Assignment:
         claim = [("t", 0)]
@@ -166,7 +165,7 @@ def test_of_two_that_claim_a_partition_the_newer_one_has_owned_it() -> None:
 
 def test_what_does_not_exist_is_not_given_back() -> None:
     """A topic has been deleted and made again with fewer partitions."""
-    cluster = {"t": [PartitionInfo(0)]}
+    cluster = {"t": [PartitionRacks(0)]}
     owned = [("t", 0), ("t", 1), ("gone", 0)]
     group = {"m": MemberSubscription(["t", "gone"], owned=owned, generation=4)}
     given = ASSIGNORS["cooperative-sticky"].assign(cluster, group)
@@ -178,7 +177,7 @@ def test_nothing_goes_back_to_a_member_that_has_lost_interest() -> None:
 
     The Java client gives it a partition of the old one, which it throws away.
     """
-    cluster = {topic: [PartitionInfo(n) for n in range(6)] for topic in ("old", "new")}
+    cluster = {topic: [PartitionRacks(n) for n in range(6)] for topic in ("old", "new")}
     everything = [("old", n) for n in range(6)]
     group = {
         "owner": MemberSubscription(["old"], owned=everything, generation=5),
@@ -193,7 +192,7 @@ def test_nothing_goes_back_to_a_member_that_has_lost_interest() -> None:
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\0\0\0\1\0\1t\xff\xff\xff\xff"])
 def test_user_data_that_cannot_be_read_are_no_past(data: bytes) -> None:
     """A member of another kind, or a newer one: it gets its share like a new one."""
-    cluster = {"t": [PartitionInfo(n) for n in range(4)]}
+    cluster = {"t": [PartitionRacks(n) for n in range(4)]}
     group = {member: MemberSubscription(["t"], data) for member in ("a", "b")}
     given = ASSIGNORS["sticky"].assign(cluster, group)
     assert given == {"a": [("t", 0), ("t", 2)], "b": [("t", 1), ("t", 3)]}

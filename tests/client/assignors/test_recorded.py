@@ -9,15 +9,15 @@ import pytest
 from tests.client.assignors.cases import DATA, Case, partitions, read
 from tests.client.assignors.checks import check_wanted
 
-from kohort.client.assignors import (
-    ASSIGNORS,
-    MemberSubscription,
+from kohort.client.assignors import ASSIGNORS
+from kohort.client.assignors.contract import MemberSubscription
+from kohort.client.assignors.java_order import string_hash
+from kohort.client.assignors.serialization import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from kohort.client.assignors.java_order import string_hash
 from kohort.protocol import consumer
 
 RECORDED = read((DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines())

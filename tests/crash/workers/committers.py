@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from kafka import KafkaConsumer  # type: ignore[import-untyped]
+from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
-from kafka.errors import KafkaError as PythonError  # type: ignore[import-untyped]
-from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+from kafka.errors import KafkaError as PythonError
+from kafka.structs import OffsetAndMetadata
 from tests.crash.journal import Journal, text_of
 from tests.crash.workers.lines import PACE_S, Client, arguments, serve
 
 RETRY_MS = 20
 
 
-class Committer:
+class Committer(ABC):
     """Commits for one group; `_commit` is the library's part.
 
     Args:
@@ -47,9 +48,9 @@ class Committer:
         self._journal = journal
         self._offsets = offsets
 
+    @abstractmethod
     def _commit(self, offsets: dict[int, int]) -> list[int]:
         """Commits, and returns the partitions whose commit is acknowledged."""
-        raise NotImplementedError
 
     def work(self) -> None:
         """One commit."""

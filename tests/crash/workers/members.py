@@ -6,32 +6,33 @@ import asyncio
 import contextlib
 import struct
 import time
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as AiokafkaPartition
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import (  # type: ignore[import-untyped]
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
     StickyPartitionAssignor,
 )
-from aiokafka.errors import IllegalStateError  # type: ignore[import-untyped]
+from aiokafka.errors import IllegalStateError
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from kafka import ConsumerRebalanceListener as PythonListener  # type: ignore[import-untyped]
+from kafka import ConsumerRebalanceListener as PythonListener
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
-from kafka.coordinator.assignors.range import RangePartitionAssignor as PythonRange  # type: ignore[import-untyped]
-from kafka.coordinator.assignors.roundrobin import (  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.range import RangePartitionAssignor as PythonRange
+from kafka.coordinator.assignors.roundrobin import (
     RoundRobinPartitionAssignor as PythonRoundRobin,
 )
-from kafka.errors import KafkaError as PythonError  # type: ignore[import-untyped]
-from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+from kafka.errors import KafkaError as PythonError
+from kafka.structs import OffsetAndMetadata
 from tests.crash.journal import Journal, checksum
 from tests.crash.workers.lines import PACE_S, POLL_S, Client, arguments, serve
-from tests.librdkafka import begin
+from tests.librdkafka import begin, row_of
 
 BATCH = 100
 RETRY_MS = 20
@@ -43,7 +44,7 @@ comes between two polls, and joins again."""
 Record = tuple[int, int, bytes, bytes]  # partition, offset, key, value
 
 
-class Member:
+class Member(ABC):
     """What members of all libraries do alike.
 
     Args:
@@ -66,15 +67,30 @@ class Member:
         self._told: dict[str, Any] | None = None
         self._commits = 0
 
-    def _poll(self) -> Iterable[Record]:
-        raise NotImplementedError
+    @abstractmethod
+    def _poll(self) -> Iterable[Record]: ...
 
-    def _commit(self, offsets: dict[int, int]) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _commit(self, offsets: dict[int, int]) -> bool: ...
 
+    @abstractmethod
     def identity(self) -> tuple[str, int]:
         """The member id and the generation that the library holds."""
-        raise NotImplementedError
+
+    def python_settings(self, assignors: Mapping[str, type]) -> dict[str, Any]:
+        """The arguments that aiokafka and kafka-python share."""
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "group_id": self.settings["group"],
+            "client_id": self.settings["client"],
+            "group_instance_id": self.settings["instance"],
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "session_timeout_ms": self.settings["session_ms"],
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "retry_backoff_ms": RETRY_MS,
+            "partition_assignment_strategy": [assignors[self.settings["assignor"]]],
+        }
 
     def gained(self, partitions: Iterable[int]) -> None:
         """For the library's callback."""
@@ -174,13 +190,7 @@ class ConfluentMember(Member):
                 if error.fatal():
                     raise KafkaException(error)
                 continue  # the broker is away
-            place, offset = message.partition(), message.offset()
-            key, value = message.key(), message.value()
-            assert place is not None
-            assert offset is not None
-            assert isinstance(key, bytes)
-            assert isinstance(value, bytes)
-            records.append((place, offset, key, value))
+            records.append(row_of(message))
         return records
 
     def _commit(self, offsets: dict[int, int]) -> bool:
@@ -205,15 +215,36 @@ class ConfluentMember(Member):
         self._consumer.close()
 
 
-class _AiokafkaListener(ConsumerRebalanceListener):  # type: ignore[misc]  # no types
+class _Listener:
+    """Tells a member of its partitions, for the listeners of both Python libraries."""
+
     def __init__(self, member: Member) -> None:
         self._member = member
 
-    def on_partitions_assigned(self, assigned: set[AiokafkaPartition]) -> None:
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         self._member.gained(each.partition for each in assigned)
 
-    def on_partitions_revoked(self, revoked: set[AiokafkaPartition]) -> None:
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         self._member.gone(each.partition for each in revoked)
+
+    on_partitions_lost = on_partitions_revoked
+
+
+def _rows_of(polled: dict[Any, Any]) -> list[Record]:
+    """What both Python libraries return from a poll."""
+    return [
+        (each.partition, each.offset, each.key, each.value)
+        for records in polled.values()
+        for each in records
+    ]
+
+
+class _AiokafkaListener(_Listener, ConsumerRebalanceListener):  # type: ignore[misc]  # no types
+    """Of aiokafka."""
+
+
+class _PythonListener(_Listener, PythonListener):  # type: ignore[misc]  # no types
+    """Of kafka-python."""
 
 
 class AiokafkaMember(Member):
@@ -232,20 +263,7 @@ class AiokafkaMember(Member):
 
     async def _start(self) -> Any:
         while True:
-            consumer = AIOKafkaConsumer(
-                bootstrap_servers=self.bootstrap,
-                group_id=self.settings["group"],
-                client_id=self.settings["client"],
-                group_instance_id=self.settings["instance"],
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-                session_timeout_ms=self.settings["session_ms"],
-                heartbeat_interval_ms=HEARTBEAT_MS,
-                retry_backoff_ms=RETRY_MS,
-                partition_assignment_strategy=[
-                    self.ASSIGNORS[self.settings["assignor"]]
-                ],
-            )
+            consumer = AIOKafkaConsumer(**self.python_settings(self.ASSIGNORS))
             consumer.subscribe([self.topic], listener=_AiokafkaListener(self))
             try:
                 await consumer.start()
@@ -259,11 +277,7 @@ class AiokafkaMember(Member):
         wanted = self._consumer.getmany(
             timeout_ms=int(POLL_S * 1000), max_records=BATCH
         )
-        return [
-            (each.partition, each.offset, each.key, each.value)
-            for records in self._loop.run(wanted).values()
-            for each in records
-        ]
+        return _rows_of(self._loop.run(wanted))
 
     def _commit(self, offsets: dict[int, int]) -> bool:
         wanted = {
@@ -287,20 +301,6 @@ class AiokafkaMember(Member):
         self._loop.close()
 
 
-class _PythonListener(PythonListener):  # type: ignore[misc]  # no types
-    def __init__(self, member: Member) -> None:
-        self._member = member
-
-    def on_partitions_assigned(self, assigned: set[PythonPartition]) -> None:
-        self._member.gained(each.partition for each in assigned)
-
-    def on_partitions_revoked(self, revoked: set[PythonPartition]) -> None:
-        self._member.gone(each.partition for each in revoked)
-
-    def on_partitions_lost(self, lost: set[PythonPartition]) -> None:
-        self._member.gone(each.partition for each in lost)
-
-
 class PythonMember(Member):
     """One KafkaConsumer of kafka-python."""
 
@@ -314,20 +314,9 @@ class PythonMember(Member):
         while True:
             try:
                 consumer = KafkaConsumer(
-                    bootstrap_servers=self.bootstrap,
-                    group_id=self.settings["group"],
-                    client_id=self.settings["client"],
-                    group_instance_id=self.settings["instance"],
-                    auto_offset_reset="earliest",
-                    enable_auto_commit=False,
-                    session_timeout_ms=self.settings["session_ms"],
-                    heartbeat_interval_ms=HEARTBEAT_MS,
                     reconnect_backoff_ms=RETRY_MS,
                     reconnect_backoff_max_ms=RETRY_MS * 10,
-                    retry_backoff_ms=RETRY_MS,
-                    partition_assignment_strategy=[
-                        self.ASSIGNORS[self.settings["assignor"]]
-                    ],
+                    **self.python_settings(self.ASSIGNORS),
                 )
             except PythonError:  # the broker is away
                 time.sleep(PACE_S)
@@ -350,11 +339,7 @@ class PythonMember(Member):
             got = self._consumer.poll(timeout_ms=timeout_ms, max_records=BATCH)
         except PythonError:  # the broker is away
             return []
-        return [
-            (each.partition, each.offset, each.key, each.value)
-            for records in got.values()
-            for each in records
-        ]
+        return _rows_of(got)
 
     def _commit(self, offsets: dict[int, int]) -> bool:
         wanted = {

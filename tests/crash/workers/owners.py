@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tests.crash.wire import Wire
 from tests.crash.workers.lines import PACE_S, arguments, say, serve
 from tests.power.client import Client, RefusedError
 from tests.power.findings import Found, check
 from tests.power.model import Step, World
 from tests.power.resending import carries_on
 from tests.power.steps import Scope, Steps
+from tests.wire.blocking import BlockingClient
 
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
 from kohort.protocol.errors import ErrorCode
@@ -65,7 +65,7 @@ class Remote(Client):
     """
 
     def __init__(self, port: int) -> None:
-        self._wire = Wire(port)
+        self._wire = BlockingClient(port)
         self.victim = 0
 
     def call(self, api_name: str, version: int, message: object) -> Any:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
-from aiokafka.errors import KafkaError as AiokafkaError  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import KafkaError, Message, Producer
 from tests.crash.journal import Journal, key_of, value_of
 from tests.crash.workers.lines import PACE_S, POLL_S, Client, arguments, serve
@@ -45,8 +45,8 @@ class Source:
         return place, self.sent[place] - 1
 
 
-class ConfluentProducer:
-    """One librdkafka producer.
+class SourceProducer:
+    """What producers of both libraries do alike.
 
     Args:
         wanted: what the worker was told.
@@ -63,23 +63,34 @@ class ConfluentProducer:
         source: Source,
         journal: Journal,
     ) -> None:
-        self._topic = wanted["topic"]
-        self._window = settings["window"]
+        self._wanted = wanted
+        self._settings = settings
         self._source = source
         self._journal = journal
+
+    def tell(self) -> object:
+        """Nothing that the journal does not say."""
+        return self._source.name
+
+
+class ConfluentProducer(SourceProducer):
+    """One librdkafka producer."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._waiting = 0
         self._producer = Producer(
             {
-                "bootstrap.servers": wanted["bootstrap"],
-                "client.id": source.name,
+                "bootstrap.servers": self._wanted["bootstrap"],
+                "client.id": self._source.name,
                 "enable.idempotence": True,
-                "linger.ms": wanted["linger_ms"],
+                "linger.ms": self._wanted["linger_ms"],
                 "message.timeout.ms": PATIENCE_MS,
                 "reconnect.backoff.ms": RETRY_MS,
                 "reconnect.backoff.max.ms": RETRY_MS * 10,
                 "retry.backoff.ms": RETRY_MS,
                 "log_level": 0,
-                **settings["librdkafka"],
+                **self._settings["librdkafka"],
             }
         )
 
@@ -98,11 +109,11 @@ class ConfluentProducer:
 
     def work(self) -> None:
         """Fills the window, and hears of deliveries."""
-        while self._waiting < self._window:
+        while self._waiting < self._settings["window"]:
             place, number = self._source.next()
             self._waiting += 1
             self._producer.produce(
-                self._topic,
+                self._wanted["topic"],
                 key=key_of(self._source.name, place),
                 value=value_of(number),
                 partition=place,
@@ -111,10 +122,6 @@ class ConfluentProducer:
         self._producer.poll(POLL_S)
         time.sleep(PACE_S)
 
-    def tell(self) -> object:
-        """Nothing that the journal does not say."""
-        return self._source.name
-
     def close(self) -> None:
         """Waits for every acknowledgement."""
         left = self._producer.flush(FLUSH_S)
@@ -122,23 +129,11 @@ class ConfluentProducer:
             raise TimeoutError(f"{self._source.name}: {left} records never answered")
 
 
-class AiokafkaProducer:
-    """One AIOKafkaProducer, on a loop that runs while a call of ours does.
+class AiokafkaProducer(SourceProducer):
+    """One AIOKafkaProducer, on a loop that runs while a call of ours does."""
 
-    Args: as of ConfluentProducer.
-    """
-
-    def __init__(
-        self,
-        wanted: dict[str, Any],
-        settings: dict[str, Any],
-        source: Source,
-        journal: Journal,
-    ) -> None:
-        self._wanted = wanted
-        self._settings = settings
-        self._source = source
-        self._journal = journal
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._waiting: dict[asyncio.Future[Any], tuple[int, int]] = {}
         self._loop = asyncio.Runner()
         self._producer = self._loop.run(self._start())
@@ -200,10 +195,6 @@ class AiokafkaProducer:
     def work(self) -> None:
         """Fills the window, and hears of deliveries."""
         self._loop.run(self._fill_and_wait())
-
-    def tell(self) -> object:
-        """Nothing that the journal does not say."""
-        return self._source.name
 
     def close(self) -> None:
         """Waits for every acknowledgement."""

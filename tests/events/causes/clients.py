@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.range import (  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.range import (
     RangePartitionAssignor as AiokafkaRange,
 )
-from aiokafka.coordinator.assignors.roundrobin import (  # type: ignore[import-untyped]
+from aiokafka.coordinator.assignors.roundrobin import (
     RoundRobinPartitionAssignor as AiokafkaRoundRobin,
 )
 from confluent_kafka import Consumer as LibrdkafkaConsumer

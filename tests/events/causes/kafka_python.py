@@ -6,14 +6,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from kafka import KafkaConsumer  # type: ignore[import-untyped]
-from kafka.coordinator.assignors.cooperative_sticky import (  # type: ignore[import-untyped]
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import (
     CooperativeStickyAssignor,
 )
-from kafka.coordinator.assignors.range import (  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.range import (
     RangePartitionAssignor,
 )
-from kafka.coordinator.assignors.roundrobin import (  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.roundrobin import (
     RoundRobinPartitionAssignor,
 )
 from tests.events.causes.clients import (

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.client.consuming import PATIENCE, fill
+from tests.client.stage import PATIENCE, fill
 from tests.events.causes.clients import Client, Membership, OnAThread
 from tests.events.folding import Fold, Parts
 
 from kohort.broker.events.bus import Seen
 from kohort.broker.server import Broker
 from kohort.client.admin import Admin
-from kohort.client.admin_values import MemberDescription
+from kohort.client.administering.values import MemberDescription
 from kohort.client.errors import GroupIdNotFoundError
 
 GROUP = "g"

@@ -4,6 +4,7 @@ import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -22,6 +23,7 @@ import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -48,7 +50,10 @@ public final class Worker {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
 
     private static void say(String event, String fields) {
-        String line = "{\"event\": \"" + event + "\"" + (fields.isEmpty() ? "" : ", " + fields) + "}\n";
+        Instant now = Instant.now();
+        String line = "{\"event\": \"" + event + "\", \"at_ns\": "
+                + (now.getEpochSecond() * 1_000_000_000L + now.getNano())
+                + (fields.isEmpty() ? "" : ", " + fields) + "}\n";
         synchronized (OUT) {
             OUT.print(line);
             OUT.flush();
@@ -151,6 +156,9 @@ public final class Worker {
             if (words.containsKey("instance")) {
                 settings.put("group.instance.id", words.get("instance"));
             }
+            if (words.containsKey("poll")) {
+                settings.put("max.poll.interval.ms", words.get("poll"));
+            }
             consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
             consumer.subscribe(List.of(topic), this);
         }
@@ -189,9 +197,13 @@ public final class Worker {
             sayOwns("told", numbers(consumer.assignment()));
         }
 
-        void consume() {
+        ConsumerRecords<String, String> poll() {
+            return consumer.poll(POLL);
+        }
+
+        void consume(ConsumerRecords<String, String> records) {
             List<String> rows = new ArrayList<>();
-            for (ConsumerRecord<String, String> each : consumer.poll(POLL)) {
+            for (ConsumerRecord<String, String> each : records) {
                 rows.add("[" + each.partition() + ", " + each.offset() + ", "
                         + quoted(each.key() == null ? "" : each.key()) + ", "
                         + quoted(each.value()) + "]");
@@ -253,7 +265,7 @@ public final class Worker {
         Member member = null;
         while (true) {
             if (member != null && commands.isEmpty()) {
-                member.consume();
+                member.consume(member.poll());
                 continue;
             }
             String[] command = commands.take().split(" ");
@@ -266,6 +278,15 @@ public final class Worker {
                 case "join" -> member = new Member(words);
                 case "produce" -> produce(words);
                 case "tell" -> member.tell();
+                case "stall" -> {
+                    ConsumerRecords<String, String> records = member.poll();
+                    while (records.isEmpty()) {
+                        records = member.poll();
+                    }
+                    say("stalled", "");
+                    commands.take();
+                    member.consume(records);
+                }
                 case "close" -> {
                     if (member != null) {
                         member.consumer.close();

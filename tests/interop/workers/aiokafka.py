@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokafka import (  # type: ignore[import-untyped]
+from aiokafka import (
     AIOKafkaConsumer,
     AIOKafkaProducer,
     ConsumerRebalanceListener,
     TopicPartition,
 )
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import (  # type: ignore[import-untyped]
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
     StickyPartitionAssignor,
 )
-from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
+from aiokafka.errors import KafkaError
 from tests.interop.workers.lines import (
     BATCH,
     POLL_S,
@@ -72,7 +72,12 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         """One `getmany`."""
         wanted = self.consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
         return [
-            (each.partition, each.offset, each.key.decode(), each.value.decode())
+            (
+                each.partition,
+                each.offset,
+                (each.key or b"").decode(),
+                each.value.decode(),
+            )
             for records in self.runner.run(wanted).values()
             for each in records
         ]

@@ -67,6 +67,8 @@ class ConfluentMember:
         }
         if wanted.instance is not None:
             settings["group.instance.id"] = wanted.instance
+        if wanted.poll_ms is not None:
+            settings["max.poll.interval.ms"] = wanted.poll_ms
         self.topic = wanted.topic
         self.cooperative = wanted.assignor == "cooperative-sticky"
         self.held: set[int] = set()
@@ -133,7 +135,7 @@ class ConfluentMember:
 
 
 def _record(message: Message) -> Record:
-    key, value = message.key(), message.value()
+    key, value = message.key() or b"", message.value()
     partition, offset = message.partition(), message.offset()
     assert isinstance(key, bytes)
     assert isinstance(value, bytes)

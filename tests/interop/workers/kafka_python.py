@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from kafka import (  # type: ignore[import-untyped]
+from kafka import (
     ConsumerRebalanceListener,
     KafkaConsumer,
     KafkaProducer,
     TopicPartition,
 )
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor  # type: ignore[import-untyped]
-from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor  # type: ignore[import-untyped]
-from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor  # type: ignore[import-untyped]
-from kafka.errors import KafkaError  # type: ignore[import-untyped]
-from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
 from tests.interop.workers.lines import (
     BATCH,
     POLL_S,
@@ -82,7 +82,12 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         timeout_ms = int(POLL_S * 1000) if self.held else JOINING_MS
         by_partition = self.consumer.poll(timeout_ms=timeout_ms, max_records=BATCH)
         return [
-            (each.partition, each.offset, each.key.decode(), each.value.decode())
+            (
+                each.partition,
+                each.offset,
+                (each.key or b"").decode(),
+                each.value.decode(),
+            )
             for records in by_partition.values()
             for each in records
         ]

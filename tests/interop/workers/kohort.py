@@ -110,8 +110,8 @@ class KohortMember(ConsumerRebalanceListener):
 
     def _leads(self) -> bool:
         # Nothing public tells: who leads is no concern of applications.
-        member = self.consumer._member  # noqa: SLF001 - see above
-        return member is not None and member.session.is_leader
+        group = self.consumer._group  # noqa: SLF001 - see above
+        return group is not None and group.member.is_leader
 
 
 async def _produce(wanted: Produce) -> None:

@@ -6,17 +6,23 @@ per line.
 
 Commands:
     join bootstrap= topic= group= client= assignor= session= heartbeat= [instance=]
-        become a member, consume, and commit after every batch; times in milliseconds
+            [poll=]
+        become a member, consume, and commit after every batch; times in milliseconds;
+        poll is max.poll.interval.ms (confluent-kafka and kafka-clients only)
     produce bootstrap= topic= first= count=
         send records first .. first+count-1: key `key-N`, value `value-N`, placed by the
         library's own partitioner
     tell
         say what the library itself thinks it owns, in an `owns` event
+    stall
+        say `stalled` with the next batch in hand, and go on to commit it when the next
+        line comes (Python and Java only). A library that works on an event loop of ours
+        has a blocked loop meanwhile
     close
         close the library properly, say `closed`, exit 0
     The end of stdin means: exit at once.
 
-Events:
+Events, each with "at_ns", the time since the epoch (Python and Java only):
     {"event": "ready"}
         the library is loaded, commands are read
     {"event": "owns", "why": WHY, "partitions": [...], "generation": n | null}
@@ -31,6 +37,7 @@ Events:
         all of them are acknowledged
     {"event": "note", "text": ...}
         for the history that a failed scene prints
+    {"event": "stalled"}
     {"event": "closed"}
     {"event": "error", "text": ...}
         the worker cannot go on
@@ -43,6 +50,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -60,7 +68,8 @@ Record = tuple[int, int, str, str]  # partition, offset, key, value
 
 def say(event: str, **fields: object) -> None:
     """Write one event, in one write: callbacks on other threads must not mix lines."""
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    said = {"event": event, "at_ns": time.time_ns(), **fields}
+    sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
 
 
@@ -94,6 +103,7 @@ class Join:
     session_ms: int
     heartbeat_ms: int
     instance: str | None
+    poll_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +164,11 @@ def _join(words: dict[str, str]) -> Join:
         int(words["session"]),
         int(words["heartbeat"]),
         words.get("instance"),
+        int(words["poll"]) if "poll" in words else None,
     )
 
 
-def _consume(member: Member) -> None:
-    records = member.poll()
+def _consume(member: Member, records: list[Record]) -> None:
     if records:
         say("consumed", records=records)
     for partition, offset, _key, _value in records:
@@ -182,7 +192,7 @@ def serve(join: Callable[[Join], Member], produce: Callable[[Produce], None]) ->
     say("ready")
     while True:
         if member is not None and commands.empty():
-            _consume(member)
+            _consume(member, member.poll())
             continue
         command = commands.get()
         if command[0] == "join":
@@ -199,6 +209,12 @@ def serve(join: Callable[[Join], Member], produce: Callable[[Produce], None]) ->
             say("produced", count=wanted.count)
         elif command[0] == "tell" and member is not None:
             say_owns("told", member.owns(), member.generation())
+        elif command[0] == "stall" and member is not None:
+            while not (records := member.poll()):
+                pass
+            say("stalled")
+            commands.get()
+            _consume(member, records)
         elif command[0] == "close":
             if member is not None:
                 member.close()

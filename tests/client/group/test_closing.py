@@ -1,0 +1,62 @@
+"""How a membership ends: it always does, within its time, with nothing left over."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from tests.client.cancelling import cancel_at_every_await
+from tests.client.stage import (
+    PATIENCE,
+    Recorder,
+    Stage,
+    all_end,
+    poll_until,
+    shares,
+)
+
+SOON = 20.0
+"""Seconds: much longer than a close with a timeout of 700 ms, much shorter than any
+request may take."""
+
+
+async def test_close_returns_in_time_whatever_a_listener_does(stage: Stage) -> None:
+    """A callback that hangs is given up."""
+    await stage.fill([1])
+    listener = Recorder()
+
+    async def hang(kind: str) -> None:
+        if kind == "revoked":
+            await asyncio.Event().wait()
+
+    listener.inside = hang
+    before = asyncio.all_tasks()
+    # A commit comes before the listener's turn, and may take all of so little time.
+    reader = stage.consumer(enable_auto_commit=False)
+    await reader.start()
+    reader.subscribe([stage.topic], listener=listener)
+    await poll_until(lambda: shares(reader) == [1], reader)
+    async with asyncio.timeout(SOON):
+        await reader.close(timeout_ms=700)
+    assert listener.kinds() == ["assigned", "revoked"]
+    await all_end(before)
+
+
+async def test_cancelled_at_every_await(stage: Stage) -> None:
+    """A consumer's whole life, cancelled anywhere: nothing runs on, nothing is lost."""
+    await stage.fill([3])
+    before = asyncio.all_tasks()
+    groups = itertools.count()
+
+    async def life() -> None:
+        # Each in a group of its own: nobody waits for those that were cut short.
+        group = stage.name(f"g{next(groups)}")
+        async with stage.member(group_id=group) as a:
+            record = await a.getone()
+            assert record.offset == 0
+            await a.commit({stage.p0: 0})
+            await a.committed(stage.p0)
+            await a.unsubscribe()
+
+    async with asyncio.timeout(2 * PATIENCE):
+        assert await cancel_at_every_await(life, lambda: all_end(before)) > 10

@@ -1,0 +1,93 @@
+"""Calls of the listener: for which partitions, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from tests.client.sent_requests import SentRequests
+from tests.client.stage import (
+    Recorder,
+    Stage,
+    is_shared,
+    poll_until,
+    shares,
+)
+
+from kohort.client.errors import CommitFailedError
+
+
+def counts(listener: Recorder) -> list[tuple[str, int]]:
+    """What it was called for, with how many partitions."""
+    return [(kind, len(places)) for kind, places in listener.calls]
+
+
+async def test_one_comes_and_goes(stage: Stage) -> None:
+    """Members give up what has to move, and hear of every rebalance (KIP-429)."""
+    await stage.fill([1] * 4)
+    first, second = Recorder(), Recorder()
+    is_told = asyncio.Event()
+
+    async def tell(_: str) -> None:
+        is_told.set()
+
+    async def wait(kind: str) -> None:
+        # A SyncGroup that comes after the next join is refused.
+        if kind == "revoked":
+            await is_told.wait()
+
+    first.inside, second.inside = wait, tell
+    settings = {"partition_assignment_strategy": "cooperative-sticky"}
+    async with stage.consumer(**settings) as a:
+        a.subscribe([stage.topic], listener=first)
+        await poll_until(lambda: shares(a) == [4], a)
+        async with stage.consumer(**settings) as b:
+            b.subscribe([stage.topic], listener=second)
+            await poll_until(lambda: is_shared(4, a, b), a, b)
+            assert second.calls[-1] == ("assigned", b.assignment())
+        await poll_until(lambda: shares(a) == [4], a)
+    assert counts(first) == [
+        ("assigned", 4),
+        ("revoked", 2),
+        ("assigned", 0),
+        ("assigned", 0),
+        ("assigned", 2),
+        ("revoked", 4),
+    ]
+    assert counts(second) == [("assigned", 0), ("assigned", 2), ("revoked", 2)]
+
+
+async def test_who_does_not_poll_leaves(
+    stage: Stage, sent: SentRequests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """max.poll.interval.ms (KIP-62): long before its session ends, and it says why.
+
+    The others take what it had. It hears that it lost that when it polls again.
+    """
+    await stage.fill([1, 1])
+    listener = Recorder()
+    async with stage.consumer(
+        max_poll_interval_ms=1_000, enable_auto_commit=False
+    ) as a:
+        a.subscribe([stage.topic], listener=listener)
+        async with stage.member() as b:
+            await poll_until(lambda: is_shared(2, a, b), a, b)
+            had = a.assignment()
+            listener.calls.clear()
+            with caplog.at_level(logging.WARNING, "kohort.client"):
+                await poll_until(lambda: shares(b) == [2], b)
+            why = "no poll within max.poll.interval.ms (1000 ms)"
+            (leave,) = sent.answered("LeaveGroup", stage.group)
+            assert leave.request.members[0].reason == why
+            assert leave.response.error_code == 0
+            (warning,) = caplog.records
+            assert why in warning.getMessage()
+            assert stage.group in warning.getMessage()
+            assert not listener.calls
+            with pytest.raises(CommitFailedError) as caught:
+                await a.commit(dict.fromkeys(had, 1))
+            assert not caught.value.retriable
+            await poll_until(lambda: is_shared(2, a, b), a, b)
+            assert listener.calls[0] == ("lost", had)
+            assert listener.kinds() == ["lost", "assigned"]

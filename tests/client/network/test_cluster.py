@@ -1,0 +1,515 @@
+"""Clusters: found, lost and found again; who is asked for what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from random import Random
+from typing import Any
+
+import pytest
+from tests.client.cancelling import cancel_at_every_await
+from tests.client.deadlines import pass_deadline_after_failure
+from tests.client.fake_broker import FakeBroker, alive, alone, knows
+from tests.client.stage import PATIENCE
+
+from kohort.broker.server import Broker
+from kohort.client.config import CommonConfig
+from kohort.client.errors import (
+    ClosedError,
+    ConnectionFailedError,
+    CoordinatorNotAvailableError,
+    KohortError,
+    NotCoordinatorError,
+    NotLeaderError,
+    RequestTimedOutError,
+    UnknownMemberError,
+    UnsupportedVersionError,
+    error_of,
+)
+from kohort.client.network.cluster import Cluster
+from kohort.client.network.metadata import NOTHING, Metadata, read
+from kohort.client.network.reconnecting import Backoff
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kohort.protocol.apis.k03_metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorResponse
+from kohort.protocol.apis.k11_join_group import JoinGroupRequest
+from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
+from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.errors import ErrorCode
+
+HEARTBEAT = HeartbeatRequest("g", 1, "m")
+FOREVER_MS = 600_000
+
+
+class Naps:
+    """Sleeps that are over at once, and what happens in them."""
+
+    def __init__(self, *happenings: Callable[[], Any]) -> None:
+        self.happenings = list(happenings)
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        """Sleeps."""
+        self.taken.append(seconds)
+        if self.happenings:
+            done = self.happenings.pop(0)()
+            if asyncio.iscoroutine(done):
+                await done
+        await asyncio.sleep(0)
+
+
+def config(servers: str, **settings: Any) -> CommonConfig:
+    """A configuration."""
+    return CommonConfig.parse({"bootstrap_servers": servers, **settings})
+
+
+@contextlib.asynccontextmanager
+async def connected(servers: str, **settings: Any) -> AsyncIterator[Cluster]:
+    """A cluster that is found."""
+    async with Cluster(config(servers, **settings), random=Random(1)) as cluster:
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def served(nodes: int = 3) -> AsyncIterator[tuple[Broker, Cluster]]:
+    """Some nodes of kohort, and a client of theirs."""
+    async with (
+        Broker({"group.initial.rebalance.delay.ms": 0}, nodes=nodes) as broker,
+        connected(broker.bootstrap_servers) as cluster,
+    ):
+        yield broker, cluster
+
+
+async def heartbeat(cluster: Cluster, group: str = "g") -> None:
+    """Heartbeat of nobody, at the coordinator.
+
+    Raises:
+        UnknownMemberError: from the one that is right.
+    """
+    request = HeartbeatRequest(group, 1, "m")
+    node_id = await cluster.coordinator(group)
+    answer = await cluster.call(node_id, "Heartbeat", request, lane="group")
+    if answer.error_code:
+        broker = cluster.name_of(node_id)
+        raise error_of(answer.error_code, api="Heartbeat", broker=broker, group=group)
+
+
+async def heartbeat_arrives(cluster: Cluster, group: str = "g") -> str:
+    """Heartbeats until the right coordinator answers: its name."""
+    with pytest.raises(UnknownMemberError) as caught:
+        await cluster.retrying(
+            cluster.deadline(FOREVER_MS), lambda: heartbeat(cluster, group)
+        )
+    assert caught.value.broker is not None
+    return caught.value.broker
+
+
+# -- finding the cluster
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+async def test_a_cluster_is_found(nodes: int) -> None:
+    """All nodes are known, and the bootstrap connection is that of its node."""
+    async with served(nodes) as (broker, cluster):
+        assert set(cluster.metadata.nodes) == set(broker.cluster.nodes)
+        assert cluster.metadata.controller_id == 1
+        assert len(broker.connections) == 1
+        for node_id in broker.cluster.nodes:
+            await cluster.call(node_id, "Heartbeat", HEARTBEAT)
+        assert len(broker.connections) == nodes
+        assert {c.node.id for c in broker.connections} == set(broker.cluster.nodes)
+
+
+async def test_a_cluster_that_comes_later_is_found() -> None:
+    """No bootstrap server can be reached; then one can."""
+    async with FakeBroker() as gone:
+        pass
+    broker = Broker(port=gone.port)
+    naps = Naps(lambda: None, lambda: None, broker.start)
+    cluster = Cluster(config(f"127.0.0.1:{gone.port}"), sleep=naps)
+    await cluster.start(FOREVER_MS)
+    assert set(cluster.metadata.nodes) == {1}
+    assert len(naps.taken) >= 3
+    await cluster.close()
+    await broker.stop()
+
+
+async def test_a_cluster_that_does_not_come_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time is up: the error tells the last one, and nothing is left open."""
+    async with FakeBroker() as gone:
+        pass
+    cluster = Cluster(config(gone.address))
+    pass_deadline_after_failure(monkeypatch)
+    with pytest.raises(RequestTimedOutError, match="the last error was") as caught:
+        await cluster.start()
+    assert caught.value.broker == gone.address
+    assert caught.value.api == "Metadata"
+    assert isinstance(caught.value.__cause__, ConnectionFailedError)
+    with pytest.raises(ClosedError):
+        await cluster.refresh()
+
+
+async def test_start_and_close_can_be_cancelled_anywhere() -> None:
+    """No connection is left, and no task."""
+    async with alone() as fake:
+        before = asyncio.all_tasks()
+        made: list[Cluster] = []
+
+        async def life() -> None:
+            made.append(Cluster(config(fake.address)))
+            await made[-1].start()
+            await made[-1].close()
+
+        async def afterwards() -> None:
+            await made[-1].close()
+            await fake.is_left_alone()
+            left = asyncio.all_tasks() - before
+            ours = asyncio.current_task()
+            assert not [t for t in left if t is not ours and "_serve" not in repr(t)]
+
+        assert await cancel_at_every_await(life, afterwards) >= 2
+
+
+# -- versions
+
+
+async def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
+    """One that knows little more than ApiVersions: the oldest forms are used."""
+    versions = {
+        "ApiVersions": (0, 0),
+        "Metadata": (0, 1),
+        "FindCoordinator": (0, 0),
+        "Heartbeat": (0, 0),
+    }
+    async with alone(versions=versions) as fake:
+        fake.answers["Heartbeat"] = alive
+        async with connected(fake.address) as cluster:
+            assert await cluster.coordinators(["a", "b"]) == {"a": 1, "b": 1}
+            await heartbeat(cluster)
+            with pytest.raises(UnsupportedVersionError):
+                await cluster.call(1, "Heartbeat", HEARTBEAT, versions=(1, 4))
+            asked = [(each.api.name, each.version) for each in fake.asked]
+            assert set(asked) == {
+                ("Metadata", 1),
+                ("FindCoordinator", 0),
+                ("Heartbeat", 0),
+            }
+
+
+# -- nodes that stop, coordinators and leaders that move
+
+
+async def test_a_coordinator_that_moves_is_found() -> None:
+    """NOT_COORDINATOR names the old one; then the new one is looked up."""
+    async with served() as (broker, cluster):
+        for node_id in (1, 2, 3, 1):
+            broker.move_coordinator("g", node_id)
+            assert f"(node {node_id})" in await heartbeat_arrives(cluster)
+        broker.move_coordinator("g", 2)
+        with pytest.raises(NotCoordinatorError) as caught:
+            await heartbeat(cluster)
+        assert caught.value.broker == str(cluster.metadata.nodes[1])
+        assert caught.value.group == "g"
+        assert await cluster.coordinator("g") == 1
+        cluster.note(caught.value)
+        assert await cluster.coordinator("g") == 2
+
+
+async def test_a_node_stops_and_starts_again() -> None:
+    """Its group is served by another node meanwhile; later it serves again."""
+    async with served() as (broker, cluster):
+        broker.move_coordinator("g", 2)
+        assert "(node 2)" in await heartbeat_arrives(cluster)
+        await broker.stop_node(2)
+        with pytest.raises(ConnectionFailedError) as caught:
+            await cluster.call(2, "Heartbeat", HEARTBEAT)
+        assert "(node 2)" in str(caught.value)
+        assert "(node 2)" not in await heartbeat_arrives(cluster)
+        await broker.start_node(2)
+        broker.move_coordinator("g", 2)
+        assert "(node 2)" in await heartbeat_arrives(cluster)
+
+
+async def test_a_node_stops_amid_a_request() -> None:
+    """A fetch that waits fails, and says at whom."""
+    async with served() as (broker, cluster):
+        request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+        await cluster.call(1, "CreateTopics", request)
+        broker.move_partition("t", 0, 3)
+        await cluster.watch(["t"])
+        assert cluster.leader("t", 0) == 3
+        rows = [FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1)])]
+        fetch = FetchRequest(None, max_wait_ms=60_000, min_bytes=1, topics=rows)
+        call = cluster.call(3, "Fetch", fetch, versions=(4, 12), lane="fetch")
+        waiting = asyncio.create_task(call)
+        connection = await cluster.connection(3, "fetch")
+        while not connection.in_flight:  # noqa: ASYNC110 - each is one turn of the loop
+            await asyncio.sleep(0)
+        await broker.stop_node(3)
+        with pytest.raises(ConnectionFailedError, match=r"Fetch at .* \(node 3\)"):
+            await waiting
+
+
+async def test_lanes_have_their_own_connections() -> None:
+    """A heartbeat does not wait behind a request that waits."""
+    async with alone() as fake:
+        fake.answers["Heartbeat"] = alive
+        async with connected(fake.address) as cluster:
+            waiting = asyncio.create_task(
+                cluster.call(1, "JoinGroup", JoinGroupRequest("g"), lane="join")
+            )
+            await fake.has_been_asked(2)
+            await cluster.call(1, "Heartbeat", HEARTBEAT, lane="group")
+            assert fake.opened == 3
+            assert not waiting.done()
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+
+
+async def test_no_coordinator_yet_is_tried_again() -> None:
+    """COORDINATOR_NOT_AVAILABLE while the broker starts, then there is one."""
+    async with alone() as fake:
+        answers = [
+            FindCoordinatorResponse(0, ErrorCode.COORDINATOR_NOT_AVAILABLE, None, -1),
+            FindCoordinatorResponse(0, 0, None, 1, "127.0.0.1", fake.port),
+        ]
+        fake.versions["FindCoordinator"] = (0, 2)
+        fake.answers["FindCoordinator"] = lambda asked: asked.reply(answers.pop(0))
+        async with connected(fake.address, retry_backoff_ms=1) as cluster:
+            with pytest.raises(CoordinatorNotAvailableError) as caught:
+                await cluster.coordinator("g")
+            assert caught.value.group == "g"
+            assert await cluster.coordinator("g") == 1
+
+
+async def heard(cluster: Cluster, condition: Callable[[Metadata], bool]) -> None:
+    """Returns when metadata come of which something is so."""
+    told = asyncio.Event()
+    cluster.listeners.append(lambda new: told.set() if condition(new) else None)
+    async with asyncio.timeout(PATIENCE):
+        await told.wait()
+
+
+async def test_a_leader_that_moves_is_found() -> None:
+    """NOT_LEADER_OR_FOLLOWER has the metadata fetched."""
+    async with served() as (broker, cluster):
+        request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+        await cluster.call(1, "CreateTopics", request)
+        await cluster.add_topics(["t"])
+        old = cluster.leader("t", 0)
+        assert old is not None
+        new = old % 3 + 1
+        broker.move_partition("t", 0, new)
+        cluster.note(NotLeaderError("moved", code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        await heard(cluster, lambda metadata: metadata.leader("t", 0) == new)
+        assert cluster.leader("t", 0) == new
+
+
+async def test_a_topic_that_is_made_later_is_heard_of() -> None:
+    """A topic that is watched and unknown is asked for again and again."""
+    async with served(1) as (_, cluster):
+        await cluster.watch(["later"])
+        code = cluster.metadata.topics["later"].error_code
+        assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert cluster.leader("later", 0) is None
+        request = CreateTopicsRequest([CreatableTopic("later", 2, 1)])
+        await cluster.call(None, "CreateTopics", request)
+        await heard(cluster, lambda metadata: bool(metadata.partitions("later")))
+        assert cluster.leader("later", 1) == 1
+        await cluster.watch(None)
+        assert set(cluster.metadata.topics) == {"later"}
+
+
+async def test_a_listener_that_fails_harms_nobody() -> None:
+    """The loop is told, and so are the other listeners."""
+    async with alone() as fake, connected(fake.address) as cluster:
+        reported: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: reported.append(context["exception"])
+        )
+        told: list[Any] = []
+
+        def fail(_: object) -> None:
+            raise ZeroDivisionError
+
+        cluster.listeners += [fail, told.append]
+        await cluster.refresh()
+        assert [type(error) for error in reported] == [ZeroDivisionError]
+        assert told == [cluster.metadata]
+
+
+def test_an_older_leader_does_not_replace_a_newer_one() -> None:
+    """Brokers that lag are not believed, unless the topic is another (KIP-320)."""
+
+    def told(leader_id: int, epoch: int, topic_id: bytes = b"1" * 16) -> Any:
+        partitions = [MetadataResponsePartition(0, 0, leader_id, epoch)]
+        topic = MetadataResponseTopic(0, "t", topic_id, partitions=partitions)
+        return MetadataResponse(topics=[topic])
+
+    metadata = read(told(1, 5), 0.0, NOTHING)
+    assert read(told(2, 4), 1.0, metadata).leader("t", 0) == 1
+    assert read(told(2, 6), 1.0, metadata).leader("t", 0) == 2
+    assert read(told(2, -1), 1.0, metadata).leader("t", 0) == 2
+    assert read(told(2, 0, b"2" * 16), 1.0, metadata).leader("t", 0) == 2
+
+
+async def test_many_who_ask_for_metadata_are_answered_together() -> None:
+    """One fetch is under way and one more is due, however many ask."""
+    async with alone() as fake, connected(fake.address) as cluster:
+        before = len(fake.asked)
+        await asyncio.gather(*(cluster.refresh() for _ in range(50)))
+        first = cluster.refresh()
+        await asyncio.gather(first, *(cluster.refresh() for _ in range(50)))
+        assert len(fake.asked) - before <= 4
+
+
+async def test_metadata_is_fetched_when_it_is_old() -> None:
+    """metadata.max.age.ms, without anybody asking."""
+    async with alone() as fake:
+        settings = {"metadata_max_age_ms": 1, "retry_backoff_ms": 1}
+        async with connected(fake.address, **settings):
+            await fake.has_been_asked(4)
+
+
+async def test_a_broker_of_another_cluster_sends_the_client_back() -> None:
+    """REBOOTSTRAP_REQUIRED: only bootstrap servers are believed (KIP-1102)."""
+    async with FakeBroker() as other, alone() as fake:
+        other.answers["Metadata"] = lambda asked: asked.reply(
+            MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        )
+        fake.answers["Metadata"] = knows((1, other))
+        async with connected(fake.address) as cluster:
+            before = fake.opened
+            await cluster.connection(1)
+            fake.answers["Metadata"] = knows((1, fake))
+            await cluster.retrying(cluster.deadline(FOREVER_MS), cluster.refresh)
+            assert cluster.metadata.nodes[1].port == fake.port
+            connection = await cluster.connection(1)
+            assert connection.port == fake.port
+            assert fake.opened >= before
+
+
+async def test_an_unknown_node_is_an_error_that_can_be_tried_again() -> None:
+    """It may not be known yet."""
+    async with served(1) as (_, cluster):
+        with pytest.raises(ConnectionFailedError, match="no such node") as caught:
+            await cluster.call(9, "Heartbeat", HEARTBEAT)
+        assert caught.value.retriable
+        assert caught.value.api == "Heartbeat"
+
+
+# -- trying again
+
+
+def test_waits_double_up_to_a_limit() -> None:
+    """With a fifth of jitter either way (KIP-580)."""
+    backoff = Backoff(100, 1_000, Random(1))
+    for failures, expected in enumerate([0.1, 0.2, 0.4, 0.8, 1.0, 1.0], start=1):
+        waits = [backoff.seconds(failures) for _ in range(200)]
+        assert 0.8 * expected <= min(waits) < 0.85 * expected
+        assert 1.15 * expected < max(waits) <= 1.2 * expected
+    assert backoff.seconds(10_000) <= 1.2
+
+
+async def test_only_what_can_help_is_tried_again() -> None:
+    """Errors that are retriable are, with waits between; others come out at once."""
+    naps = Naps()
+    async with alone() as fake:
+        cluster = Cluster(config(fake.address), sleep=naps, random=Random(1))
+        failures: list[KohortError] = [
+            ConnectionFailedError("1"),
+            error_of(14, group="g"),
+            UnknownMemberError("3", code=ErrorCode.UNKNOWN_MEMBER_ID),
+            ConnectionFailedError("4"),
+        ]
+
+        async def attempt() -> None:
+            raise failures.pop(0)
+
+        with pytest.raises(UnknownMemberError):
+            await cluster.retrying(cluster.deadline(FOREVER_MS), attempt)
+        assert len(failures) == 1
+        first, second = naps.taken
+        assert 0.08 <= first <= 0.12
+        assert 0.16 <= second <= 0.24
+        await cluster.close()
+
+
+async def test_a_broker_that_is_away_is_not_hammered() -> None:
+    """Attempts to connect wait for their time, longer each time."""
+    async with FakeBroker() as gone:
+        pass
+    naps = Naps()
+    cluster = Cluster(
+        config(gone.address), sleep=naps, random=Random(1), clock=lambda: 0.0
+    )
+    for _ in range(6):
+        with pytest.raises(ConnectionFailedError):
+            await cluster.refresh()
+    assert len(naps.taken) == 5
+    for taken, expected in zip(naps.taken, [0.05, 0.1, 0.2, 0.4, 0.8], strict=True):
+        assert 0.8 * expected <= taken <= 1.2 * expected
+    await cluster.close()
+
+
+async def test_whoever_shares_a_connection_attempt_may_leave() -> None:
+    """One of two who wait for it is cancelled; the other gets the connection."""
+    async with alone() as fake, connected(fake.address) as cluster:
+        first = asyncio.create_task(cluster.connection(1, "x"))
+        second = asyncio.create_task(cluster.connection(1, "x"))
+        await asyncio.sleep(0)  # both wait
+        first.cancel()
+        connection = await second
+        assert first.cancelled()
+        assert connection.is_open
+        assert fake.opened == 2
+
+
+# -- the end
+
+
+async def test_closing_ends_everything() -> None:
+    """What waits for answers, connections or metadata is told that it is over."""
+    async with alone() as fake:
+        cluster = Cluster(config(fake.address))
+        await cluster.start()
+        call = asyncio.create_task(cluster.call(1, "Heartbeat", HEARTBEAT))
+        await fake.has_been_asked(2)
+        fake.gate.clear()
+        waiting = [
+            call,
+            asyncio.create_task(cluster.connection(1, "another")),
+            asyncio.create_task(cluster.refresh()),
+        ]
+        await asyncio.sleep(0)  # they wait
+        await cluster.close()
+        for each in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(each, ClosedError), each
+        for attempt in (cluster.refresh(), cluster.call(1, "Heartbeat", HEARTBEAT)):
+            with pytest.raises(ClosedError) as caught:
+                await attempt
+            assert not caught.value.retriable
+
+
+async def test_closing_does_not_wait_for_a_broker_that_does_not_read() -> None:
+    """close() returns within its time, whatever is left to be sent."""
+    async with alone() as fake:
+        cluster = Cluster(config(fake.address))
+        await cluster.start()
+        fake.gate.clear()
+        connection = await cluster.connection(1)
+        big = HeartbeatRequest("x" * 30_000)
+        answers = [connection.post("Heartbeat", 4, big) for _ in range(500)]
+        await cluster.close(timeout_ms=1)
+        for answer in answers:
+            assert isinstance(answer.exception(), ClosedError)
+        await connection.wait_closed()

@@ -1,0 +1,47 @@
+"""The metadata of consumers in JoinGroup: encoding, and decoding for transcripts."""
+
+from __future__ import annotations
+
+import struct
+
+
+def consumer_subscription(
+    topics: list[str], version: int = 0, user_data: bytes | None = None
+) -> bytes:
+    """ConsumerProtocolSubscription: what consumers put in JoinGroup metadata."""
+    out = struct.pack(">hi", version, len(topics))
+    for topic in topics:
+        raw = topic.encode()
+        out += struct.pack(">h", len(raw)) + raw
+    if user_data is None:
+        out += struct.pack(">i", -1)
+    else:
+        out += struct.pack(">i", len(user_data)) + user_data
+    if version >= 1:
+        out += struct.pack(">i", 0)  # owned partitions
+    if version >= 2:
+        out += struct.pack(">i", -1)  # generation
+    if version >= 3:
+        out += struct.pack(">h", -1)  # rack
+    return out
+
+
+def read_simple_subscription(
+    data: bytes,
+) -> tuple[int, list[str], bytes | None] | None:
+    """(version, topics, user data) of what consumer_subscription made, or None."""
+    try:
+        version, count = struct.unpack_from(">hi", data)
+        offset = 6
+        topics = []
+        for _ in range(count):
+            (size,) = struct.unpack_from(">h", data, offset)
+            topics.append(data[offset + 2 : offset + 2 + size].decode())
+            offset += 2 + size
+        (size,) = struct.unpack_from(">i", data, offset)
+        user_data = None if size < 0 else data[offset + 4 : offset + 4 + size]
+        if consumer_subscription(topics, version, user_data) == data:
+            return version, topics, user_data
+    except (struct.error, UnicodeDecodeError, OverflowError):
+        pass
+    return None

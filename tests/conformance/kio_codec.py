@@ -1,0 +1,158 @@
+"""Encodes and decodes messages as nested dicts, with `kio`.
+
+kio's dataclasses are generated from Kafka's message definitions, independently of any
+broker implementation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import io
+import types
+import typing
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map
+from kio.serial import entity_reader, entity_writer
+
+_API_KEYS = {
+    "".join(part.capitalize() for part in name.split("_")): key
+    for key, name in api_key_map.items()
+}
+
+
+def api_key(api: str) -> int:
+    """Numeric API key of a CamelCase API name, e.g. ``JoinGroup`` -> 11."""
+    return _API_KEYS[api]
+
+
+def _is_timedelta(field: dataclasses.Field[Any]) -> bool:
+    return str(field.metadata.get("kafka_type", "")).startswith("timedelta")
+
+
+def _public_name(field: dataclasses.Field[Any]) -> str:
+    """Kio drops the ``Ms`` suffix of durations; transcripts keep it."""
+    return field.name + "_ms" if _is_timedelta(field) else field.name
+
+
+def _split_type(tp: Any) -> tuple[Any, bool, bool]:
+    """(item type, is array, is nullable)."""
+    nullable = False
+    if isinstance(tp, types.UnionType) or typing.get_origin(tp) is typing.Union:
+        nullable = True
+        (tp,) = [a for a in typing.get_args(tp) if a is not type(None)]
+    if typing.get_origin(tp) is tuple:
+        return typing.get_args(tp)[0], True, nullable
+    return tp, False, nullable
+
+
+_ZEROES: dict[str | None, Any] = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "uuid": None,
+}
+
+
+def _zero(kafka_type: str | None, nullable: bool) -> Any:
+    if nullable:
+        return None
+    return _ZEROES.get(kafka_type, 0)
+
+
+def _build_scalar(value: Any, tp: Any, kafka_type: str | None) -> Any:
+    if value is None:
+        return None
+    if dataclasses.is_dataclass(tp):
+        return _build(tp, value)
+    if kafka_type and kafka_type.startswith("timedelta"):
+        return dt.timedelta(milliseconds=value)
+    if kafka_type == "error_code":
+        return ErrorCode(value)
+    return value
+
+
+def _build(cls: Any, values: dict[str, Any]) -> Any:
+    left = dict(values)
+    out: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        name = _public_name(field)
+        tp, is_array, nullable = _split_type(field.type)
+        kafka_type = field.metadata.get("kafka_type")
+        if name in left:
+            value = left.pop(name)
+            if is_array and value is not None:
+                out[field.name] = tuple(_build_scalar(v, tp, kafka_type) for v in value)
+            else:
+                out[field.name] = _build_scalar(value, tp, kafka_type)
+        elif field.default is dataclasses.MISSING:
+            if is_array:
+                out[field.name] = None if nullable else ()
+            elif dataclasses.is_dataclass(tp):
+                out[field.name] = None if nullable else _build(tp, {})
+            else:
+                out[field.name] = _build_scalar(
+                    _zero(kafka_type, nullable), tp, kafka_type
+                )
+    if left:
+        raise TypeError(f"{cls.__module__}: no such field(s): {', '.join(left)}")
+    return cls(**out)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {
+            _public_name(f): _plain(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, dt.timedelta):
+        return round(value.total_seconds() * 1000)
+    return value
+
+
+def request_fields(api: str, version: int) -> set[str]:
+    """Top-level field names of a request, for version-dependent callers."""
+    cls = load_request_schema(api_key(api), version)
+    return {_public_name(f) for f in dataclasses.fields(cls)}
+
+
+def encode_body(api: str, version: int, fields: dict[str, Any]) -> bytes:
+    """Body of a request; fields that are not given are zero or empty."""
+    cls = load_request_schema(api_key(api), version)
+    buffer = io.BytesIO()
+    entity_writer(cls)(buffer, _build(cls, fields))
+    return buffer.getvalue()
+
+
+def decode_body(api: str, version: int, data: bytes) -> dict[str, Any]:
+    """Fields of a response; `trailing_bytes` counts bytes behind it."""
+    cls = load_response_schema(api_key(api), version)
+    entity, used = entity_reader(cls)(data, 0)
+    out: dict[str, Any] = _plain(entity)
+    if used != len(data):
+        out["trailing_bytes"] = len(data) - used
+    return out
+
+
+def request_header_version(api: str, version: int) -> int:
+    """Header version of a request: 0 to 2."""
+    return load_request_schema(api_key(api), version).__header_schema__.__version__
+
+
+def response_header_version(api: str, version: int) -> int:
+    """Header version of a response: 0 or 1."""
+    return load_response_schema(api_key(api), version).__header_schema__.__version__
+
+
+def error_name(code: int) -> str:
+    """An error code as transcripts show it: `27 REBALANCE_IN_PROGRESS`."""
+    try:
+        return f"{int(code)} {ErrorCode(code).name.upper()}"
+    except ValueError:
+        return str(int(code))

@@ -1,0 +1,194 @@
+"""Symbols in place of the values that differ from run to run.
+
+Two runs against conforming brokers give the same transcript.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from tests.conformance import kio_codec
+from tests.conformance.consumer_protocol import read_simple_subscription
+
+
+class Symbols:
+    """Run-specific strings and UUIDs, and what to print instead of them."""
+
+    def __init__(self) -> None:
+        self._strings: dict[str, str] = {}
+        self._uuids: dict[uuid.UUID, str] = {}
+        self._literals: set[str] = set()
+        self._per_member: dict[str, int] = {}
+
+    def name(self, raw: str, symbol: str) -> None:
+        """Names a string."""
+        self._strings[raw] = symbol
+
+    def name_uuid(self, raw: uuid.UUID, symbol: str) -> None:
+        """Names a UUID."""
+        self._uuids[raw] = symbol
+
+    def name_member(self, raw: str, who: str) -> None:
+        """Member ids are called after the peer they were first given to."""
+        if not raw or raw in self._strings or raw in self._literals:
+            return
+        count = self._per_member[who] = self._per_member.get(who, 0) + 1
+        self._strings[raw] = f"<{who}>" if count == 1 else f"<{who}.{count}>"
+
+    def literal(self, raw: str) -> None:
+        """Declares a string that was made up by the scenario itself."""
+        if raw not in self._strings:
+            self._literals.add(raw)
+
+    def knows(self, raw: str) -> bool:
+        """Whether a string has a symbol."""
+        return raw in self._strings
+
+    def for_text(self, raw: str) -> str:
+        """A string with its symbols; long repetitions are cut."""
+        if raw in self._strings:
+            return self._strings[raw]
+        for known, symbol in self._strings.items():
+            if len(known) > 8:
+                raw = raw.replace(known, symbol)
+        if len(raw) > 120 and len(set(raw)) == 1:
+            return f"{raw[:3]}... ({len(raw)} times)"
+        return raw
+
+    def for_member(self, raw: str) -> str:
+        """The symbol of a member id."""
+        if not raw or raw in self._literals:
+            return raw
+        if raw not in self._strings:
+            self.name_member(raw, "member?")
+        return self._strings[raw]
+
+    def for_uuid(self, raw: uuid.UUID) -> str:
+        """The symbol of a UUID."""
+        if raw not in self._uuids:
+            self._uuids[raw] = f"<uuid:{len(self._uuids) + 1}>"
+        return self._uuids[raw]
+
+    def for_bytes(self, raw: bytes) -> str:
+        """Bytes as text; a consumer's subscription is decoded."""
+        if (subscription := read_simple_subscription(raw)) is not None:
+            version, topics, user_data = subscription
+            shown = [f"subscription v{version}"]
+            if topics:
+                shown.append(f"to {', '.join(self.for_text(t) for t in topics)}")
+            if user_data is not None:
+                shown.append(f"with {self._escaped(user_data)}")
+            return " ".join(shown)
+        return self._escaped(raw)
+
+    def _escaped(self, raw: bytes) -> str:
+        for known, symbol in self._strings.items():
+            if len(known) > 8:
+                raw = raw.replace(known.encode(), symbol.encode())
+        return "".join(
+            chr(b) if 0x20 <= b < 0x7F and b != 0x25 else f"%{b:02x}" for b in raw
+        )
+
+
+_MEMBER_KEYS = {"member_id", "leader"}
+_NODE_KEYS = {
+    "node_id",
+    "controller_id",
+    "leader_id",
+    "replica_nodes",
+    "isr_nodes",
+    "offline_replicas",
+}
+_ORDER_KEYS = (
+    "group_id",
+    "key",
+    "name",
+    "topic_id",
+    "member_id",
+    "instance_id",
+    "group_instance_id",
+    "partition_index",
+    "api_key",
+)
+
+
+def _sort_key(rendered: Any) -> str:
+    if isinstance(rendered, dict):
+        return json.dumps([str(rendered.get(k)) for k in _ORDER_KEYS] + [rendered])
+    return json.dumps(rendered)
+
+
+def render(value: Any, symbols: Symbols, *, response: bool, key: str = "") -> Any:
+    """JSON-ready form of a message with every run-specific value replaced.
+
+    Arrays of responses are sorted, as brokers may fill them in any order.
+    """
+    if isinstance(value, dict):
+        return {
+            k: render(v, symbols, response=response, key=k) for k, v in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        items = [render(v, symbols, response=response, key=key) for v in value]
+        numbers = all(isinstance(v, int) for v in items)
+        return (
+            (sorted(items, key=None if numbers else _sort_key)) if response else items
+        )
+    if response and (placeholder := _placeholder(value, key)):
+        return placeholder
+    return _scalar(value, symbols, key)
+
+
+_PLACEHOLDERS = {
+    "error_message": "<text>",
+    "host": "<host>",
+    "client_host": "<host>",
+    "cluster_id": "<cluster-id>",
+}
+
+
+def _placeholder(value: Any, key: str) -> str | None:
+    """Shown instead of a value that is the broker's own."""
+    if isinstance(value, str) and value:
+        return _PLACEHOLDERS.get(key)
+    if isinstance(value, int) and value >= 0:
+        if key in _NODE_KEYS:
+            return "<node>"
+        if key == "port":
+            return "<port>"
+    return None
+
+
+def _scalar(value: Any, symbols: Symbols, key: str) -> Any:
+    match value:
+        case None | bool():
+            shown: Any = value
+        case ErrorCode():
+            shown = kio_codec.error_name(value)
+        case uuid.UUID():
+            shown = symbols.for_uuid(value)
+        case bytes():
+            shown = symbols.for_bytes(value)
+        case int():
+            shown = int(value)
+        case str() if key in _MEMBER_KEYS:
+            shown = symbols.for_member(value)
+        case str():
+            shown = symbols.for_text(value)
+        case _:
+            raise TypeError(f"cannot render {type(value)}")
+    return shown
+
+
+def note_literals(value: Any, symbols: Symbols, key: str = "") -> None:
+    """Declares the member ids of a request as made up by the scenario."""
+    if isinstance(value, dict):
+        for k, v in value.items():
+            note_literals(v, symbols, k)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            note_literals(v, symbols, key)
+    elif isinstance(value, str) and key in _MEMBER_KEYS:
+        symbols.literal(value)

@@ -1,0 +1,146 @@
+"""Invariants of the coordinator: they hold after every event, in whatever order.
+
+They look at a coordinator from outside, with the timers, the waiting requests and the
+records of whatever drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from kohort.broker.coordinator import load
+from kohort.broker.coordinator.coordinator import Coordinator
+from kohort.broker.coordinator.effects import GroupRecord, Record
+from kohort.broker.coordinator.events import TimerKey
+from kohort.broker.coordinator.group import Group
+
+
+def _facts(record: GroupRecord) -> tuple[object, ...]:
+    """All fields of a record but its time."""
+    return (
+        record.group_id,
+        record.protocol_type,
+        record.generation_id,
+        record.protocol_name,
+        record.leader,
+        [*record.members],
+    )
+
+
+class Invariants:
+    """Checks a coordinator, and remembers what it has to be compared with.
+
+    Attributes:
+        generations: the latest generation of each group.
+    """
+
+    def __init__(self) -> None:
+        self.generations: dict[str, int] = {}
+        # The members that led a generation of a group.
+        self._leaders: dict[tuple[str, int], set[str]] = {}
+        # The groups as the records describe them, the number of records read, and
+        # each group as its latest record should describe it.
+        self._log: dict[str, load.Found] = {}
+        self._read = 0
+        self._durable: dict[str, GroupRecord] = {}
+
+    def check(
+        self,
+        coordinator: Coordinator,
+        timers: Mapping[TimerKey, tuple[float, int]],
+        waiting: AbstractSet[object],
+        records: Sequence[Record],
+    ) -> None:
+        """Checks all of them.
+
+        Args:
+            coordinator: the coordinator, after an event.
+            timers: the timers that are armed: their deadlines come first.
+            waiting: the tokens of requests without an answer.
+            records: all that were written so far.
+        """
+        groups = coordinator.groups
+        for group_id in self.generations.keys() - groups.keys():
+            self._forget_generations(group_id)  # deleted: it starts over
+        parked: set[object] = set()
+        for group in groups.values():
+            self._check_generation(group, coordinator.settings.max_size)
+            parked |= _parked(group, timers)
+            assert not group.members or group.leader in group.members
+            for member in group.members.values():
+                if not member.satisfies_heartbeat:
+                    assert timers[member.session_key][0] <= member.deadline
+        parked.discard(None)
+        assert parked == waiting, "a request without an answer waits for something"
+        self._check_log(groups, records[self._read :])
+        self._read = len(records)
+
+    def check_leader(self, group_id: str, generation_id: int, member: str) -> None:
+        """A member was told that it leads: a generation has one leader."""
+        leaders = self._leaders.setdefault((group_id, generation_id), set())
+        leaders.add(member)
+        assert len(leaders) == 1, "one leader per generation"
+
+    def check_loaded(self, coordinator: Coordinator) -> None:
+        """A new coordinator has loaded the groups as their latest records say."""
+        for group_id, group in coordinator.groups.items():
+            assert _facts(group.record()) == _facts(self._durable[group_id])
+            # A generation that was not stored is forgotten, and so is its leader.
+            if self.generations[group_id] != group.generation_id:
+                self._forget_generations(group_id, group.generation_id)
+                self.generations[group_id] = group.generation_id
+            # Only rebalances see to it that the limit is kept.
+            if len(group.members) > coordinator.settings.max_size:
+                assert group.state == "PreparingRebalance"
+
+    def _check_generation(self, group: Group, max_size: int) -> None:
+        known = self.generations.get(group.group_id, 0)
+        assert group.generation_id >= known, "generations never go down"
+        if group.generation_id > known:
+            assert len(group.members) <= max_size
+        self.generations[group.group_id] = group.generation_id
+
+    def _forget_generations(self, group_id: str, after: int = 0) -> None:
+        del self.generations[group_id]
+        for key in [*self._leaders]:
+            if key[0] == group_id and key[1] > after:
+                del self._leaders[key]
+
+    def _check_log(
+        self, groups: Mapping[str, Group], records: Iterable[Record]
+    ) -> None:
+        """Offsets, and groups as of their latest records, can be read in the log.
+
+        While a group rebalances its record is that of before.
+        """
+        load.read(self._log, records)
+        assert self._log.keys() == groups.keys(), "the log knows all groups"
+        for group_id in self._durable.keys() - groups.keys():
+            del self._durable[group_id]
+        for group_id, group in groups.items():
+            found = self._log[group_id]
+            assert found.offsets == group.offsets, "the log knows all offsets"
+            assert found.expire_ms == group.expire_ms
+            fresh = GroupRecord(group_id, "", 0, None, None, -1, [])
+            if group.state in {"Stable", "Empty"}:
+                self._durable[group_id] = group.record()
+            durable = self._durable.setdefault(group_id, found.record or fresh)
+            if found.record is None:  # so far it only had offsets
+                assert _facts(durable) == _facts(fresh)
+            else:
+                assert found.record == durable, "the log knows all groups as they were"
+
+
+def _parked(group: Group, timers: Mapping[TimerKey, object]) -> set[object]:
+    """Returns the tokens of requests that wait; a timer ends each wait."""
+    members = group.members.values()
+    joins = sum(m.join_token is not None for m in members)
+    assert group.awaiting_join == joins, "counters count right"
+    if joins:
+        assert group.state == "PreparingRebalance"
+        assert ("join", group.group_id) in timers
+    if any(m.sync_token is not None for m in members):
+        assert group.state == "CompletingRebalance"
+        assert ("sync", group.group_id) in timers
+    return {m.join_token for m in members} | {m.sync_token for m in members}

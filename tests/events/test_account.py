@@ -1,0 +1,415 @@
+"""The account of a rebalance: how long partitions had no reader, and whose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import takewhile
+
+import pytest
+from tests.coordinator.context import Context, Member
+from tests.events.build import SECOND, accounted, recorded
+from tests.events.checks import check
+from tests.events.test_why_fold import COOPERATIVE, EAGER, consumer, divide, given
+
+from kohort.broker.events.account import Account, Accounts, Outcome, membership
+from kohort.broker.events.account.readers import Readers
+from kohort.broker.events.account.values import Event, Partition, Parts
+from kohort.control.why import history
+
+Gaps = list[tuple[str, int, float]]
+"""Cause, partitions, seconds."""
+
+
+def accounts(context: Context) -> list[Account]:
+    """The accounts that are settled."""
+    found = Accounts()
+    return [a for event in recorded(context) for a in found.take(event)]
+
+
+def gaps(account: Account) -> Gaps:
+    """Its partitions without a reader, to the millisecond."""
+    return sorted(
+        (row.cause, row.count, round(row.duration_ns / SECOND, 3))
+        for row in account.unread
+    )
+
+
+def pair(context: Context, protocol: str, **options: object) -> tuple[Member, Member]:
+    """Ana and ben, stable, two partitions each."""
+    ana, ben = (
+        consumer(context, name, protocol, session_ms=10_000, **options)
+        for name in ("ana", "ben")
+    )
+    context.form([ana, ben], sync=False)
+    divide((ana, (0, 1)), (ben, (2, 3)))
+    return ana, ben
+
+
+def silent_for(context: Context, seconds: int, *others: Member) -> None:
+    """Only the others heartbeat."""
+    for _ in range(seconds):
+        context.sleep(1_000)
+        for member in others:
+            member.heartbeat()
+
+
+@pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE])
+def test_a_crash_counts_from_when_the_member_was_last_heard_of(
+    context: Context, protocol: str
+) -> None:
+    """A session of 10 s, 0.7 s to rejoin: 10.7 s for each partition of the member."""
+    ana, _ = pair(context, protocol)
+    silent_for(context, 10, ana)
+    context.sleep(700)
+    ana.join()
+    context.sleep(20)
+    divide((ana, (0, 1, 2, 3)))
+    last = accounts(context)[-1]
+    assert last.cause == "session_expired"
+    mine: Gaps = [("paused", 2, 0.02)] if protocol == EAGER else []
+    assert gaps(last) == [("expired", 2, 10.72), *mine]
+    assert last.unread_ns == pytest.approx(
+        (21.44 + sum(count * s for _, count, s in mine)) * SECOND, abs=SECOND / 1000
+    )
+    (moved,) = last.moves or ()
+    assert moved.unread_ns == pytest.approx(10.72 * SECOND, abs=SECOND / 1000)
+
+
+def test_a_cooperative_member_that_leaves_and_returns(context: Context) -> None:
+    """Its partitions wait for the rebalance; then those that are given back do."""
+    ana, ben = pair(context, COOPERATIVE)
+    ben.leave()
+    context.sleep(3_000)
+    ana.join()
+    divide((ana, (0, 1, 2, 3)))
+    assert gaps(accounts(context)[-1]) == [("left", 2, 3.0)]
+    again = consumer(context, "ben", COOPERATIVE)
+    again.enter()
+    context.sleep(2_000)
+    ana.join()
+    divide((ana, (0, 1)), (again, ()))
+    half = accounts(context)[-1]
+    assert (gaps(half), half.given_up_count) == ([], 2)
+    context.sleep(500)
+    ana.join()
+    context.sleep(1_000)
+    again.join()
+    divide((ana, (0, 1)), (again, (2, 3)))
+    assert gaps(accounts(context)[-1]) == [("revoked", 2, 1.5)]
+
+
+def test_a_gap_over_two_rebalances_is_counted_once(context: Context) -> None:
+    """Each account has its part, and the move has all of it."""
+    ana, ben = pair(context, EAGER)
+    ben.leave()
+    context.sleep(1_000)
+    ana.join()
+    context.sleep(500)
+    cleo = consumer(context, "cleo")
+    cleo.enter()
+    context.sleep(2_000)
+    ana.join()
+    divide((ana, (0, 1)), (cleo, (2, 3)))
+    first, second = accounts(context)[-2:]
+    assert first.outcome is Outcome.INTERRUPTED
+    assert gaps(first) == [("left", 2, 1.5), ("paused", 2, 0.5)]
+    assert gaps(second) == [("left", 2, 2.0), ("paused", 2, 2.0)]
+    assert first.settled_ns == second.started_ns
+    (moved,) = second.moves or ()
+    assert moved.unread_ns == pytest.approx(3.5 * SECOND, abs=SECOND / 1000)
+
+
+def test_a_quiet_return_is_in_the_next_account(context: Context) -> None:
+    """A static member's restart without a rebalance: no account is its own."""
+    ana, ben = _static(context)
+    before = len(accounts(context))
+    silent_for(context, 4, ana)
+    again = consumer(context, "ben", instance="i-ben", session_ms=10_000)
+    again.enter()
+    again.sync()
+    assert len(accounts(context)) == before
+    events = recorded(context)
+    silent_ns = next(e["silent_ns"] for e in events if e["kind"] == "member_replaced")
+    assert silent_ns is not None
+    found = history(events, "g")
+    assert found.unread_ns == 2 * silent_ns > 0
+    assert "partitions had no reader for" in found.summary()
+    ana.join()
+    again.join()
+    divide((ana, (0, 1)), (again, (2, 3)))
+    last = accounts(context)[-1]
+    assert ("replaced", 2, round(silent_ns / SECOND, 3)) in gaps(last)
+    assert ben.member_id in {row.member_id for row in last.unread}
+
+
+def test_a_static_member_that_comes_back_into_a_rebalance_pauses(
+    context: Context,
+) -> None:
+    """From its own JoinGroup on, with the partitions of its old id."""
+    ana, _ = _static(context)
+    ana.join()
+    context.sleep(1_000)
+    again = consumer(context, "ben", instance="i-ben", session_ms=10_000)
+    again.enter()
+    context.sleep(2_000)
+    again.join()
+    divide((ana, (0, 1)), (again, (2, 3)))
+    last = accounts(context)[-1]
+    assert {row.member_id: (row.count, row.duration_ns) for row in last.pauses} == {
+        ana.member_id: (2, 3 * SECOND),
+        again.member_id: (2, 2 * SECOND),
+    }
+    assert last.moved_count == 0
+
+
+def _static(context: Context) -> tuple[Member, Member]:
+    ana, ben = (
+        consumer(context, name, instance=f"i-{name}", session_ms=10_000)
+        for name in ("ana", "ben")
+    )
+    context.form([ana, ben], sync=False)
+    divide((ana, (0, 1)), (ben, (2, 3)))
+    return ana, ben
+
+
+def test_an_empty_group_has_a_cause_of_its_own(context: Context) -> None:
+    """Everybody left; the one that comes back much later reads everything again."""
+    ana, ben = pair(context, EAGER)
+    ana.commit("t", 1)
+    ben.leave()
+    ana.leave()
+    emptied = accounts(context)[-1]
+    assert (emptied.outcome, gaps(emptied)) == (Outcome.EMPTIED, [])
+    context.sleep(60_000)
+    again = consumer(context, "ana")
+    again.enter()
+    divide((again, range(4)))
+    last = accounts(context)[-1]
+    assert {row.cause for row in last.unread} == {"group_empty"}
+    assert last.unread_ns == 0
+    assert last.unread_empty_ns == pytest.approx(240 * SECOND, rel=0.001)
+    words = history(recorded(context), "g").explain(last)
+    assert "4 partitions had no reader for 1 min because the group was empty" in words
+
+
+def test_partitions_that_are_not_assigned_any_more_are_dropped(
+    context: Context,
+) -> None:
+    """A completed assignment leaves two out: later accounts do not wait for them."""
+    ana, ben = pair(context, EAGER)
+    ben.leave()
+    context.sleep(1_000)
+    ana.join()
+    divide((ana, (0, 1)))
+    silent_for(context, 60, ana)
+    ana.join()
+    divide((ana, (0, 1)))
+    left, last = accounts(context)[-2:]
+    assert ("left", 2, 1.0) in gaps(left)
+    assert gaps(last) == []
+
+
+def test_a_crash_costs_only_what_the_member_still_had(context: Context) -> None:
+    """Ben gave his partitions up before he crashed."""
+    ana, ben = pair(context, EAGER)
+    ana.join()
+    ben.join()
+    divide((ana, range(4)), (ben, ()))
+    silent_for(context, 10, ana)
+    ana.join()
+    divide((ana, range(4)))
+    last = accounts(context)[-1]
+    assert last.cause == "session_expired"
+    assert {row.cause for row in last.unread} <= {"paused"}
+
+
+def test_an_assignor_that_moves_more_than_it_has_to(context: Context) -> None:
+    """Shares of 2 and 2 become 3 and 1, then 2 and 2 of others: one had to move."""
+    ana, ben = pair(context, EAGER)
+    for mine, others, moved in (((1, 2, 3), (0,), 3), ((0, 1), (2, 3), 3)):
+        ana.join()
+        ben.join()
+        divide((ana, mine), (ben, others))
+        last = accounts(context)[-1]
+        assert (last.moved_count, last.least_moved_count) == (moved, 1)
+    ben.leave()
+    ana.join()
+    divide((ana, (0, 1, 2, 5)))
+    last = accounts(context)[-1]
+    # Partition 5 had no owner before; 2 had to move, as ben is gone.
+    assert (last.moved_count, last.least_moved_count) == (1, 1)
+
+
+def test_a_member_that_leaves_while_others_are_to_sync(context: Context) -> None:
+    """The rebalance before is settled by that; its partitions wait for the next one."""
+    ana, ben = pair(context, EAGER)
+    cleo = consumer(context, "cleo")
+    cleo.enter()
+    ana.join()
+    ben.join()
+    ana.sync(given((ana, (0, 1)), (ben, (2, 3)), (cleo, (4,))))
+    ben.sync()
+    context.sleep(1_000)
+    ben.leave()
+    context.sleep(2_000)
+    ana.join()
+    cleo.join()
+    divide((ana, (0, 1)), (cleo, (2, 3, 4)))
+    last = accounts(context)[-1]
+    assert ("left", 2, 2.0) in gaps(last)
+
+
+def test_the_same_events_make_the_same_rows() -> None:
+    """In the order of partitions: that of a set differs from process to process."""
+    readers = Readers()
+    for name in "abcdefgh":
+        readers.start(name, {(name, 0)}, 1)
+        readers.stop(name, 2, "expired")
+    readers.start("next", {(name, 0) for name in "abcdefgh"}, 3)
+    assert "".join(row.member_id for row in readers.take_rows()) == "abcdefgh"
+
+
+def test_memory_of_members_that_are_gone_has_a_bound(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounts are the same as without it."""
+    monkeypatch.setattr(membership, "MOST_GONE", 3)
+    ana = consumer(context, "ana")
+    ana.enter()
+    divide((ana, range(4)))
+    for number in range(20):
+        other = consumer(context, f"m{number}")
+        other.enter()
+        ana.join()
+        divide((ana, (0, 1)), (other, (2, 3)))
+        other.leave()
+        ana.join()
+        divide((ana, range(4)))
+    found = Accounts()
+    trimmed = []
+    for event in recorded(context):
+        trimmed += found.take(event)
+        found.trim("g")
+    assert trimmed == accounts(context)
+    known = found.groups["g"].membership
+    assert len(known.members) == len(known.lives) <= 2 * 3 + 1
+    assert known.present == [ana.member_id]
+
+
+# -- whatever happens
+
+
+class Timeline:
+    """Who reads which partition, moment by moment: the definition, without rows.
+
+    A plain reading of docs/why.md, event by event and partition by partition.
+    """
+
+    def __init__(self, events: list[Event]) -> None:
+        self.owned: dict[str, set[Partition]] = {}
+        self.reader: dict[Partition, str] = {}
+        self.protocols: dict[str, list[str]] = {}
+        self.stopped: dict[Partition, int] = {}
+        self.unread: Counter[Partition] = Counter()
+        for event in events:
+            self._take(event)
+
+    def _stop(self, member_id: str, at_ns: int, keep: set[Partition] | None) -> None:
+        for partition in [p for p, m in self.reader.items() if m == member_id]:
+            if keep is None or partition not in keep:
+                del self.reader[partition]
+                self.stopped[partition] = at_ns
+
+    def _take(self, event: Event) -> None:
+        kind, now, member_id = event["kind"], event["time_ns"], event["member_id"]
+        if kind in {"member_joined", "member_replaced"}:
+            self.protocols[member_id] = event["protocols"]
+        if kind == "member_joined" and event["cause"] != "repeated":
+            if {*event["protocols"]} - {COOPERATIVE}:
+                self._stop(member_id, now, None)
+        elif kind in {"member_left", "member_expired", "member_kicked"}:
+            self._stop(member_id, now - (event.get("silent_ns") or 0), None)
+        elif kind == "member_replaced":
+            silent_ns = event["silent_ns"] or 0
+            self._stop(event["replaced_member_id"], now - silent_ns, None)
+        elif kind == "partitions_changed":
+            self.owned[member_id] = {
+                (row["topic"], n) for row in event["owned"] for n in row["partitions"]
+            }
+        elif kind == "member_synced":
+            owned = self.owned.get(member_id, set())
+            self._stop(member_id, now, owned)
+            for partition in owned:
+                if partition in self.stopped:
+                    gap_ns = now - self.stopped.pop(partition)
+                    self.unread[partition] += gap_ns
+                self.reader[partition] = member_id
+
+
+def unread(settled: list[Account]) -> Counter[Partition]:
+    """How long each partition had no reader, by its rows."""
+    found: Counter[Partition] = Counter()
+    for account in settled:
+        assert account.duration_ns == sum(p.duration_ns for p in account.pieces)
+        for row in account.unread:
+            assert row.since_ns < row.until_ns <= account.settled_ns
+            found.update(dict.fromkeys(_flat(row.parts), row.duration_ns))
+    return found
+
+
+def check_durations(settled: list[Account], events: list[Event]) -> None:
+    """The coordinator says the same of the join phases and the sync phases."""
+    completed = {e["generation"]: e for e in events if e["kind"] == "join_completed"}
+    for each in settled:
+        if each.generation is not None:
+            told = completed[each.generation]
+            assert each.join_ns == told["duration_ns"]
+            assert {*each.members} == {*told["members"]}
+            # A wait that the coordinator tells of ends where a piece of it does.
+            ends = {w.until_ns - each.started_ns for w in each.pieces} | {0}
+            assert {row["waited_ns"] for row in told["waits"]} <= ends
+    took = [e["duration_ns"] for e in events if e["kind"] == "assignment_made"]
+    whole = [each for each in settled if each.outcome is Outcome.COMPLETED]
+    assert [each.sync_ns for each in whole] == took[: len(whole)]
+
+
+def check_accounts(context: Context) -> None:
+    """The accounts are what the schema has, and what a plain reading is."""
+    events = recorded(context)
+    for event in accounted(events):
+        if event["kind"] == "rebalance_account":
+            check(event)
+            assert Account.of(event).own_fields().items() <= event.items()
+    unread(accounts(context))
+    # A deleted group has no partitions; nor are there events of what a
+    # coordinator that moved has forgotten.
+    events = [*takewhile(_is_of_one_life, events)]
+    books = Accounts()
+    settled = [a for event in events for a in books.take(event)]
+    check_durations(settled, events)
+    under_way = books.under_way("g")
+    found = unread([*settled, under_way] if under_way else settled)
+    if under_way is None and events:
+        for row in books.of("g").unread_since(books.of("g").now):
+            found.update(dict.fromkeys(_flat(row.parts), row.duration_ns))
+    for partition, unread_ns in Timeline(events).unread.items():
+        assert found[partition] >= unread_ns or any(
+            # A completed assignment has left it out.
+            partition not in _assigned(account)
+            for account in settled
+            if account.outcome is Outcome.COMPLETED
+        )
+
+
+def _is_of_one_life(event: Event) -> bool:
+    return event["kind"] != "group_loaded" and event.get("state") != "Dead"
+
+
+def _flat(held: Parts) -> set[Partition]:
+    return {(topic, number) for topic, numbers in held.items() for number in numbers}
+
+
+def _assigned(account: Account) -> set[Partition]:
+    parts = [row.parts for row in account.moves or ()]
+    parts += [row.parts for row in (*(account.kept or ()), *(account.given_up or ()))]
+    return {partition for held in parts for partition in _flat(held)}

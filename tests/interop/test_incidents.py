@@ -1,0 +1,451 @@
+"""Seven incidents of a group of real clients: all views say the same, and the truth.
+
+The truth is the clients' own word: which partitions each of them read, since when. The
+views are the sentences and findings of ``kohort why``, the metrics, the account of each
+rebalance (which the page shows and Spark reads), and the rows that tables have of that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.commands import serving
+from tests.interop.libraries import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, KOHORT
+from tests.interop.scene import HEARTBEAT_MS, PARTITIONS
+from tests.pipeline import silver_oracle
+
+from kohort.broker.events.account import Account
+from kohort.broker.events.words import UNREAD_CAUSES
+from kohort.control.why import History, history
+from kohort.control.why.words import SHORTEST_NS, product
+
+if TYPE_CHECKING:
+    from tests.commands import Serving
+    from tests.interop.libraries import Library
+    from tests.interop.scene import Scene
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(
+        "KOHORT_INTEROP_BOOTSTRAP" in os.environ, reason="has to be configured"
+    ),
+]
+
+Json = dict[str, Any]
+Play = Callable[["Library", str, Callable[["Scene"], None]], None]
+
+MORTAL_MS = 3_000
+"""session.timeout.ms and max.poll.interval.ms of members that are waited for."""
+BUSY_NS = 3_000_000_000
+"""How much later than at once a client may do something, on a busy machine."""
+CLOCKS_NS = 50_000_000
+"""How much two processes may differ about the time."""
+MILLION = 1_000_000
+DIAGNOSES = frozenset(
+    {"rolling-restart", "crashed", "crash-loop", "group-full", "max-poll-interval"}
+    | {"session-too-short", "session-too-long", "commit-from-outside"}
+)
+"""Findings that say what kind of incident it was."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """One broker for all of them; as in conftest, KOHORT_INTEROP_NODES has nodes."""
+    settings = (
+        "group.initial.rebalance.delay.ms=0",
+        "group.min.session.timeout.ms=1000",
+        "group.max.size=3",
+    )
+    words = [word for each in settings for word in ("--set", each)]
+    nodes = os.environ.get("KOHORT_INTEROP_NODES")
+    if nodes:
+        folder = tmp_path_factory.mktemp("broker")
+        words += ["--nodes", nodes, "--data-dir", str(folder / "data")]
+    with serving("--http", "0", *words) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bootstrap(broker: Serving) -> str:
+    """Its addresses, for `play`."""
+    return ",".join(broker.addresses)
+
+
+# -- the truth
+
+
+@dataclass(slots=True)
+class Stop:
+    """A member reads a partition no more, by its own word.
+
+    Attributes:
+        member: its name.
+        how: why, as workers say it.
+        at_ns: when.
+        seen_ns: when the broker has seen it, at the latest; None: not known.
+    """
+
+    member: str
+    how: str
+    at_ns: int
+    seen_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which nobody read a partition, by the clients' own word.
+
+    Attributes:
+        stop: its beginning.
+        until_ns: its end: the next reader says that it has it.
+        waits_ns: the next reader did not have it yet.
+    """
+
+    stop: Stop
+    until_ns: int
+    waits_ns: int
+
+    @property
+    def least_ns(self) -> int:
+        """Its length that is sure, however late clients say what they do."""
+        if self.stop.seen_ns is None:
+            return 0
+        return max(self.waits_ns - self.stop.seen_ns, 0)
+
+    def most_ns(self, hidden_ns: int) -> int:
+        """Its length for the broker, at most.
+
+        Args:
+            hidden_ns: how long the broker does not see that a member is stalled.
+        """
+        told_ns = self.until_ns - self.stop.at_ns
+        if self.stop.how == "stalled" and hidden_ns:
+            return told_ns - hidden_ns + BUSY_NS
+        if self.stop.seen_ns == self.stop.at_ns:
+            # Last heard of a heartbeat earlier; or it says late what it gave up.
+            return told_ns + HEARTBEAT_MS * MILLION + BUSY_NS
+        return told_ns + CLOCKS_NS
+
+
+def gaps(scene: Scene, hidden_ns: int) -> dict[int, list[Gap]]:
+    """By partition."""
+    is_eager = scene.assignor != "cooperative-sticky"
+    found: dict[int, list[Gap]] = defaultdict(list)
+    reads: dict[str, frozenset[int]] = {}
+    waits: dict[str, int] = {}
+    stops: dict[int, Stop] = {}
+    words = [(*word, m.name) for m in scene.everybody for word in m.reads]
+    for at_ns, how, now, name in sorted(words, key=lambda word: word[0]):
+        for stop in stops.values():
+            if how == "closed" and stop.member == name:
+                stop.seen_ns = at_ns  # it left between its last two words
+        # An eager member revokes before it joins; a cooperative one as it is given its
+        # assignment, and one that is stalled goes when max.poll.interval.ms is over.
+        is_late = hidden_ns if how == "stalled" else is_eager and how != "killed"
+        others = [each for other, each in reads.items() if other != name]
+        for partition in reads.get(name, frozenset()).difference(now, *others):
+            stops[partition] = Stop(name, how, at_ns, None if is_late else at_ns)
+        for partition in stops.keys() & now:
+            gap = Gap(stops.pop(partition), at_ns, waits.get(name, 0))
+            found[partition].append(gap)
+        reads[name] = now
+        if is_eager or how == "assigned":
+            waits[name] = at_ns
+    return found
+
+
+# -- the views
+
+
+class Views:
+    """What kohort says of a group, one way and the other."""
+
+    def __init__(self, broker: Serving, group: str) -> None:
+        def ask(path: str) -> str:
+            with urllib.request.urlopen(f"{broker.http}{path}") as answer:
+                text: str = answer.read().decode()
+            return text
+
+        self.group = group
+        self.events: list[Json] = json.loads(ask(f"/events.json?group={group}"))[
+            "events"
+        ]
+        self.why: Json = json.loads(ask(f"/why.json?group={group}&full=true"))
+        self.metrics = ask("/metrics")
+        self.published = [e for e in self.events if e["kind"] == "rebalance_account"]
+        self.accounts = [Account.of(event) for event in self.published]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each rebalance has its account."""
+        started = sum(e["kind"] == "rebalance_started" for e in self.events)
+        ends = [account.outcome for account in self.accounts]
+        return started == len(ends) and ends[-1:] == ["completed"]
+
+    def sentence(self, cause: str) -> str:
+        """That of the last rebalance of a cause."""
+        found = [r["words"] for r in self.why["rebalances"] if r["cause"] == cause]
+        text: str = found[-1]
+        return text
+
+    @property
+    def findings(self) -> Mapping[str, Json]:
+        """By code."""
+        return {each["code"]: each for each in self.why["findings"]}
+
+    def unread_ns(self, cause: str | None = None) -> int:
+        """Partition-time without a reader, of one cause or of all."""
+        return sum(
+            row.duration_ns * row.count
+            for account in self.accounts
+            for row in account.unread
+            if cause in {None, row.cause}
+        )
+
+    def unread_since(self, since_ns: int) -> Counter[int]:
+        """By partition: its time without a reader since a moment."""
+        found: Counter[int] = Counter()
+        for row in (row for account in self.accounts for row in account.unread):
+            for number in (n for numbers in row.parts.values() for n in numbers):
+                found[number] += max(row.until_ns - max(row.since_ns, since_ns), 0)
+        return found
+
+    def counted(self, metric: str, label: str) -> dict[str, float]:
+        """A metric of the group by one of its labels; what is 0 is left out."""
+        return {
+            sample.labels.get(label, ""): sample.value
+            for family in text_string_to_metric_families(self.metrics)
+            for sample in family.samples
+            if (sample.name, sample.labels.get("group")) == (metric, self.group)
+            if sample.value
+        }
+
+    def agree(self) -> None:
+        """All of them say the same."""
+        raw = [e for e in self.events if e["kind"] != "rebalance_account"]
+        read_off = history(raw, self.group)
+        assert [*read_off.rebalances] == self.accounts
+        self._why_agrees(read_off)
+        self._metrics_agree(read_off)
+        self._tables_agree()
+
+    def _why_agrees(self, read_off: History) -> None:
+        for account, told in zip(self.accounts, self.why["rebalances"], strict=True):
+            assert account.own_fields().items() <= told.items()
+            assert told["words"] == read_off.explain(account)
+            unread = f"{product(account.unread_ns, 'partition')} in all"
+            is_worth_a_word = any(r.duration_ns >= SHORTEST_NS for r in account.unread)
+            assert (unread in told["words"]) == is_worth_a_word
+        assert self.why["unread_ns"] == self.unread_ns()
+        if self.unread_ns():
+            assert product(self.unread_ns(), "partition") in self.why["summary"]
+        assert self.why["findings"] == [f.as_json() for f in read_off.findings]
+
+    def _metrics_agree(self, read_off: History) -> None:
+        facts = read_off.facts
+        causes = Counter(each.cause for each in self.accounts)
+        assert self.counted("kohort_group_rebalances_total", "cause") == causes
+        gone = Counter(life.how.value for life in facts.lives if life.how)
+        assert self.counted("kohort_group_departures_total", "cause") == gone
+        refused = Counter((r.cause == "commit", r.error) for r in facts.refusals)
+        for is_commit, name in ((False, "join"), (True, "commit")):
+            counted = self.counted(f"kohort_group_{name}_refusals_total", "error")
+            assert counted == {e: n for (c, e), n in refused.items() if c == is_commit}
+        unread = self.counted("kohort_group_unread_partition_seconds_total", "cause")
+        rows = {row.cause for account in self.accounts for row in account.unread}
+        assert unread == pytest.approx({c: self.unread_ns(c) / 1e9 for c in rows})
+        pauses = [p for a in self.accounts for p in a.pauses if p.count != 0]
+        count = self.counted("kohort_group_pause_seconds_count", "").get("", 0)
+        paused = self.counted("kohort_group_pause_seconds_sum", "").get("", 0)
+        assert count == len(pauses)
+        assert paused == pytest.approx(sum(p.duration_ns for p in pauses) / 1e9)
+
+    def _tables_agree(self) -> None:
+        """The rows that silver has, as its oracle reads them off the events."""
+        unread, pauses = Counter[int](), Counter[int]()
+        for row in silver_oracle.unread(self.events):
+            unread[row["number"]] += row["unread_ns"]
+        for row in silver_oracle.pauses(self.events):
+            pauses[row["number"]] += row["until_ns"] - row["from_ns"]
+        for number, account in enumerate(self.accounts, 1):
+            assert unread[number] == account.unread_ns
+            assert pauses[number] == account.paused_ns
+
+
+class Incident:
+    """A scene from the moment at which something happens to its group.
+
+    Args:
+        scene: its group is at rest.
+        broker: has it.
+    """
+
+    def __init__(self, scene: Scene, broker: Serving) -> None:
+        scene.until_settled()
+        self.scene = scene
+        self.broker = broker
+        self.since_ns = time.time_ns()
+
+    def over(self, *diagnoses: str, hidden_ms: int = 0) -> Views:
+        """The group is at rest again: what kohort says is one thing, and true.
+
+        Args:
+            diagnoses: the findings that say what it was.
+            hidden_ms: how long a member that is stalled goes on to send heartbeats.
+        """
+        scene = self.scene
+        scene.until_settled()
+        views = scene.until_broker(
+            "each rebalance has its account",
+            lambda: Views(self.broker, scene.group),
+            lambda found: found.is_whole,
+        )
+        views.agree()
+        assert views.findings.keys() & DIAGNOSES == {*diagnoses}
+        unread = views.unread_since(self.since_ns)
+        hidden_ns = hidden_ms * MILLION
+        for partition, all_of_them in gaps(scene, hidden_ns).items():
+            mine = [gap for gap in all_of_them if gap.stop.at_ns >= self.since_ns]
+            least_ns = sum(gap.least_ns for gap in mine)
+            most_ns = sum(gap.most_ns(hidden_ns) for gap in mine)
+            assert least_ns <= unread[partition] <= most_ns, (partition, mine)
+        return views
+
+
+# -- the incidents
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_rolling_restart(play: Play, broker: Serving, assignor: str) -> None:
+    """One after the other is closed, and comes back; cooperative ones do not pause."""
+
+    def told(scene: Scene) -> None:
+        members = [scene.start(f"member-{number}") for number in range(3)]
+        incident = Incident(scene, broker)
+        for member in members:
+            back = scene.prepare(f"{member.name}-again")
+            scene.close(member)
+            scene.until_settled()
+            scene.join(back, client=member.name)
+            scene.until_settled()
+        views = incident.over("rolling-restart")
+        assert "3 members went and came" in views.findings["rolling-restart"]["title"]
+        assert "member-2 left, no reason given" in views.sentence("member_left")
+        assert "member-2 joined" in views.sentence("member_joined")
+        is_eager = assignor == "range"
+        causes = {"left", "paused" if is_eager else "revoked"}
+        assert {c for c in UNREAD_CAUSES if views.unread_ns(c)} == causes
+        assert any(account.paused_ns for account in views.accounts) == is_eager
+
+    play(CONFLUENT, assignor, told)
+
+
+def test_kill(play: Play, broker: Serving) -> None:
+    """The broker learns of SIGKILL by the session timeout: nobody reads until then."""
+
+    def told(scene: Scene) -> None:
+        scene.start("survivor")
+        mortal = scene.start("mortal", session_ms=MORTAL_MS)
+        incident = Incident(scene, broker)
+        scene.kill(mortal)
+        views = incident.over("crashed")
+        (evidence,) = views.findings["crashed"]["evidence"]
+        told, _, cost = evidence["text"].partition("; ")
+        assert told.startswith("mortal's session expired")
+        assert told in views.sentence("session_expired")
+        unread = product(views.unread_ns("expired"), "partition")
+        assert cost == f"partitions had no reader for {unread}"
+
+    play(KAFKA_PYTHON, "range", told)
+
+
+def test_full_group(play: Play, broker: Serving) -> None:
+    """A member is killed, and keeps its place: its successor is refused until then."""
+
+    def told(scene: Scene) -> None:
+        scene.start("first")
+        scene.start("second")
+        mortal = scene.start("mortal", session_ms=MORTAL_MS)
+        incident = Incident(scene, broker)
+        too_early, again = scene.prepare("too-early"), scene.prepare("again")
+        scene.kill(mortal)
+        scene.join(too_early, client="mortal")
+        scene.failure(too_early)
+        scene.until_settled()
+        scene.join(again, client="mortal")
+        views = incident.over("crashed", "group-full")
+        (evidence,) = views.findings["group-full"]["evidence"]
+        assert evidence["text"].startswith("mortal at ")
+        assert evidence["text"].endswith("was refused once")
+        assert "mortal joined" in views.sentence("member_joined")
+        refusals = views.counted("kohort_group_join_refusals_total", "error")
+        assert refusals == {"GROUP_MAX_SIZE_REACHED": 1}
+
+    play(AIOKAFKA, "range", told)
+
+
+def stalls(
+    scene: Scene, broker: Serving, *, session_ms: int, poll_ms: int | None
+) -> Incident:
+    """A member has a batch in hand until another one reads all; then both go on."""
+    steady = scene.start("steady")
+    slow = scene.start("slow", session_ms=session_ms, poll_ms=poll_ms)
+    incident = Incident(scene, broker)
+    slow.send("stall")
+    scene.produce(400)
+    scene.until("slow has a batch", lambda: slow.stalled)
+    scene.until("steady has all", lambda: len(steady.partitions) == PARTITIONS)
+    slow.send("go_on")
+    scene.until("slow gave up", lambda: len(steady.partitions) < PARTITIONS)
+    return incident
+
+
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [(CONFLUENT, "no reason given"), (JAVA, "consumer poll timeout has expired.")],
+    ids=["librdkafka", "java"],
+)
+def test_slow_poller(
+    play: Play, broker: Serving, library: Library, reason: str
+) -> None:
+    """It leaves when its application does not poll; that it is no crash is known.
+
+    Heartbeats go on until then. So the time before is in the finding alone.
+    """
+
+    def told(scene: Scene) -> None:
+        incident = stalls(scene, broker, session_ms=MORTAL_MS, poll_ms=MORTAL_MS)
+        views = incident.over("max-poll-interval", hidden_ms=MORTAL_MS)
+        assert reason in views.sentence("member_left")
+        finding = views.findings["max-poll-interval"]
+        unread = product(views.unread_ns("left"), "partition")
+        assert f"partitions had no reader for {unread}" in finding["title"]
+        (evidence,) = finding["evidence"]
+        assert "slow left" in evidence["text"]
+        assert "processed its 6 partitions for 3.0 s before" in evidence["text"]
+
+    play(library, "range", told)
+
+
+@pytest.mark.parametrize("library", [KOHORT, AIOKAFKA], ids=lambda each: each.name)
+def test_blocked_loop(play: Play, broker: Serving, library: Library) -> None:
+    """Its session expires while it is alive, which is no crash."""
+
+    def told(scene: Scene) -> None:
+        incident = stalls(scene, broker, session_ms=MORTAL_MS, poll_ms=None)
+        views = incident.over("session-too-short")
+        assert "slow's session expired" in views.sentence("session_expired")
+        finding = views.findings["session-too-short"]
+        unread = product(views.unread_ns("expired"), "partition")
+        assert f"partitions had no reader for {unread}" in finding["title"]
+
+    play(library, "range", told)

@@ -1,0 +1,157 @@
+"""The verbs of scenes of groups that need a setting, or nearly do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.pipeline.silver_rows import Scenes
+
+from kohort.pipeline.gold.initial_delay import DELAY
+
+POLL = "consumer poll timeout has expired."
+
+Scene = Callable[["Group"], None]
+Told = dict[str, dict[str, Any]]
+"""What a scene is told, by rule: some columns of each row."""
+Named = dict[str, tuple[Scene, Told]]
+"""Scenes by their names."""
+
+
+class Group:
+    """A group of the run ``r``, and the verbs of scenes."""
+
+    def __init__(self, s: Scenes, name: str) -> None:
+        """With no rebalances yet."""
+        self.s = s
+        self.name = name
+        self.number = 0
+
+    @property
+    def at(self) -> tuple[str, str]:
+        """Where rows of it are."""
+        return ("r", self.name)
+
+    def rebalance(
+        self, at: float, still: float = 0, took: float = 1, **more: Any
+    ) -> int:
+        """A rebalance in which members pause."""
+        self.number += 1
+        self.s.rebalance(*self.at, self.number, at, took, **more)
+        if still:
+            self.s.pause(*self.at, "somebody", at, at + still, self.number)
+        return self.number
+
+    def goes(self, who: str, at: float, cause: str = "member_left") -> None:
+        """A rebalance of 2 s of pause, as a member went."""
+        self.rebalance(at, 2, cause=cause, culprits=[who])
+
+    def comes(self, who: str, at: float, **more: Any) -> None:
+        """A new member, and a rebalance of 2 s of pause for it."""
+        self.s.member(*self.at, who, at, **more)
+        self.rebalance(at, 2, cause="member_joined", culprits=[who])
+
+    def was_there(self, who: str, until: float | None, **more: Any) -> None:
+        """A member from before the recording."""
+        self.s.member(*self.at, who, 0, until, is_start_known=False, **more)
+
+    def restart(self, n: int, away: float = 20, at: float = 1000, **more: Any) -> None:
+        """A member leaves, and its process is back; a rebalance each."""
+        at += 500 * n
+        same = {"client_id": f"c{n}"} | more
+        self.was_there(f"old{n}", at, **same)
+        self.goes(f"old{n}", at)
+        self.comes(f"new{n}", at + away, **same)
+
+    def expires(
+        self,
+        n: int,
+        at: float,
+        silent: float = 45,
+        unread: float | None = None,
+        **more: Any,
+    ) -> None:
+        """A member is taken out, and its two partitions are unread for some time."""
+        same = {"client_id": f"c{n}", "session_timeout_ms": int(silent * 1000)} | more
+        self.was_there(f"old{n}", at, how="expired", silent_s=silent, **same)
+        self.goes(f"old{n}", at, "session_expired")
+        if unread:
+            began = at - silent
+            self.s.unread(*self.at, f"old{n}", began, began + unread, partitions=2)
+
+    def moves(
+        self, still: float, owned: int, moved: int, least: int, **more: Any
+    ) -> None:
+        """A rebalance that moves partitions."""
+        number = self.rebalance(1000 * (self.number + 1), still, **more)
+        self.s.add(
+            "silver/moves",
+            run="r",
+            group=self.name,
+            number=number,
+            started_s=0,
+            members=2,
+            owned=owned,
+            moved=moved,
+            least_moved=least,
+            first_owned=0,
+        )
+
+    def refused(self, cause: str, at: float, **more: Any) -> None:
+        """A join that was refused."""
+        values = {"cause": cause, "time_s": at} | more
+        self.s.add("silver/refusals", run="r", group=self.name, **values)
+
+    def twice(self, sequence: int, why: str = "refused", records: int = 10) -> None:
+        """Records processed twice."""
+        self.s.add(
+            "silver/reprocessed",
+            run="r",
+            group=self.name,
+            node=0,
+            sequence=sequence,
+            time_s=1,
+            why=why,
+            records=records,
+        )
+
+
+def into(scenes: Named, **told: dict[str, Any]) -> Callable[[Scene], Scene]:
+    """Adds a scene, and all that it is told; rules with underscores."""
+
+    def known(play: Scene) -> Scene:
+        by_rule = {rule.replace("_", "-"): row for rule, row in told.items()}
+        scenes[play.__name__.replace("_", " ")] = (play, by_rule)
+        return play
+
+    return known
+
+
+# -- the same seed
+
+
+def played(s: Scenes) -> None:
+    """Two seeds with delays of 0, 1000 and 3000 ms: 5, 3 and 1 rebalances.
+
+    And one seed that is 5 rebalances with and without the delay. In both it would have
+    been told otherwise by what was seen.
+    """
+    for scenario, seed, delay, rebalances in (
+        ("start", "1", 0, 5),
+        ("start", "1", 1000, 3),
+        ("start", "1", 3000, 1),
+        ("start", "2", 0, 5),
+        ("start", "2", 3000, 1),
+        ("useless", "1", 0, 5),
+        ("useless", "1", 3000, 5),
+    ):
+        run = f"{scenario} {seed} {delay}"
+        s.run(run, 1000, scenario=scenario, seed=seed, **{DELAY: str(delay)})
+        s.event(run, "g", 1, "group_state")
+        for number in range(1, rebalances + 1):
+            at = 10.0 + 2 * number
+            s.member(run, "g", f"m{number}", at)
+            state = "Empty" if number == 1 else "Stable"
+            who = [f"m{number}"]
+            s.rebalance(run, "g", number, at, previous_state=state, culprits=who)
+            s.pause(run, "g", "m1", at, at + 1, number)

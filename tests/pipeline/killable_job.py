@@ -1,0 +1,42 @@
+"""What is killed: a job of its own, in a process group of its own.
+
+python -m tests.pipeline.killable_job stream LAKE BOOTSTRAP
+python -m tests.pipeline.killable_job ingest LAKE FILE...
+python -m tests.pipeline.killable_job build LAKE
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.pipeline.spark_settings import QUICK
+from tests.pipeline.test_build import RECIPE
+
+from kohort.pipeline import bronze, build, session
+from kohort.pipeline.bronze import stream
+from kohort.pipeline.lake import Lake
+
+SETTINGS = {
+    "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "2",
+    **QUICK,
+}
+
+
+def main(what: str, where: str, *rest: str) -> None:
+    """Streams until it is killed, or ingests, or builds a few tables."""
+    streams = what == "stream"
+    spark = session.session("local[2]", SETTINGS, connector=streams, driver_memory="1g")
+    lake = Lake(spark, where)
+    # Starting takes ten seconds: the next one does it while this one is at work.
+    sys.stdin.readline()
+    if streams:
+        stream.start(lake, rest[0], every="0 seconds").awaitTermination()
+    elif what == "ingest":
+        bronze.ingest(lake, rest)
+    else:
+        build.build(lake, recipe=RECIPE)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,409 @@
+"""Three builds to make reports of: a bad afternoon, a large one, and none at all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.pipeline.sql_tables import BASE_NS, Made
+
+from kohort.pipeline.report.queries import Answers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IMAGE = "<img src=x onerror='window.hit=1'>"
+SCRIPT = "</script><script>window.hit=1</script><!--"
+LINK = "<a href='javascript:window.hit=1'>b</a> %{x} &lt;i&gt; $\\alpha$ @PLOTLY@"
+UNSEEN = "ana\u202egnp\u200b\n\u0000.exe"
+NAMES = (IMAGE, SCRIPT, LINK, UNSEEN, "orders", "__proto__", "")
+
+ABOUT: dict[str, Any] = {
+    "build": "20261121T180000.000000Z-abcdef",
+    "outcome": "marked",
+    "made": "2026-11-21T18:30:00Z",
+    "kohort": "0.1.0",
+    "code": "0.1.0+0123456789ab",
+    "spark": "4.0.0",
+    "options": {"storm_rebalances": 5, "storm_seconds": 60.0},
+    "inputs": {
+        "ledger": {"one": {"files": [{"path": f"/somewhere/{SCRIPT}.jsonl"}]}},
+        "streams": {IMAGE: {}},
+    },
+}
+
+
+def _run(run: str, **more: Any) -> dict[str, Any]:
+    return {
+        "run": run,
+        "first_ns": BASE_NS,
+        "last_ns": BASE_NS + 1_800_000_000_000,
+        **more,
+    }
+
+
+def bad(spark: SparkSession) -> Made:
+    """A run in which everything went wrong for groups with every kind of name."""
+    made = Made(spark)
+    run = {"run": "r1"}
+    groups = [{**run, "group": name} for name in NAMES]
+    _metrics(made, groups)
+    _causes(made, groups)
+    _advice(made, groups)
+    _silver(made, groups)
+    return made
+
+
+def _metrics(made: Made, groups: list[dict[str, Any]]) -> None:
+    made.rows(
+        "gold/runs",
+        _run(
+            "r1",
+            labels={"scenario": IMAGE, SCRIPT: LINK},
+            scenario=IMAGE,
+            events=4321,
+            groups=len(NAMES),
+            rebalances=36,
+            completed=29,
+            interrupted=7,
+            paused_s=123.5,
+            unread_s=50.0,
+            member_s=24700.0,
+            capacity_lost=0.005,
+        ),
+    )
+    made.rows(
+        "gold/groups",
+        *(
+            {
+                **group,
+                "rebalances": 6 - place if place < 6 else 0,
+                "completed": 5 - place if place < 5 else 0,
+                "interrupted": 1 if place < 6 else 0,
+                "paused_s": [60.5, 40.0, 20.0, 3.0, 0.0, 0.0, 0.0][place],
+                "member_s": 3600.0,
+                "capacity_lost": [0.0168, 0.011, 0.0055, 0.0008, 0, 0, 0][place],
+                "storms": 1 if place == 0 else 0,
+                "expired": 4 if place == 1 else 0,
+                "unread_s": 50.0 if place == 1 else 0.0,
+                "expired_unread_s": 88.25 if place == 1 else 0.0,
+                "expired_unread_max_s": 12.5 if place == 1 else None,
+                "refused_full": 17 if place == 2 else 0,
+                "commits": 100,
+                "commit_failures": 3 if place == 1 else 0,
+                "commit_failures_by_error": {IMAGE: 3} if place == 1 else None,
+                "records_reprocessed": 41 if place == 1 else 0,
+            }
+            for place, group in enumerate(groups)
+        ),
+    )
+    made.rows(
+        "gold/hours",
+        *(
+            {**group, "hour": f"2026-11-21 {hour}:00:00", "rebalances": 2}
+            for group in groups
+            for hour in (16, 17, 18)
+        ),
+    )
+
+
+def _causes(made: Made, groups: list[dict[str, Any]]) -> None:
+    second = 1_000_000_000
+    causes = ("member_left", "session_expired", SCRIPT)
+    made.rows(
+        "gold/causes",
+        *(
+            {
+                **group,
+                "hour": "2026-11-21 18:00:00",
+                "cause": cause,
+                "rebalances": 2,
+                "paused_s": 20.0 if group["group"] == IMAGE else 1.0,
+                "duration_p95_s": 3.25,
+            }
+            for group in groups[:4]
+            for cause in causes
+        ),
+    )
+    made.rows(
+        "gold/culprits",
+        *(
+            {**groups[0], "cause": causes[0], "name": name, "rebalances": 1}
+            for name in (*NAMES, None)
+        ),
+    )
+    made.rows(
+        "gold/waited_for",
+        *(
+            {
+                **groups[0],
+                "name": name,
+                "rebalances": 2,
+                "waited_s": 5.5,
+                "waited_max_s": 4.5,
+            }
+            for name in NAMES
+        ),
+    )
+    made.rows(
+        "gold/storms",
+        {
+            **groups[0],
+            "from_ns": BASE_NS,
+            "until_ns": BASE_NS + 31 * second,
+            "first_number": 1,
+            "last_number": 6,
+            "rebalances": 6,
+            "by_cause": {"member_left": 4, SCRIPT: 2},
+            "names": [*NAMES],
+        },
+    )
+
+
+def _advice(made: Made, groups: list[dict[str, Any]]) -> None:
+    made.rows(
+        "gold/settings",
+        {
+            **groups[0],
+            "rule": "static-membership",
+            "setting": "group.instance.id",
+            "where": "client",
+            "suggested": SCRIPT,
+            "evidence": f"7 of 9 departures of {IMAGE} were restarts.",
+            "cases": 7,
+            "rebalances_saved": 11,
+            "paused_saved_s": 55.5,
+            "confidence": 0.7,
+        },
+        {
+            **groups[2],
+            "rule": "group-max-size",
+            "setting": "group.max.size",
+            "where": "broker",
+            "suggested": "7",
+            "evidence": "17 joins were refused.",
+            "cases": 17,
+            "confidence": 0.35,
+        },
+    )
+    made.rows(
+        "gold/initial_delay",
+        {
+            "scenario": IMAGE,
+            "seed": "1",
+            "group": SCRIPT,
+            "delay_ms": 3000,
+            "rebalances_saved": 9,
+            "paused_saved_s": 12.5,
+            "later_s": 2.5,
+        },
+    )
+    quality = {"run": "r1", "found": 0, "of": 4321, "share": 0.0, "threshold": 0.0}
+    made.rows(
+        "gold/quality",
+        {**quality, "check": "negative_durations", "outcome": "passed", "says": "x"},
+        {
+            **quality,
+            "check": "missing_events",
+            "outcome": "marked",
+            "found": 5,
+            "share": 0.00115,
+            "says": f"gaps {IMAGE}",
+        },
+        {**quality, "check": "double_events", "outcome": "failed", "found": 2},
+    )
+
+
+def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
+    second = 1_000_000_000
+    rebalances = [
+        {
+            **group,
+            "number": number,
+            "started_ns": BASE_NS + (100 * place + 10 * number) * second,
+            "duration_ns": number * second,
+            "outcome": "cut" if number == 4 else "completed",
+            "cause": ("member_left", "session_expired", SCRIPT)[number % 3],
+            "culprit_name": NAMES[number],
+            "members": ["a", "b"],
+            "unread_ns": number * second,
+            "join_ns": second // 2,
+            "sync_ns": second // 4,
+        }
+        for place, group in enumerate(groups)
+        for number in range(1, 5)
+    ]
+    made.rows("silver/rebalances", *rebalances)
+    made.rows(
+        "silver/lags",
+        *(
+            {
+                **groups[0],
+                "number": number,
+                "started_ns": BASE_NS,
+                "ended_ns": BASE_NS,
+                "peak_ns": BASE_NS + 5 * second,
+                "lag_before": 12,
+                "lag_peak": 12 + number % 4 * 300,
+                "lag_built": number % 4 * 300,
+                "worked_off_ns": BASE_NS if number < 3 else None,
+                "catch_up_ns": number * second if number < 3 else None,
+            }
+            for number in (1, 2, 3, 4)
+        ),
+    )
+    member = {"member_id": "m1", "name": UNSEEN, "session_timeout_ms": 8000}
+    made.rows(
+        "silver/memberships",
+        *(
+            {
+                **groups[1],
+                **member,
+                "member_id": f"m{number}",
+                "from_ns": BASE_NS + number * 60 * second,
+                "until_ns": BASE_NS + (number * 60 + 50) * second,
+                "how": "expired" if number < 4 else "left",
+            }
+            for number in range(6)
+        ),
+    )
+    made.rows(
+        "silver/unread",
+        *(
+            {
+                **groups[1],
+                "number": 1,
+                "position": place,
+                "member_id": "m1",
+                "name": UNSEEN,
+                "reader": reader,
+                "cause": cause,
+                "from_ns": BASE_NS,
+                "until_ns": BASE_NS + 12_500_000_000,
+                "partitions": partitions,
+                "unread_ns": partitions * 12_500_000_000,
+            }
+            for place, (cause, reader, partitions) in enumerate(
+                (("expired", "m2", 1), ("paused", None, 3), ("group_empty", None, 2))
+            )
+        ),
+    )
+    made.rows(
+        "silver/reprocessed",
+        {
+            **groups[1],
+            "topic": "t",
+            "partition": 0,
+            "time_ns": BASE_NS,
+            "why": "refused",
+            "records": 41,
+        },
+    )
+    made.rows(
+        "silver/refusals",
+        *(
+            {
+                **groups[2],
+                "time_ns": BASE_NS,
+                "kind": "member_refused",
+                "name": NAMES[number % 5],
+                "cause": "full" if number < 17 else "fenced",
+            }
+            for number in range(18)
+        ),
+    )
+
+
+def large(spark: SparkSession) -> Made:
+    """200 runs of two scenarios, 300 groups in each of them."""
+    made = Made(spark)
+    of_run = "concat('run-', lpad(cast(id % 200 AS string), 3, '0'))"
+    of_group = "concat('group-', lpad(cast(id % 300 AS string), 3, '0'))"
+    both = "concat('run-', lpad(cast(floor(id / 300) AS string), 3, '0'))"
+    scenario = "if(id % 2 = 0, 'rolling', 'crash')"
+    made.many(
+        "gold/runs",
+        200,
+        run=of_run,
+        labels=f"map('scenario', {scenario}, 'seed', cast(id AS string))",
+        scenario=scenario,
+        seed="cast(id AS string)",
+        first_ns=str(BASE_NS),
+        last_ns=str(BASE_NS + 10**12),
+        events="100000",
+        groups="300",
+        rebalances="1000 + id",
+        completed="900",
+        paused_s="id * 10.0",
+        member_s="100000.0",
+        capacity_lost="id * 10.0 / 100000.0",
+    )
+    made.many(
+        "gold/groups",
+        60_000,
+        run=both,
+        group=of_group,
+        rebalances="5",
+        completed="5",
+        paused_s="(id % 300) / 10.0",
+        member_s="300.0",
+        capacity_lost="(id % 300) / 3000.0",
+        expired="if(id % 300 < 3, 1, 0)",
+    )
+    made.many(
+        "gold/hours",
+        3_000,
+        run="'run-001'",
+        group=of_group,
+        hour=f"timestamp_seconds({BASE_NS // 10**9} + 3600 * floor(id / 300))",
+        rebalances="1",
+    )
+    made.many(
+        "gold/causes",
+        3_000,
+        run="'run-001'",
+        group=of_group,
+        cause="if(id % 2 = 0, 'member_left', 'member_joined')",
+        hour=f"timestamp_seconds({BASE_NS // 10**9})",
+        rebalances="3",
+        paused_s="(id % 300) / 10.0",
+    )
+    made.many(
+        "gold/culprits",
+        3_000,
+        run="'run-001'",
+        group=of_group,
+        cause="'member_left'",
+        name="concat('pod-', cast(id AS string))",
+        rebalances="1",
+    )
+    made.many(
+        "silver/rebalances",
+        30_000,
+        run="if(id < 15000, 'run-199', 'run-001')",
+        group=of_group,
+        number="floor(id / 300)",
+        started_ns=f"{BASE_NS} + id * 10000000",
+        duration_ns="id * 1000000",
+        outcome="'completed'",
+        cause="'member_left'",
+        culprit_name="concat('pod-', cast(id AS string))",
+    )
+    made.many(
+        "gold/quality",
+        2_000,
+        check="concat('check-', cast(id % 10 AS string))",
+        run="concat('run-', cast(floor(id / 10) AS string))",
+        outcome="'passed'",
+        found="0",
+        of="100",
+        share="0.0",
+    )
+    return made
+
+
+@functools.cache
+def answers(made: Callable[[SparkSession], Made], spark: SparkSession) -> Answers:
+    """What all queries of the report give of one of these; asked once."""
+    return made(spark).answers()

@@ -1,0 +1,260 @@
+"""Groups whose members go and come: static membership and session timeouts.
+
+Every scene is a group, and has all that is recommended for it beside it, and nothing
+else is.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.pipeline.group_scenes import Group, Named, into
+
+SCENES: Named = {}
+scene = partial(into, SCENES)
+
+
+# -- static membership
+
+
+@scene(
+    static_membership={
+        "setting": "group.instance.id",
+        "where": "client",
+        "cases": 4,
+        "rebalances_saved": 8,
+        "paused_saved_s": 16,
+        "confidence": 0.57,  # 4 / 7
+        "evidence": "4 of 4 departures were restarts, of 4 processes (by name and"
+        " host): each was back after 20.0 s at the most, as a new member. That"
+        " made 8 rebalances, with 16.0 member-seconds of pauses. A static member"
+        " takes its old place, if it does not leave when it stops, and"
+        " session.timeout.ms is 30000 or more (it was 45000 at the most).",
+    }
+)
+def rolling_restart(g: Group) -> None:
+    """Four members, each back after 20 s."""
+    for n in range(4):
+        g.restart(n)
+
+
+@scene(
+    static_membership={"cases": 3, "confidence": 0.38},  # 3 / 6 * 3 / 4
+    static_session_timeout={
+        "setting": "session.timeout.ms",
+        "suggested": "30000",  # 20 s * 1.5
+        "rebalances_saved": None,
+        "confidence": 0.38,
+    },
+)
+def rolling_restart_with_a_short_session(g: Group) -> None:
+    """Three back after 20 s; one for good; the session is 10 s."""
+    for n in range(3):
+        g.restart(n, session_timeout_ms=10_000)
+    g.was_there("old9", 9000, client_id="c9")
+
+
+@scene(static_membership={"cases": 3})
+def members_that_look_the_same(g: Group) -> None:
+    """One client id and one host for all: what comes next is taken for what went."""
+    for n in range(3):
+        g.restart(n, client_id="app", host="/h")
+
+
+@scene(static_membership={"cases": 3, "rebalances_saved": 6})
+def crashed_and_back_before_the_session_expired(g: Group) -> None:
+    """Last heard of at 955 + 500 n, back at 970 + 500 n, expired at 1000 + 500 n."""
+    for n in range(3):
+        at = 1000.0 + 500 * n
+        g.expires(n, at)
+        g.comes(f"new{n}", at - 30, client_id=f"c{n}")
+
+
+@scene()
+def same_name_on_other_hosts(g: Group) -> None:
+    """Nobody can tell whether they are the same, as others have the name meanwhile."""
+    for n in range(4):
+        at = 1000.0 + 500 * n
+        g.was_there(f"old{n}", at, client_id="app", host=f"/{n}")
+        g.goes(f"old{n}", at)
+        g.comes(f"new{n}", at + 20, client_id="app", host=f"/{n + 100}")
+
+
+@scene()
+def two_restarts(g: Group) -> None:
+    """One fewer than it takes."""
+    g.restart(1)
+    g.restart(2)
+
+
+@scene()
+def scaled_in(g: Group) -> None:
+    """Four members leave, for good."""
+    for n in range(4):
+        g.was_there(f"old{n}", 1000.0 + n, client_id=f"c{n}")
+        g.goes(f"old{n}", 1000.0 + n)
+
+
+@scene()
+def back_after_more_than_five_minutes(g: Group) -> None:
+    """No session should last that long."""
+    for n in range(4):
+        g.restart(n, away=301)
+
+
+@scene()
+def static_members_that_leave(g: Group) -> None:
+    """They have what would be recommended."""
+    for n in range(4):
+        g.restart(n, instance_id=f"i{n}")
+
+
+@scene()
+def restarts_that_cost_nothing(g: Group) -> None:
+    """Others made the rebalances, too."""
+    for n in range(4):
+        g.was_there(f"old{n}", 1000.0 + 500 * n, client_id=f"c{n}")
+        g.s.member(*g.at, f"new{n}", 1010.0 + 500 * n, client_id=f"c{n}")
+        g.rebalance(1000.0 + 500 * n, cause="member_left", culprits=[f"old{n}", "x"])
+
+
+# -- session.timeout.ms
+
+
+@scene(
+    session_timeout_higher={
+        "setting": "session.timeout.ms",
+        "suggested": "25000",  # (10 s + 5 s) * 1.5 = 22.5 s
+        "cases": 3,
+        "rebalances_saved": 6,
+        "paused_saved_s": 12,
+        "confidence": 0.38,  # 3 / 6 * 3 / 4
+    }
+)
+def expired_and_back_at_once(g: Group) -> None:
+    """Three are back within 5 s of the end of their sessions, one is back later."""
+    for n, after in enumerate((2, 2, 5, 5.1)):
+        g.expires(n, 1000.0 + 500 * n, silent=10)
+        g.comes(f"new{n}", 1000.0 + 500 * n + after, client_id=f"c{n}")
+
+
+@scene(session_timeout_higher={"cases": 3, "suggested": "30000", "confidence": 0.5})
+def expired_and_heard_of_again(g: Group) -> None:
+    """Their old ids ask, 8 s after 10 s of silence at the most: 18 s * 1.5 = 27 s."""
+    for n in range(3):
+        g.expires(n, 1000.0 + 500 * n, silent=10)
+    g.refused("unknown", 1008, member_id="old0")
+    g.refused("unknown", 1507, member_id="old1")
+    g.refused("unknown", 1900, member_id="old1")
+    g.s.add(
+        "silver/commits",
+        run="r",
+        group=g.name,
+        member_id="old2",
+        time_s=2004,
+        is_first=True,
+        error="UNKNOWN_MEMBER_ID",
+    )
+
+
+@scene(session_timeout_higher={"cases": 3, "suggested": "45000"})
+def expired_and_back_on_the_same_connection(g: Group) -> None:
+    """20 s after 10 s of silence: 30 s * 1.5, as the processes were there."""
+    for n in range(3):
+        same = {"connection": n, "last_connection": n}
+        g.expires(n, 1000.0 + 500 * n, silent=10, **same)
+        g.comes(f"new{n}", 1020.0 + 500 * n, client_id=f"c{n}", **same)
+
+
+@scene(session_timeout_higher={"cases": 3, "suggested": "165000"})
+def static_members_that_restart_slowly(g: Group) -> None:
+    """Back 100 s after the session of 10 s: 110 s * 1.5."""
+    for n in range(3):
+        g.expires(n, 1000.0 + 500 * n, silent=10, instance_id=f"i{n}")
+        g.comes(f"new{n}", 1100.0 + 500 * n, instance_id=f"i{n}")
+
+
+@scene()
+def two_expired_alive(g: Group) -> None:
+    """One fewer than it takes; and who asked before it expired proves nothing."""
+    for n in range(3):
+        g.expires(n, 1000.0 + 500 * n, silent=10)
+    g.refused("unknown", 1008, member_id="old0")
+    g.refused("unknown", 1507, member_id="old1")
+    g.refused("unknown", 1999, member_id="old2")
+    g.refused("fenced", 2008, member_id="old2")
+
+
+@scene(
+    session_timeout_lower={
+        "setting": "session.timeout.ms",
+        "suggested": "15000",
+        "cases": 4,
+        "confidence": 0.43,  # 4 / 7 * 45 / 48 * 0.8
+        "evidence": "After 4 crashes partitions had no reader for 384.0"
+        " partition-seconds, 94 % of them because the session of 45000 ms had to expire"
+        " first; 240.0 would have been spared. The price: a member that pauses for"
+        " longer is taken out. heartbeat.interval.ms has to be a third of it or less.",
+    }
+)
+def crashes_that_waited_for_the_session(g: Group) -> None:
+    """Four times two partitions for 48 s, of which 45 s were the session."""
+    for n in range(4):
+        g.expires(n, 1000.0 + 500 * n, unread=48)
+
+
+@scene()
+def crashes_with_a_short_session(g: Group) -> None:
+    """20 s are not much more than 15."""
+    for n in range(4):
+        g.expires(n, 1000.0 + 500 * n, silent=20, unread=21)
+
+
+@scene()
+def crashes_that_waited_for_the_rebalance(g: Group) -> None:
+    """45 of 100 s."""
+    for n in range(4):
+        g.expires(n, 1000.0 + 500 * n, unread=100)
+
+
+@scene()
+def two_crashes(g: Group) -> None:
+    """One fewer than it takes, with four partitions."""
+    g.expires(1, 1000, unread=48)
+    g.expires(2, 2000, unread=48)
+
+
+@scene()
+def crashes_and_one_that_was_alive(g: Group) -> None:
+    """A shorter session would have taken out more of those."""
+    for n in range(4):
+        g.expires(n, 1000.0 + 500 * n, unread=48)
+    g.refused("unknown", 1001, member_id="old0")
+
+
+@scene(static_membership={"cases": 4})
+def crashes_of_members_that_come_back(g: Group) -> None:
+    """Static members, which would help them, need the session that they have."""
+    for n in range(4):
+        g.expires(n, 1000.0 + 500 * n, unread=48)
+        g.comes(f"new{n}", 975.0 + 500 * n, client_id=f"c{n}")
+
+
+def want_it_longer(g: Group, silence: float) -> None:
+    """Restarts want 20 s * 1.5; members that were alive, their silence * 1.5."""
+    for n in range(3):
+        g.restart(n, session_timeout_ms=10_000)
+        g.expires(n + 10, 6000.0 + 500 * n, silent=10)
+        g.refused("unknown", 5990 + silence + 500 * n, member_id=f"old{n + 10}")
+
+
+@scene(static_membership={"cases": 3}, static_session_timeout={"suggested": "30000"})
+def two_want_it_longer(g: Group) -> None:
+    """The longer one serves both: that of the restarts."""
+    want_it_longer(g, 12)
+
+
+@scene(static_membership={"cases": 3}, session_timeout_higher={"suggested": "45000"})
+def two_want_it_longer_the_other_way(g: Group) -> None:
+    """That of the silence."""
+    want_it_longer(g, 30)

@@ -1,0 +1,355 @@
+"""The words of `kohort.pipeline.tables.silver`, read once more: loops over events.
+
+Slow and short on purpose; each function takes the events of one group in one run, in
+order, and has what it says of other tables from those functions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kohort.broker.events import words
+
+Event = Mapping[str, Any]
+Row = dict[str, Any]
+OFFERS = {"member_joined", "member_replaced"}
+HAVE = {*OFFERS, "member_synced", "partitions_changed"}
+GONE = {"member_left", "member_expired", "member_kicked"}
+LISTS = {"rebalance_started", "join_completed", "group_loaded"}
+
+
+def place(event: Event) -> tuple[int, int, int]:
+    """Where an event is in order."""
+    return event["time_ns"], event["node"], event["sequence"]
+
+
+def ends(event: Event) -> str | None:
+    """Whose time as a member an event ends."""
+    if event["kind"] in GONE and not event.get("was_pending"):
+        return str(event["member_id"])
+    if event["kind"] == "member_replaced":
+        return str(event["replaced_member_id"])
+    return None
+
+
+# -- who
+
+
+def memberships(events: Sequence[Event]) -> dict[str, Row]:
+    """By member id."""
+    found: dict[str, Row] = {}
+    for event in events:
+        own = [event["member_id"]] if event["kind"] in HAVE else []
+        listed = event["members"] if event["kind"] in LISTS else []
+        for member_id in (*own, *listed):
+            row = {"member_id": member_id, "from_ns": event["time_ns"]}
+            found.setdefault(member_id, row)
+    return {
+        member_id: row
+        | _said(events, member_id)
+        | (_end(events, member_id) or _forgotten(events, row))
+        for member_id, row in found.items()
+    }
+
+
+def _said(events: Sequence[Event], member_id: str) -> Row:
+    about = [
+        e
+        for e in events
+        if e["member_id"] == member_id
+        and (e["kind"] in HAVE or (e["kind"] in GONE and not e.get("was_pending")))
+    ]
+    said: Row = {
+        name: next((e[name] for e in about if e.get(name) is not None), None)
+        for name in ("instance_id", "client_id", "host")
+    }
+    connections = [e["connection"] for e in about if e["connection"] is not None]
+    said["connection"] = next(iter(connections), None)
+    said["last_connection"] = next(iter(reversed(connections)), None)
+    offer = next((e for e in about if e["kind"] in OFFERS), {})
+    protocols = offer.get("protocols")
+    said["is_eager"] = (
+        None if protocols is None else not words.COOPERATIVE.issuperset(protocols)
+    )
+    for name in ("session_timeout_ms", "rebalance_timeout_ms"):
+        said[name] = offer.get(name)
+    said["is_start_known"] = any(
+        e["kind"] == "member_replaced" or bool(e.get("is_first")) for e in about
+    )
+    said["owner"] = said["instance_id"] or member_id
+    said["name"] = said["instance_id"] or said["client_id"] or member_id
+    return said
+
+
+_NO_END: Row = dict.fromkeys(("until_ns", "how", "reason", "silent_ns"))
+
+
+def _forgotten(events: Sequence[Event], row: Row) -> Row:
+    loads = [e for e in events if e["kind"] == "group_loaded"]
+    known = (e["time_ns"] for e in loads if row["member_id"] in e["members"])
+    since = max([row["from_ns"], *known])
+    for load in loads:
+        if load["time_ns"] > since:
+            return _NO_END | {"until_ns": load["time_ns"], "how": "unseen"}
+    return _NO_END
+
+
+def _end(events: Sequence[Event], member_id: str) -> Row | None:
+    """None: it has none, or it was taken back."""
+    end: Row | None = None
+    for event in events:
+        if ends(event) == member_id:
+            kind = event["kind"]
+            end = {
+                "until_ns": event["time_ns"],
+                "how": event["cause"]
+                if kind == "member_left"
+                else kind.removeprefix("member_"),
+                "reason": event["reason"],
+                "silent_ns": event.get("silent_ns"),
+            }
+        elif event["kind"] == "group_loaded" and member_id in event["members"]:
+            end = None
+    return end
+
+
+# -- what they have
+
+
+def partitions(parts: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Of a field of partitions_changed."""
+    return [(part["topic"], n) for part in parts for n in part["partitions"]]
+
+
+def ownership(events: Sequence[Event]) -> list[Row]:
+    """In order of their beginnings."""
+    members, found = memberships(events), list[Row]()
+    having: dict[tuple[str, tuple[str, int]], list[Row]] = defaultdict(list)
+    for event in events:
+        if event["kind"] != "partitions_changed":
+            continue
+        member_id = event["member_id"]
+        for each in partitions(event["partitions_lost"]):
+            for row in having.pop((member_id, each), []):
+                row["until_ns"] = event["time_ns"]
+        gained = partitions(event["partitions_gained"])
+        if event["cause"] == "loaded":
+            owned = partitions(event["owned"])
+            gained += [each for each in owned if not having[member_id, each]]
+        for each in gained:
+            row = _beginning(event, members[member_id], each)
+            having[member_id, each].append(row)
+            found.append(row)
+    return found
+
+
+def _beginning(event: Event, member: Row, each: tuple[str, int]) -> Row:
+    return {
+        "topic": each[0],
+        "partition": each[1],
+        **{name: member[name] for name in ("member_id", "owner", "name")},
+        "from_ns": event["time_ns"],
+        "from_node": event["node"],
+        "from_sequence": event["sequence"],
+        "until_ns": None,
+        "began": event["cause"],
+    }
+
+
+# -- commits
+
+
+def commits(events: Sequence[Event]) -> list[Row]:
+    """In order."""
+    return [
+        {
+            **{name: event[name] for name in ("member_id", "generation")},
+            **{name: event[name] for name in ("client_id", "host", "connection")},
+            **{name: event[name] for name in ("time_ns", "node", "sequence")},
+            "name": event["instance_id"] or event["client_id"] or event["member_id"],
+            "is_first": at == 0,
+            **row,
+            "error": event.get("error"),
+        }
+        for event in events
+        if event["kind"] in {"offsets_committed", "commit_refused"}
+        for at, row in enumerate(event["offsets"])
+    ]
+
+
+def reprocessed(events: Sequence[Event]) -> list[Row]:
+    """In any order."""
+    found = list[Row]()
+    by_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in commits(events):
+        by_partition[row["topic"], row["partition"]].append(row)
+    for rows in by_partition.values():
+        accepted = [at for at, row in enumerate(rows) if row["error"] is None]
+        for b, a in itertools.pairwise(accepted):
+            now, before = rows[a], rows[b]["offset"]
+            refused = [
+                row["offset"]
+                for row in rows[b + 1 : a]
+                if row["member_id"] != now["member_id"]
+            ]
+            shown = {}
+            if refused:
+                shown["refused"] = min(now["offset"], max(refused)) - before
+            if now["member_id"]:
+                shown["rewound"] = before - now["offset"]
+            names = "topic", "partition", "time_ns", "node", "sequence", "member_id"
+            found += [
+                {**{n: now[n] for n in names}, "why": why, "records": records}
+                for why, records in shown.items()
+                if records > 0
+            ]
+    return found
+
+
+def lags(events: Sequence[Event], rebalances: Sequence[Row]) -> list[Row]:
+    """In order, of the completed rebalances among these."""
+    latest: dict[tuple[str, int], int] = {}
+    totals: list[tuple[int, int, int]] = []  # (number, time_ns, T)
+    before: dict[int, int | None] = {}
+    number = 0
+    for event in events:
+        if event["kind"] == "rebalance_started":
+            number += 1
+            before[number] = totals[-1][2] if totals else None
+        known = [row for row in commits([event]) if row["end_offset"] is not None]
+        if event["kind"] == "offsets_committed" and known:
+            for row in known:
+                lag = max(row["end_offset"] - row["offset"], 0)
+                latest[row["topic"], row["partition"]] = lag
+            totals.append((number, event["time_ns"], sum(latest.values())))
+    return [
+        _lag(rebalance, low, own)
+        for rebalance in rebalances
+        if (low := before[rebalance["number"]]) is not None
+        and (own := [t for t in totals if t[0] == rebalance["number"]])
+        and rebalance["outcome"] == "completed"
+        and own[0][1] <= rebalance["ended_ns"] + 30 * 10**9
+    ]
+
+
+def _lag(rebalance: Row, before: int, totals: Sequence[tuple[int, int, int]]) -> Row:
+    near_ns = rebalance["ended_ns"] + 30 * 10**9
+    peak = max(total for _, time_ns, total in totals if time_ns <= near_ns)
+    at = next(i for i, row in enumerate(totals) if row[2] == peak)
+    off = None
+    if peak > before:
+        off = next((ns for _, ns, t in totals[at:] if t <= before), None)
+    late = None if off is None else max(off - rebalance["ended_ns"], 0)
+    return {
+        **{name: rebalance[name] for name in ("number", "started_ns", "ended_ns")},
+        "lag_before": before,
+        "lag_peak": peak,
+        "peak_ns": totals[at][1],
+        "lag_built": max(peak - before, 0),
+        "worked_off_ns": off,
+        "catch_up_ns": late,
+    }
+
+
+# -- accounts
+
+
+def accounts(events: Iterable[Event]) -> list[Event]:
+    """Of the rebalances, in the order in which they started."""
+    found = (e for e in events if e["kind"] == "rebalance_account")
+    return sorted(
+        found, key=lambda e: (e["started_ns"], e["node"], e["started_sequence"])
+    )
+
+
+def pauses(events: Sequence[Event]) -> list[Row]:
+    """In order."""
+    return [
+        {
+            "number": number,
+            **_who(events, row["member_id"]),
+            "from_ns": row["since_ns"],
+            "until_ns": row["until_ns"],
+            "partitions": row["count"],
+            "ended": row["ended_by"],
+        }
+        for number, account in enumerate(accounts(events), 1)
+        for row in account["pauses"]
+        if row["count"] != 0
+    ]
+
+
+def unread(events: Sequence[Event]) -> list[Row]:
+    """In order."""
+    return [
+        {
+            "number": number,
+            "position": position,
+            "topic": part["topic"],
+            **_who(events, row["member_id"]),
+            **{name: row[name] for name in ("reader", "cause", "until_ns")},
+            "from_ns": row["since_ns"],
+            "partitions": len(part["partitions"]),
+            "unread_ns": (row["until_ns"] - row["since_ns"]) * len(part["partitions"]),
+        }
+        for number, account in enumerate(accounts(events), 1)
+        for position, row in enumerate(account["unread"])
+        for part in row["parts"]
+    ]
+
+
+def _who(events: Sequence[Event], member_id: str) -> Row:
+    nobody = {"owner": member_id, "name": member_id}
+    member = memberships(events).get(member_id, nobody)
+    return {
+        "member_id": member_id,
+        **{name: member[name] for name in ("owner", "name")},
+    }
+
+
+def moves(events: Sequence[Event]) -> list[Row]:
+    """In order, of the completed rebalances of consumers."""
+    return [
+        {
+            "number": number,
+            **{name: account[name] for name in ("started_ns", "generation")},
+            "members": len(account["members"]),
+            "owned": sum(account[f"{n}_count"] for n in ("kept", "moved", "first")),
+            "moved": account["moved_count"],
+            "least_moved": _least_moved(account),
+            "first_owned": account["first_count"],
+            "given_up": account["given_up_count"],
+        }
+        for number, account in enumerate(accounts(events), 1)
+        if account["outcome"] == "completed" and account["moves"] is not None
+    ]
+
+
+def _least_moved(account: Event) -> int:
+    before, after = Counter[str](), Counter[str]()
+    for row in account["kept"]:
+        size = len(partitions(row["parts"]))
+        before[row["member_id"]] += size
+        after[row["member_id"]] += size
+    for row in account["moves"]:
+        if row["source"] is not None:
+            before[row["source"]] += row["count"]
+            after[row["target"]] += row["count"]
+    members = account["members"]
+    return least_moved([before[m] for m in members], [after[m] for m in members])
+
+
+def least_moved(before: Sequence[int], after: Sequence[int]) -> int:
+    """How many partitions have to move so that members have these shares, at least.
+
+    Args:
+        before: how many of them each member had; others may have had the rest.
+        after: how many each has, or another one of them in its place.
+    """
+    return min(
+        sum(after) - sum(map(min, before, shares))
+        for shares in itertools.permutations(after)
+    )

@@ -1,0 +1,308 @@
+"""Rows of silver, written short: what a scene does not say is what it mostly is.
+
+A scene is a number of rows for each table. Times are seconds from the epoch on, so that
+hour 0 is 0 to 3600; a column that ends with ``_ns`` may be given as ``_s``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+from kohort.pipeline.gold import TABLE_FUNCTIONS
+from kohort.pipeline.table_functions import EVENTS, Frames, Options
+from kohort.pipeline.tables import BY_PATH, TABLES
+
+Row = Mapping[str, Any]
+SECOND = 1_000_000_000
+
+EVENT_SCHEMA = StructType(
+    [
+        StructField("run", StringType()),
+        StructField("group", StringType()),
+        StructField("kind", StringType()),
+        StructField("time_ns", LongType()),
+        StructField("error", StringType()),
+        StructField(
+            "offsets",
+            ArrayType(
+                StructType(
+                    [
+                        StructField("topic", StringType()),
+                        StructField("offset", LongType()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+"""The columns of events that gold reads, so that one more would be noticed."""
+
+
+def ns(seconds: float | None) -> int | None:
+    """Seconds as whole ns."""
+    return None if seconds is None else round(seconds * SECOND)
+
+
+class Scenes:
+    """Collects rows of silver, and makes gold of all of them at once."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, path: str, **values: Any) -> None:
+        """A row of a table; times ``_s`` become ``_ns``."""
+        names = (
+            {column.name for column in BY_PATH[path].columns}
+            if path != EVENTS
+            else {field.name for field in EVENT_SCHEMA}
+        )
+        row: dict[str, Any] = {}
+        for name, value in values.items():
+            base = name.removesuffix("_s")
+            if name not in names and f"{base}_ns" in names and name.endswith("_s"):
+                row[f"{base}_ns"] = ns(value)
+            else:
+                assert name in names, f"{path} has no {name}"
+                row[name] = value
+        self.rows.setdefault(path, []).append(row)
+
+    def run(self, run: str, last: float, **labels: str) -> None:
+        """A run from 0 s to its last event."""
+        self.add(
+            "silver/runs",
+            run=run,
+            labels=labels,
+            scenario=labels.get("scenario"),
+            seed=labels.get("seed"),
+            first_s=0,
+            last_s=last,
+            events=1,
+            groups=1,
+            nodes=[0],
+        )
+
+    def event(
+        self, run: str, group: str | None, at: float, kind: str, **more: Any
+    ) -> None:
+        """An event; ``offsets`` is how many it has."""
+        offsets = more.pop("offsets", None)
+        rows = (
+            None
+            if offsets is None
+            else [{"topic": "t", "offset": n} for n in range(offsets)]
+        )
+        self.add(
+            EVENTS, run=run, group=group, time_s=at, kind=kind, offsets=rows, **more
+        )
+
+    def rebalance(
+        self,
+        run: str,
+        group: str,
+        number: int,
+        at: float,
+        took: float | None = 1,
+        **more: Any,
+    ) -> None:
+        """A completed rebalance of two members; one that took None came to nothing."""
+        values: dict[str, Any] = {
+            "outcome": "completed" if took is not None else "cut",
+            "cause": "member_joined",
+            "previous_state": "Stable",
+            "members": ["m1", "m2"],
+            "culprits": [],
+            "protocol": "range",
+            "paused_ns": 0,
+            "unread_s": 0,
+        } | more
+        self.add(
+            "silver/rebalances",
+            run=run,
+            group=group,
+            number=number,
+            started_s=at,
+            ended_s=at + (took or 0),
+            duration_s=took or 0,
+            **values,
+        )
+
+    def member(
+        self,
+        run: str,
+        group: str,
+        member_id: str,
+        at: float,
+        until: float | None = None,
+        **more: Any,
+    ) -> None:
+        """A dynamic member that was seen to come; it left, where it has an end."""
+        instance, client = more.get("instance_id"), more.get("client_id", member_id)
+        values: dict[str, Any] = {
+            "client_id": client,
+            "host": "/10.0.0.1",
+            "is_eager": True,
+            "session_timeout_ms": 45_000,
+            "rebalance_timeout_ms": 300_000,
+            "is_start_known": True,
+            "how": None if until is None else "left",
+            "owner": instance or member_id,
+            "name": instance or client,
+        } | more
+        self.add(
+            "silver/memberships",
+            run=run,
+            group=group,
+            member_id=member_id,
+            from_s=at,
+            until_s=until,
+            **values,
+        )
+
+    def pause(
+        self,
+        run: str,
+        group: str,
+        member_id: str,
+        at: float,
+        until: float,
+        number: int,
+    ) -> None:
+        """A member pauses in a rebalance, which may be added before or after it."""
+        self.add(
+            "silver/pauses",
+            run=run,
+            group=group,
+            member_id=member_id,
+            owner=member_id,
+            name=member_id,
+            from_s=at,
+            until_s=until,
+            number=number,
+            partitions=1,
+        )
+
+    def unread(
+        self,
+        run: str,
+        group: str,
+        member_id: str,
+        at: float,
+        until: float,
+        *,
+        cause: str = "expired",
+        partitions: int = 1,
+        **more: Any,
+    ) -> None:
+        """Partitions of a member have no reader."""
+        self.add(
+            "silver/unread",
+            run=run,
+            group=group,
+            member_id=member_id,
+            from_s=at,
+            until_s=until,
+            cause=cause,
+            partitions=partitions,
+            unread_s=(until - at) * partitions,
+            **more,
+        )
+
+    def _with_pauses(self) -> None:
+        """Rebalances have the sums of their pauses, as in accounts."""
+        key = ("run", "group", "number")
+        paused: Counter[tuple[Any, ...]] = Counter()
+        for row in self.rows.get("silver/pauses", ()):
+            paused[*(row[k] for k in key)] += row["until_ns"] - row["from_ns"]
+        for row in self.rows.get("silver/rebalances", ()):
+            row["paused_ns"] = paused[*(row[k] for k in key)]
+
+    def frames(self, spark: SparkSession) -> Frames:
+        """The tables of silver with these rows, and the empty ones; no gold."""
+        self._with_pauses()
+        schemas = {t.path: t.schema() for t in TABLES if t.layer == "silver"}
+        schemas[EVENTS] = EVENT_SCHEMA
+        return {
+            path: frame(spark, self.rows.get(path, []), schema)
+            for path, schema in schemas.items()
+        }
+
+
+def frame(spark: SparkSession, rows: Sequence[Row], schema: StructType) -> DataFrame:
+    """Rows as a frame that Spark has in its plan: by Arrow, as that is quickest."""
+    as_arrow = [
+        {
+            name: [*value.items()] if isinstance(value, dict) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+    table = pa.Table.from_pylist(as_arrow, to_arrow_schema(schema))
+    return spark.createDataFrame(table, schema)
+
+
+def check_plan(path: str, plan: str) -> None:
+    """Native expressions only, no pairs of all rows, and no window up to the end."""
+    assert "== Physical Plan ==" in plan
+    for word in ("Python", "Pandas", "Arrow", "CartesianProduct", "NestedLoop"):
+        assert word not in plan, (path, word)
+    for frame_ in plan.split("specifiedwindowframe(")[1:]:
+        words = frame_.split(")")[0]
+        ends = words.split(",")[-1]
+        assert "unboundedfollowing" not in ends or "unboundedpreceding" in words
+
+
+class Made:
+    """Gold, made once of many scenes; looked at by keys.
+
+    Each table has its columns, its keys and a native plan, whatever the scenes are.
+    Tables are kept in memory when they are made, as a build keeps them in files.
+    """
+
+    def __init__(self, spark: SparkSession, scenes: Scenes, options: Options) -> None:
+        """Makes nothing before it is asked for."""
+        self.frames: dict[str, DataFrame] = dict(scenes.frames(spark))
+        self._options = options
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+
+    def make(self, *paths: str) -> Made:
+        """Makes tables, in order."""
+        for path in paths:
+            made = TABLE_FUNCTIONS[path](self.frames, self._options)
+            table = BY_PATH[path]
+            assert made.schema.simpleString() == table.schema().simpleString()
+            check_plan(path, made._jdf.queryExecution().toString())
+            # Another frame: this one has a plan already, which would not look there.
+            self.frames[path] = made.select("*").persist()
+            rows = self.frames[path].collect()
+            self._rows[path] = [row.asDict(recursive=True) for row in rows]
+            keys = [tuple(row[name] for name in table.key) for row in self._rows[path]]
+            assert len(set(keys)) == len(keys), f"{path}: two rows with one key"
+        return self
+
+    def forget(self) -> None:
+        """Gives the memory back."""
+        for path in self._rows:
+            self.frames[path].unpersist()
+
+    def rows(self, path: str, **where: Any) -> list[dict[str, Any]]:
+        """Rows with some values, in the order of the table's key."""
+        key = BY_PATH[path].key
+        found = [
+            row
+            for row in self._rows[path]
+            if all(row[name] == value for name, value in where.items())
+        ]
+        return sorted(found, key=lambda row: [str(row[name]) for name in key])
+
+    def row(self, path: str, **where: Any) -> dict[str, Any]:
+        """The one row with some values."""
+        (row,) = self.rows(path, **where)
+        return row

@@ -1,0 +1,81 @@
+"""The schema is the broker's, and events of older kohorts are read.
+
+    python -m tests.pipeline.test_event_schema
+
+writes ``pipeline/event_schema.json`` anew.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from tests.pipeline.test_stream import told, without_nulls
+
+from kohort.broker.events import advice, words
+from kohort.broker.events.formats import spark_schema
+from kohort.broker.events.schema import BY_NAME, SCHEMA_VERSION
+from kohort.pipeline import bronze, event_schema
+from kohort.pipeline.lake import Lake
+
+SAMPLES = Path(__file__).parent / "samples"
+"""What kohort wrote before commits told where the log ended (``end_offset``): the life
+of a broker with two nodes, by its events file; a scene for each cause of each kind, by
+its coordinator alone; and both as Parquet, with the columns that there were."""
+
+
+def text() -> str:
+    """The file: the wide table, the kinds, the words, and the thresholds of advice."""
+    shared = {"words": words.as_json(), "advice": advice.as_json()}
+    more = {"kinds": sorted(BY_NAME), **shared}
+    return json.dumps({**spark_schema(), **more}, indent=1) + "\n"
+
+
+def test_the_file_is_the_broker_s_schema() -> None:
+    """The pipeline reads data, never the broker's code: so it has a copy."""
+    file = files("kohort.pipeline").joinpath(event_schema.FILE)
+    kept = file.read_text(encoding="utf-8")
+    assert kept == text()
+    assert event_schema.VERSION == SCHEMA_VERSION
+    assert set(event_schema.UPGRADES) == {*range(1, event_schema.VERSION)}
+
+
+def sample_events() -> list[dict[str, object]]:
+    """Of both files, in the order of their identities."""
+    lines = [
+        json.loads(line)
+        for name in ("broker.jsonl", "coordinator.jsonl")
+        for line in (SAMPLES / name).read_text().splitlines()
+    ]
+    return sorted(lines, key=lambda e: (e["run"], e["node"], e["sequence"]))
+
+
+def test_the_samples_are_older() -> None:
+    """They lack what is new, and have all kinds but those of the stream itself."""
+    events = sample_events()
+    kinds = {str(each["kind"]) for each in events}
+    assert BY_NAME.keys() - kinds <= {"heartbeat", "events_lost", "rebalance_account"}
+    assert "end_offset" not in json.dumps(events)
+    assert "end_offset" in text()
+
+
+@pytest.mark.spark
+def test_events_of_an_older_kohort(lake: Lake, tmp_path: Path) -> None:
+    """As lines and as Parquet; what they lack is null."""
+    done = bronze.ingest(lake, [str(SAMPLES / "*.jsonl")])
+    expected = without_nulls(sample_events())
+    assert (done.events, done.known, done.quarantined) == (len(expected), 0, {})
+    found = bronze.events(lake)
+    assert told(found) == expected
+    assert "end_offset" in found.schema["offsets"].simpleString()
+    again = bronze.ingest(lake, [str(SAMPLES)])
+    assert (again.skipped, again.files, again.known) == (2, 1, len(expected))
+    other = Lake(lake.spark, tmp_path / "other")
+    bronze.ingest(other, [str(SAMPLES / "events.parquet")])
+    assert told(bronze.events(other)) == expected
+
+
+if __name__ == "__main__":
+    Path("pipeline", event_schema.FILE).write_text(text(), encoding="utf-8")

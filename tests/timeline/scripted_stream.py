@@ -1,0 +1,88 @@
+"""A stream of events that a test writes itself, behind the live page.
+
+For what a broker does not do on demand: a clock that stands still, a gap, a broker of
+a later version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine
+from typing import Any, Self
+
+from aiohttp import web
+from tests.timeline.streams import Event
+
+from kohort.control.http.timeline_routes import routes
+
+PATIENCE_S = 30.0
+
+
+class Scripted:
+    """Serves the page, and to all who ask for events those that it is told to.
+
+    Attributes:
+        url: where the timeline is.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._readers: list[asyncio.Queue[bytes | None]] = []
+        self._said: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._do(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._do(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def say(self, *events: Event) -> None:
+        """These happen now."""
+        for event in events:
+            self._do(self._put(f"data: {json.dumps(event)}\n\n".encode()))
+
+    def heard(self, time_ns: int, *members: tuple[str, str, int]) -> None:
+        """The broker's time, and when these members were heard of last."""
+        told = json.dumps({"time_ns": time_ns, "members": members})
+        self._do(self._put(f"event: heard\ndata: {told}\n\n".encode()))
+
+    def _do(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE_S)
+
+    async def _put(self, block: bytes) -> None:
+        self._said.append(block)
+        for reader in self._readers:
+            reader.put_nowait(block)
+
+    async def _start(self) -> None:
+        app = web.Application()
+        app.add_routes([*routes(), web.get("/events", self._follow)])
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/timeline"
+
+    async def _stop(self) -> None:
+        for reader in self._readers:
+            reader.put_nowait(None)
+        await self._runner.cleanup()
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        reader: asyncio.Queue[bytes | None] = asyncio.Queue()
+        for block in self._said:
+            reader.put_nowait(block)
+        self._readers.append(reader)
+        while (said := await reader.get()) is not None:
+            await response.write(said)
+        return response
