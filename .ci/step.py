@@ -296,7 +296,7 @@ class Command:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+        assert process.stdout is not None
         copying = threading.Thread(target=self._copy, args=(process.stdout,))
         copying.start()
         try:

@@ -15,7 +15,6 @@ import argparse
 import itertools
 import selectors
 import socket
-import struct
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from typing import Any, ClassVar, TypeVar
 from tests.coordinator.context import Context, Pending
 from tests.groups.states import PLAYS, STATES, Scene
 from tests.groups.test_documented_tables import ANSWERS
+from tests.wire import frames
 
 import kohort.protocol.apis.k08_offset_commit as k08
 import kohort.protocol.apis.k11_join_group as k11
@@ -39,8 +39,6 @@ from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.apis.k42_delete_groups import DeleteGroupsRequest
-from kohort.protocol.codegen import skip_tags
-from kohort.protocol.registry import BY_NAME
 
 R = TypeVar("R")
 
@@ -49,7 +47,6 @@ AT_ONCE_S = 0.5
 ANSWER_S = 15.0
 WINDOWS_S = 3.5
 """The initial windows of three members: two of 1 s, and a margin."""
-CLIENT_ID = b"answers"
 
 _local = threading.local()
 
@@ -221,22 +218,15 @@ def connect(address: tuple[str, int]) -> socket.socket:
 
 def send(connection: socket.socket, name: str, version: int, message: object) -> None:
     """Sends a request."""
-    api = BY_NAME[name]
-    head = struct.pack(">hhih", api.key, version, 1, len(CLIENT_ID)) + CLIENT_ID
-    tags = b"\0" if api.is_flexible(version) else b""
-    frame = head + tags + api.request(version).encode(message)
-    connection.sendall(struct.pack(">i", len(frame)) + frame)
+    connection.sendall(frames.request(name, version, message))
 
 
 def receive(connection: socket.socket, name: str, version: int) -> Any:
     """The response to the one request of a connection."""
     with connection.makefile("rb") as stream:
-        (size,) = struct.unpack(">i", stream.read(4))
-        frame = stream.read(size)
-    api = BY_NAME[name]
-    start = skip_tags(frame, 4) if api.response_header_version(version) else 4
-    message, _ = api.response(version).decode(frame, start, size)
-    return message
+        return frames.response(
+            name, version, stream.read(frames.size_of(stream.read(4)))
+        )
 
 
 def _create_topics(address: tuple[str, int]) -> None:

@@ -15,12 +15,12 @@ import random
 import time
 import uuid
 
-from kohort.client.assignors import (
-    ASSIGNORS,
+from kohort.client.assignors import ASSIGNORS
+from kohort.client.assignors.contract import (
     Assignment,
     Assignor,
     MemberSubscription,
-    PartitionInfo,
+    PartitionRacks,
 )
 
 RACKS = "abc"
@@ -28,19 +28,19 @@ LIMIT_S = 3.0
 """What 2,000 members by 10,000 partitions may take."""
 
 Group = dict[str, MemberSubscription]
-Cluster = dict[str, list[PartitionInfo]]
+Cluster = dict[str, list[PartitionRacks]]
 
 
 class Scene:
     """A cluster, and members that come and go."""
 
     def __init__(self, arguments: argparse.Namespace, *, racks: bool) -> None:
-        self._dice = random.Random(1)  # noqa: S311 - groups, no secrets
+        self._dice = random.Random(1)
         self._racks = racks
         each = arguments.partitions // arguments.topics
         self.cluster: Cluster = {
             f"topic-{topic}": [
-                PartitionInfo(n, self._dice.sample(RACKS, 2) if racks else ())
+                PartitionRacks(n, self._dice.sample(RACKS, 2) if racks else ())
                 for n in range(each)
             ]
             for topic in range(arguments.topics)

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
-from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 from bench.measured import (
     Cost,
@@ -45,19 +48,40 @@ BATCH_SIZE = 16_384
 MANY = 500
 """Records that are asked for at once, the default of all three."""
 
+Opened = tuple[Callable[[Target], Any], type]
+"""Opens a consumer, and its library's type of a topic's partition."""
 Read = Callable[[Target, str, Sequence[int], int], Coroutine[None, None, Cost]]
 """Reads so many records: (broker, topic, partitions, count)."""
 
 
-async def iterate_kohort(
-    target: Target, topic: str, partitions: Sequence[int], count: int
-) -> Cost:
-    """This client, record by record."""
+@asynccontextmanager
+async def _kohort(target: Target) -> AsyncIterator[Consumer]:
     async with Consumer(
         bootstrap_servers=target.servers, auto_offset_reset="earliest"
     ) as consumer:
+        yield consumer
+
+
+@asynccontextmanager
+async def _aiokafka(target: Target) -> AsyncIterator[AIOKafkaConsumer]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=target.servers, auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def iterate(
+    opened: Opened, target: Target, topic: str, partitions: Sequence[int], count: int
+) -> Cost:
+    """Record by record."""
+    open_consumer, place = opened
+    async with open_consumer(target) as consumer:
         meter = Meter(target)
-        consumer.assign([TopicPartition(topic, number) for number in partitions])
+        consumer.assign([place(topic, number) for number in partitions])
         async for _ in consumer:
             count -= 1
             if not count:
@@ -65,62 +89,20 @@ async def iterate_kohort(
         return meter.read()
 
 
-async def getmany_kohort(
-    target: Target, topic: str, partitions: Sequence[int], count: int
+async def getmany(
+    opened: Opened, target: Target, topic: str, partitions: Sequence[int], count: int
 ) -> Cost:
-    """This client, many at once."""
-    async with Consumer(
-        bootstrap_servers=target.servers, auto_offset_reset="earliest"
-    ) as consumer:
+    """Many at once."""
+    open_consumer, place = opened
+    async with open_consumer(target) as consumer:
         meter = Meter(target)
-        consumer.assign([TopicPartition(topic, number) for number in partitions])
+        consumer.assign([place(topic, number) for number in partitions])
         while count > 0:
             found = await consumer.getmany(timeout_ms=1_000, max_records=MANY)
             for records in found.values():
                 for _ in records:
                     count -= 1
         return meter.read()
-
-
-async def iterate_aiokafka(
-    target: Target, topic: str, partitions: Sequence[int], count: int
-) -> Cost:
-    """aiokafka, record by record."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=target.servers, auto_offset_reset="earliest"
-    )
-    await consumer.start()
-    try:
-        meter = Meter(target)
-        consumer.assign([AioTopicPartition(topic, number) for number in partitions])
-        async for _ in consumer:
-            count -= 1
-            if not count:
-                break
-        return meter.read()
-    finally:
-        await consumer.stop()
-
-
-async def getmany_aiokafka(
-    target: Target, topic: str, partitions: Sequence[int], count: int
-) -> Cost:
-    """aiokafka, many at once."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=target.servers, auto_offset_reset="earliest"
-    )
-    await consumer.start()
-    try:
-        meter = Meter(target)
-        consumer.assign([AioTopicPartition(topic, number) for number in partitions])
-        while count > 0:
-            found = await consumer.getmany(timeout_ms=1_000, max_records=MANY)
-            for records in found.values():
-                for _ in records:
-                    count -= 1
-        return meter.read()
-    finally:
-        await consumer.stop()
 
 
 def _confluent(target: Target) -> ConfluentConsumer:
@@ -171,12 +153,14 @@ async def consume_confluent(
         consumer.close()
 
 
+KOHORT: Opened = (_kohort, TopicPartition)
+AIOKAFKA: Opened = (_aiokafka, AioTopicPartition)
 CLIENTS: dict[str, Read] = {
-    "kohort, async for": iterate_kohort,
-    "aiokafka, async for": iterate_aiokafka,
+    "kohort, async for": partial(iterate, KOHORT),
+    "aiokafka, async for": partial(iterate, AIOKAFKA),
     "confluent-kafka, poll": poll_confluent,
-    "kohort, getmany": getmany_kohort,
-    "aiokafka, getmany": getmany_aiokafka,
+    "kohort, getmany": partial(getmany, KOHORT),
+    "aiokafka, getmany": partial(getmany, AIOKAFKA),
     "confluent-kafka, consume": consume_confluent,
 }
 ONE, SOME = "aiokafka, async for", "aiokafka, getmany"

@@ -17,12 +17,18 @@ from collections.abc import Callable
 
 from kohort.broker import telemetry
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.events import CommitOffsets, Heartbeat, Join, Sync
-from kohort.broker.coordinator.replay import Loading
+from kohort.broker.coordinator.events import (
+    Client,
+    CommitOffsets,
+    Heartbeat,
+    Join,
+    Sync,
+)
+from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
-from kohort.broker.driver import GroupDriver
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
+from kohort.broker.shards.driver import GroupDriver
 from kohort.protocol.consumer import (
     Assignment,
     Subscription,
@@ -31,6 +37,7 @@ from kohort.protocol.consumer import (
 )
 
 PARTITIONS = 10
+_CLIENT = Client("bench", "/127.0.0.1", 1)
 """Of a commit."""
 
 
@@ -85,7 +92,7 @@ class Group:
         for member_id in self.ids:
             # As decoded anew from each request.
             offers = [("range", bytes(bytearray(self._offered)))]
-            client = (member_id, None, "bench", "/127.0.0.1", 30_000, 30_000)
+            client = (member_id, None, _CLIENT, 30_000, 30_000)
             join = Join(_Nobody(), "g", *client, "consumer", offers, None, False, True)
             self._driver.submit(join)
 
@@ -105,7 +112,7 @@ class Group:
             generation_id = self.coordinator.groups["g"].generation_id
             sync = Sync(_Nobody(), "g", generation_id, member_id, None, *names, made)
             self._driver.submit(sync)
-        assert self.coordinator.groups["g"].state == "Stable"  # noqa: S101 - the bench
+        assert self.coordinator.groups["g"].state == "Stable"
 
     def heartbeat(self) -> None:
         """Everybody is alive."""
@@ -119,7 +126,7 @@ class Group:
         generation_id = self.coordinator.groups["g"].generation_id
         for member_id in self.ids:
             offsets = [("orders", p, 5, -1, "", 5) for p in range(PARTITIONS)]
-            member = (generation_id, member_id, None)
+            member = (generation_id, member_id, None, _CLIENT)
             self._driver.submit(CommitOffsets(_Nobody(), "g", *member, False, offsets))
 
 

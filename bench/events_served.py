@@ -75,13 +75,13 @@ class Measured:
             argv = ["valgrind", "-q", "--tool=callgrind", out, *argv]
         environment = os.environ | {"PYTHONPATH": str(source), "PYTHONHASHSEED": "0"}
         with (Path(self._folder.name) / "stderr").open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - ours
+            self._process = subprocess.Popen(
                 argv, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
             )
-        assert self._process.stdout is not None  # noqa: S101 - the bench
+        assert self._process.stdout is not None
         said = self._process.stdout.readline()
         found = re.search(r"on ([\d.]+):(\d+)", said)
-        assert found is not None, said  # noqa: S101 - the bench
+        assert found is not None, said
         self.load = GroupLoad((found[1], int(found[2])), members)
 
     def cost(self, run: str, times: int) -> float:
@@ -101,13 +101,13 @@ class Measured:
             tasks = Path(f"/proc/{pid}/task").iterdir()
             return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks)
         control = ["callgrind_control", f"--dump={self._dumps}", str(pid)]
-        subprocess.run(  # noqa: S603 - ours
+        subprocess.run(
             control, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self._dumps += 1
         text = Path(f"{self._folder.name}/out.{self._dumps}").read_text()
         found = re.search(r"^totals: (\d+)", text, re.MULTILINE)
-        assert found is not None  # noqa: S101 - the bench
+        assert found is not None
         self._total += int(found[1])
         return self._total
 

@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+from tests.wire import frames
+
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -28,10 +30,8 @@ from kohort.protocol.apis.k14_sync_group import (
     SyncGroupRequestAssignment,
 )
 from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from kohort.protocol.codegen import skip_tags
 from kohort.protocol.consumer import Subscription, encode
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.registry import BY_NAME
 
 VERSIONS = {
     "Produce": 9,
@@ -56,7 +56,6 @@ BUSY = 64
 ANSWER_S = 300.0
 """No answer takes so long, fifty times slower than usual either."""
 _TOPIC = "loadgen"
-_CLIENT_ID = b"bench"
 
 
 class Connection:
@@ -84,19 +83,12 @@ class Connection:
 
 def frame_of(name: str, message: object) -> bytes:
     """A request of the version in VERSIONS, framed."""
-    api, version = BY_NAME[name], VERSIONS[name]
-    head = struct.pack(">hhih", api.key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
-    tags = b"\0" if api.is_flexible(version) else b""
-    body = head + tags + api.request(version).encode(message)
-    return struct.pack(">i", len(body)) + body
+    return frames.request(name, VERSIONS[name], message, client_id="bench")
 
 
 def message_of(name: str, frame: bytes) -> Any:
     """The response to such a request."""
-    api, version = BY_NAME[name], VERSIONS[name]
-    start = skip_tags(frame, 4) if api.response_header_version(version) >= 1 else 4
-    message, _ = api.response(version).decode(frame, start, len(frame))
-    return message
+    return frames.response(name, VERSIONS[name], frame)
 
 
 class GroupLoad:
@@ -151,18 +143,18 @@ class GroupLoad:
         for i in everybody:
             self._join([i], b"")
             given = self._joined(i)
-            assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED  # noqa: S101 - the bench
+            assert given.error_code == ErrorCode.MEMBER_ID_REQUIRED
             self._ids[i] = given.member_id
         # The first one is a generation by itself; then it changes its mind.
         self._join([0], b"")
-        assert self._joined(0).error_code == ErrorCode.NONE  # noqa: S101 - the bench
+        assert self._joined(0).error_code == ErrorCode.NONE
         self._join(everybody, b"again")
         self._divide()
 
     def _divide(self) -> None:
         """All have joined: they are told so, and sync; half of them too early."""
         replies = [self._joined(i) for i in range(len(self._ids))]
-        assert {reply.error_code for reply in replies} == {ErrorCode.NONE}  # noqa: S101 - the bench
+        assert {reply.error_code for reply in replies} == {ErrorCode.NONE}
         (self._generation,) = {reply.generation_id for reply in replies}
         leader = self._ids.index(replies[0].leader)
         assigned = [SyncGroupRequestAssignment(each, bytes(32)) for each in self._ids]
@@ -183,7 +175,7 @@ class GroupLoad:
             self._connections[i].send(frame)
         for connection in self._connections:
             answer = message_of("SyncGroup", connection.receive())
-            assert answer.error_code == ErrorCode.NONE  # noqa: S101 - the bench
+            assert answer.error_code == ErrorCode.NONE
 
     def churn(self, times: int) -> int:
         """Everybody rejoins with something new to say, and syncs; so many times.
@@ -251,5 +243,5 @@ class GroupLoad:
                         if name == "OffsetCommit"
                         else [message]
                     )
-                    assert {row.error_code for row in rows} == {ErrorCode.NONE}  # noqa: S101 - the bench
+                    assert {row.error_code for row in rows} == {ErrorCode.NONE}
                     clean.add(answer)

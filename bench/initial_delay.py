@@ -26,8 +26,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.broker.wire_client import WireClient
 from tests.coordinator.context import Context, Member, Pending, assign
+from tests.wire.client import WireClient
 
 from kohort.broker.coordinator.effects import JoinResult, SyncResult
 from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
@@ -188,7 +188,7 @@ class Client:
             self.member.member_id = ""
             self.join()
             return
-        assert not result.error_code, result  # noqa: S101 - the play is wrong then
+        assert not result.error_code, result
         if self.answered_ms < 0:
             self.answered_ms = self._world.now_ms
         is_leader = result.leader == self.member.member_id
@@ -199,7 +199,7 @@ class Client:
         if result.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
             return
-        assert not result.error_code, result  # noqa: S101 - the play is wrong then
+        assert not result.error_code, result
         self.assigned_in = self.member.generation_id
         self._world.plan(self._world.deployment.heartbeat_ms, self._heartbeat)
 

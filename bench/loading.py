@@ -23,15 +23,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.crash.asking import Asking
-from tests.crash.served import Served
-from tests.crash.wire import Wire
+from tests.crash.broker_process import BrokerProcess
+from tests.crash.cluster_queries import ClusterQueries
+from tests.wire.blocking import BlockingClient
 
 from kohort.broker.coordinator.effects import GroupRecord, OffsetRecord
-from kohort.broker.group_records import Encoder
 from kohort.broker.log.directory import DataDir
-from kohort.broker.log.results import LogConfig
-from kohort.broker.shard_hash import partition_of
+from kohort.broker.log.settings import LogConfig
+from kohort.broker.shards.group_records import Encoder
+from kohort.broker.shards.hash import partition_of
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 from kohort.protocol.apis.k09_offset_fetch import OffsetFetchRequest
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
@@ -98,7 +98,7 @@ def fill(directory: Path, groups: int, offsets: int, *, age_ms: int = 0) -> int:
         age_ms: time since the last commits; groups that have one are empty.
     """
     data = DataDir.open(directory, "", 1)
-    assert data.metadata is not None  # noqa: S101 - a broker has been here
+    assert data.metadata is not None
     topics = data.metadata.topics
     encoder = Encoder({TOPIC: topics[TOPIC].id})
     logs = [
@@ -121,14 +121,14 @@ def fill(directory: Path, groups: int, offsets: int, *, age_ms: int = 0) -> int:
     return size
 
 
-def prepare(served: Served, offsets: int) -> None:
+def prepare(served: BrokerProcess, offsets: int) -> None:
     """Has a broker make the topics, and stops it."""
     served.start()
     served.until_ready()
-    asking = Asking(served)
-    asking.create_topic(TOPIC, offsets, 1)
-    asking.describe(group_id(0))
-    asking.forget()
+    queries = ClusterQueries(served)
+    queries.create_topic(TOPIC, offsets, 1)
+    queries.describe(group_id(0))
+    queries.forget()
     served.stop()
 
 
@@ -145,7 +145,7 @@ class Process:
         """VmRSS or VmHWM, the peak of it."""
         status = (self._proc / "status").read_text()
         found = re.search(rf"{field}:\s+(\d+) kB", status)
-        assert found is not None  # noqa: S101 - Linux has it
+        assert found is not None
         return int(found[1]) / 1024
 
     def cpu_s(self) -> float:
@@ -175,7 +175,7 @@ class Waiting(threading.Thread):
     def run(self) -> None:
         """Asks, with a millisecond between an answer and the next question."""
         try:
-            with Wire(self._port) as wire:
+            with BlockingClient(self._port) as wire:
                 while not self._over.wait(0.001):
                     began = time.perf_counter()
                     wire.call(*self._request)
@@ -208,7 +208,7 @@ def groups_of_each_partition(groups: int) -> Iterator[str]:
             return
 
 
-def until_loaded(wire: Wire, served: Served, groups: int) -> None:
+def until_loaded(wire: BlockingClient, served: BrokerProcess, groups: int) -> None:
     """Asks for a group of each partition until its coordinator has it."""
     waiting = list(groups_of_each_partition(groups))
     while waiting:
@@ -216,24 +216,24 @@ def until_loaded(wire: Wire, served: Served, groups: int) -> None:
         for each in answer.groups:
             if each.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 state = each.error_code, each.group_state
-                assert state == (0, "Stable"), each  # noqa: S101 - or it lost it
+                assert state == (0, "Stable"), each
         waiting = [each.group_id for each in answer.groups if each.error_code]
         served.runs_for(0.01)
 
 
-def check(wire: Wire, groups: int, offsets: int) -> None:
+def check(wire: BlockingClient, groups: int, offsets: int) -> None:
     """All groups are there, and of one of them everything."""
     listed = wire.call("ListGroups", 4, ListGroupsRequest()).groups
-    assert len(listed) == groups, len(listed)  # noqa: S101 - as above
+    assert len(listed) == groups, len(listed)
     last = groups - 1
     request = OffsetFetchRequest(group_id(last), None)
     (topic,) = wire.call("OffsetFetch", 7, request).topics
     found = {each.partition_index: each.committed_offset for each in topic.partitions}
     wanted = {place: last + place for place in range(offsets)}
-    assert found == wanted, found  # noqa: S101 - as above
+    assert found == wanted, found
 
 
-def measure(served: Served, groups: int, offsets: int) -> None:
+def measure(served: BrokerProcess, groups: int, offsets: int) -> None:
     """Starts the broker on the directory, and prints what it costs."""
     began = time.monotonic()
     served.start()
@@ -252,7 +252,7 @@ def measure(served: Served, groups: int, offsets: int) -> None:
     }
     for each in waiting.values():
         each.start()
-    with Wire(port) as wire:
+    with BlockingClient(port) as wire:
         until_loaded(wire, served, groups)
         loaded_s, loaded_cpu_s = time.monotonic() - began, process.cpu_s()
         for name, each in waiting.items():
@@ -281,7 +281,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory(prefix="kohort-loading-") as name:
         folder = Path(name)
-        served = Served(
+        served = BrokerProcess(
             folder,
             1,
             [f"--data-dir={folder / 'data'}", f"--log-level={asked.log_level}"],

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.served import Served
+from tests.crash.broker_process import BrokerProcess
 
 from kohort.client.admin import Admin
-from kohort.client.admin_values import NewTopic
+from kohort.client.administering.values import NewTopic
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -129,7 +129,7 @@ def target_of(asked: argparse.Namespace) -> Iterator[Target]:
         return
     with tempfile.TemporaryDirectory() as folder:
         settings = ["--set", f"num.partitions={asked.partitions}"]
-        served = Served(Path(folder), 1, settings)
+        served = BrokerProcess(Path(folder), 1, settings)
         served.start()
         try:
             served.until_ready()

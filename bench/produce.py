@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 
-from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaProducer
 from bench.measured import (
     Cost,
     Meter,

@@ -25,7 +25,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
-from tests.broker.wire_client import WireClient
+from tests.wire.client import WireClient
 
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
@@ -63,7 +63,7 @@ class BrokerProcess:
         """Its resident memory."""
         status = (self._proc / "status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        assert found is not None  # noqa: S101 - Linux has it
+        assert found is not None
         return int(found[1])
 
     def cpu_s(self) -> float:
@@ -87,7 +87,7 @@ async def served(limit: int, log_level: str) -> AsyncIterator[BrokerProcess]:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        assert process.stdout is not None  # noqa: S101 - a pipe
+        assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
         found = re.search(r":(\d+)", line)
         if found is None:
@@ -158,7 +158,7 @@ class Play:
                 *(client.call("JoinGroup", version, request) for client in clients)
             )
             codes = {answer.error_code for answer in answers}
-            assert codes == {ErrorCode.GROUP_MAX_SIZE_REACHED}, codes  # noqa: S101
+            assert codes == {ErrorCode.GROUP_MAX_SIZE_REACHED}, codes
 
     async def members_or_refused(self) -> None:
         """JoinGroup v3: the limit bounds everything."""
@@ -176,7 +176,7 @@ class Play:
                 waiting, return_when=asyncio.FIRST_COMPLETED
             )
             refused |= done
-        assert len(waiting) == self._limit  # noqa: S101 - or the limit does not hold
+        assert len(waiting) == self._limit
         all_of_them = len(self._clients)
         self.report(
             f"v3: all join, {self._limit} wait, the others are refused",
@@ -217,7 +217,7 @@ class Play:
             )
             last_at = time.monotonic()
             codes = {answer.error_code for answer in answers}
-            assert codes == {ErrorCode.MEMBER_ID_REQUIRED}, codes  # noqa: S101
+            assert codes == {ErrorCode.MEMBER_ID_REQUIRED}, codes
             ids += [answer.member_id for answer in answers]
             self.report(
                 f"v9: ids are given out, wave {wave}",

@@ -161,7 +161,7 @@ class ResilientConsumer(ConsumerRebalanceListener):
         except KohortError as error:
             # Raised it would stop the consumer; like this some records are
             # processed again.
-            log.error("not committed at the revocation: %s", error)  # noqa: TRY400 - it says where; a traceback says no more
+            log.error("not committed at the revocation: %s", error)
 
     async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
         """Forgets them: others may own them, and have committed."""

@@ -68,7 +68,7 @@ class Librdkafka:
     """confluent-kafka."""
 
     def __init__(self, wanted: Wanted) -> None:
-        import confluent_kafka  # noqa: PLC0415 - each pod loads one library
+        import confluent_kafka
 
         self._library = confluent_kafka
         self._topic = wanted.group
@@ -111,6 +111,14 @@ class Librdkafka:
         self._consumer.close()
 
 
+def _polled(runner: asyncio.Runner, consumer: Any) -> list[tuple[int, int]]:
+    """Partitions and offsets that a consumer of asyncio has."""
+    found = runner.run(
+        consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=BATCH)
+    )
+    return [(each.partition, each.offset) for some in found.values() for each in some]
+
+
 class Aiokafka:
     """aiokafka, on a loop that runs while a call of ours does."""
 
@@ -120,8 +128,8 @@ class Aiokafka:
         self._runner.run(self._start(wanted))
 
     async def _start(self, wanted: Wanted) -> None:
-        import aiokafka  # type: ignore[import-untyped]  # noqa: PLC0415
-        from aiokafka.coordinator.assignors.roundrobin import (  # type: ignore[import-untyped]  # noqa: PLC0415
+        import aiokafka
+        from aiokafka.coordinator.assignors.roundrobin import (
             RoundRobinPartitionAssignor,
         )
 
@@ -146,16 +154,10 @@ class Aiokafka:
 
     def poll(self) -> list[tuple[int, int]]:
         """As above."""
-        wanted = self._consumer.getmany(
-            timeout_ms=int(POLL_S * 1000), max_records=BATCH
-        )
         try:
-            found = self._runner.run(wanted)
+            return _polled(self._runner, self._consumer)
         except self._library.errors.KafkaError as error:
             raise _translated(error) from error
-        return [
-            (each.partition, each.offset) for some in found.values() for each in some
-        ]
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """As above."""
@@ -193,7 +195,7 @@ class Kohort:
         self._runner.run(self._start(wanted))
 
     async def _start(self, wanted: Wanted) -> None:
-        import kohort.client  # noqa: PLC0415 - see above
+        import kohort.client
 
         self._library = kohort.client
         self._consumer = kohort.client.Consumer(
@@ -211,16 +213,10 @@ class Kohort:
 
     def poll(self) -> list[tuple[int, int]]:
         """As above."""
-        wanted = self._consumer.getmany(
-            timeout_ms=int(POLL_S * 1000), max_records=BATCH
-        )
         try:
-            found = self._runner.run(wanted)
+            return _polled(self._runner, self._consumer)
         except self._library.GroupMaxSizeReachedError as error:
             raise GroupIsFullError from error
-        return [
-            (each.partition, each.offset) for some in found.values() for each in some
-        ]
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """As above."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from bench.group_load import BUSY, DEPTH, GroupLoad
 from bench.growth.scene import Broker, Measure, Row, fresh
@@ -70,38 +71,25 @@ def join_empty(members: int) -> Iterator[Measure]:
         yield lambda: _measure(broker, form)
 
 
-def _each(loads: list[GroupLoad], act: Callable[[GroupLoad], int], times: int) -> int:
-    return sum(act(load) for _ in range(times) for load in loads)
-
-
 @contextlib.contextmanager
-def heartbeat_of_groups(groups: int) -> Iterator[Measure]:
-    """Heartbeats, one group after the other."""
-    times = _times(HEARTBEATS, groups * MEMBERS * DEPTH)
+def of_groups(
+    act: Callable[[GroupLoad, int], int], requests: int, each: int, groups: int
+) -> Iterator[Measure]:
+    """Acts in one group after the other.
+
+    Args:
+        act: of `GroupLoad`; returns how many requests it has sent.
+        requests: of a measurement.
+        each: of them, those of one act.
+        groups: how many.
+    """
+    times = _times(requests, groups * each)
     with fresh() as broker, _groups(broker, groups, MEMBERS) as loads:
-        yield lambda: _measure(
-            broker, lambda: _each(loads, lambda load: load.heartbeat(1), times)
-        )
 
+        def act_in_all() -> int:
+            return sum(act(load, 1) for _ in range(times) for load in loads)
 
-@contextlib.contextmanager
-def commit_of_groups(groups: int) -> Iterator[Measure]:
-    """Commits of ten partitions, one group after the other."""
-    times = _times(HEARTBEATS, groups * MEMBERS * DEPTH)
-    with fresh() as broker, _groups(broker, groups, MEMBERS) as loads:
-        yield lambda: _measure(
-            broker, lambda: _each(loads, lambda load: load.commit(1), times)
-        )
-
-
-@contextlib.contextmanager
-def rebalance_of_groups(groups: int) -> Iterator[Measure]:
-    """All members join and sync, one group after the other."""
-    times = _times(REJOINS, groups * MEMBERS)
-    with fresh() as broker, _groups(broker, groups, MEMBERS) as loads:
-        yield lambda: _measure(
-            broker, lambda: _each(loads, lambda load: load.churn(1), times)
-        )
+        yield lambda: _measure(broker, act_in_all)
 
 
 @contextlib.contextmanager
@@ -151,7 +139,7 @@ ROWS = [
         (10, 200),
         1.5,
         "a group is found by its id, in a dict",
-        heartbeat_of_groups,
+        partial(of_groups, GroupLoad.heartbeat, HEARTBEATS, MEMBERS * DEPTH),
     ),
     Row(
         "commit of 10 partitions, groups of 5 members",
@@ -160,7 +148,7 @@ ROWS = [
         (10, 200),
         1.5,
         "as above; record keys are cached for each group",
-        commit_of_groups,
+        partial(of_groups, GroupLoad.commit, HEARTBEATS, MEMBERS * DEPTH),
     ),
     Row(
         "rebalance, groups of 5 members",
@@ -169,7 +157,7 @@ ROWS = [
         (10, 200),
         1.5,
         "as above",
-        rebalance_of_groups,
+        partial(of_groups, GroupLoad.churn, REJOINS, MEMBERS),
     ),
     Row(
         "heartbeat, idle members of other groups",

@@ -13,7 +13,7 @@ from typing import Any
 from bench.group_load import Connection
 from bench.growth.scene import Broker, Measure, Row, running
 from bench.loading import fill, groups_of_each_partition, prepare
-from tests.crash.served import Served
+from tests.crash.broker_process import BrokerProcess
 
 from kohort.protocol.apis.k15_describe_groups import DescribeGroupsRequest
 from kohort.protocol.errors import ErrorCode
@@ -52,7 +52,7 @@ def _copied(
 def _start(groups: int, *, age_ms: int, setting: str, state: str) -> Iterator[Measure]:
     with tempfile.TemporaryDirectory(prefix="kohort-growth-") as name:
         folder = Path(name)
-        served = Served(folder, 1, [f"--data-dir={folder / 'data'}"])
+        served = BrokerProcess(folder, 1, [f"--data-dir={folder / 'data'}"])
         try:
             prepare(served, OFFSETS)
         finally:

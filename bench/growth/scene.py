@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.group_load import Connection, frame_of, message_of
-from tests.crash.served import Served
+from tests.crash.broker_process import BrokerProcess
 
 from kohort.protocol.errors import ErrorCode
 
@@ -50,7 +50,7 @@ class Broker:
         served: its process.
     """
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: BrokerProcess) -> None:
         self.served = served
         self._clock = (~served.pid << 3) | 2  # CPUCLOCK_SCHED, see clock_getres(2)
 
@@ -89,7 +89,7 @@ def running(folder: Path, *settings: str, data: bool = False) -> Iterator[Broker
         arguments += ["--set", setting]
     if data:
         arguments.append(f"--data-dir={folder / 'data'}")
-    served = Served(folder, 1, arguments)
+    served = BrokerProcess(folder, 1, arguments)
     served.start()
     try:
         served.until_ready()

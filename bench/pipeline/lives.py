@@ -316,7 +316,7 @@ class Life:
     def __init__(self, kind: Kind, seconds: float, seed: str) -> None:
         self.kind = kind
         self.seconds = seconds
-        self.random = random.Random(seed)  # noqa: S311 - has to repeat
+        self.random = random.Random(seed)
         settings = {"max_size": kind.most} if kind.most else {}
         self.context = _Told(
             initial_rebalance_delay_ms=kind.delay_ms,
@@ -351,6 +351,7 @@ class Life:
             member.generation_id,
             member.member_id,
             member.instance,
+            member.client,
             False,
             rows,
         )
@@ -437,7 +438,7 @@ class Life:
         """Everything that happens.
 
         Returns:
-            Events without who saw them: ``t_ns`` is ns since it began, ``moves`` how
+            Events without who saw them: ``t_ns`` is ns since it began, ``hops`` how
             often the coordinator had moved before.
         """
         due = sorted(self._due, reverse=True)
@@ -459,7 +460,7 @@ class Life:
                 count += 1
             event = render(notice, time)
             event["t_ns"] = event.pop("time_ns") - int(START) * 1_000_000_000
-            yield {**event, "moves": count}
+            yield {**event, "hops": count}
 
 
 def _ranges(members: list[str], partitions: int) -> dict[str, list[int]]:

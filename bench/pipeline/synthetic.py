@@ -16,7 +16,7 @@ import itertools
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -24,8 +24,11 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+from bench.pipeline.bronze_parquet import bronze_schema
 from bench.pipeline.lives import Kind, Life
-from tests.pipeline.duck.parquet import bronze_schema
+
+from kohort.broker.events.account import Accounts
+from kohort.broker.events.schema import COMMON
 
 BEGIN_NS: Final = 1_748_822_400_000_000_000
 """2025-06-02 00:00 UTC: when all runs begin."""
@@ -45,6 +48,7 @@ KINDS: Final = (
 )
 DEPLOY: Final = Kind("deploy", 12, 24, 5.0, per_hour=(("leave", 2.0),))
 
+_COMMON: Final = tuple(field.name for field in COMMON)
 _HEADER: Final = frozenset(
     {
         *("schema", "run", "labels", "node", "sequence", "wall_ns", "time_ns"),
@@ -76,6 +80,32 @@ class Copy:
     generation: int = 0
 
 
+def with_accounts(life: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A life with the accounts of its rebalances.
+
+    ``started_sequence`` is the place of the start in the list, until it has a number.
+    """
+    accounts, found = Accounts(), list[dict[str, Any]]()
+    places: dict[int, int] = {}
+    for number, event in enumerate(life):
+        places[number] = len(found)
+        found.append({**event})
+        who = {"run": "life", "group": "g", "node": event["hops"], "sequence": number}
+        for account in accounts.take({**event, **who, "time_ns": event["t_ns"]}):
+            fields = {name: getattr(account, name, None) for name in _COMMON}
+            found.append(
+                {
+                    **fields,
+                    **account.own_fields(),
+                    "kind": "rebalance_account",
+                    "t_ns": event["t_ns"],
+                    "hops": account.node,
+                    "started_sequence": places[account.started_sequence],
+                }
+            )
+    return found
+
+
 class World:
     """All runs, and what their groups live through."""
 
@@ -99,7 +129,7 @@ class World:
 
     def _add_broker(self, run: str, labels: dict[str, str]) -> None:
         self.labels[run] = labels
-        started = {"kind": "node_started", "t_ns": 0, "moves": 0}
+        started = {"kind": "node_started", "t_ns": 0, "hops": 0}
         self.lives["broker"] = [started]
         self.copies += [Copy(run, None, ("broker",), 0, 1, n) for n in range(NODES)]
 
@@ -118,7 +148,7 @@ class World:
             name = f"deploy/{pair}/{i}"
             if f"{name}/{delay_ms}" not in self.lives:
                 life = Life(kind, self.turn_s, f"{self.seed}/{name}")
-                self.lives[f"{name}/{delay_ms}"] = life.live()
+                self.lives[f"{name}/{delay_ms}"] = with_accounts(life.live())
             self._add(run, f"deploy-{i}", kind, (f"{name}/{delay_ms}",), 2)
 
     def _live(self, kind: Kind) -> tuple[str, ...]:
@@ -126,7 +156,7 @@ class World:
         names = tuple(f"{kind.name}/{i}" for i in range(VARIANTS))
         for name in names:
             life = Life(kind, self.turn_s, f"{self.seed}/{name}")
-            self.lives[name] = life.live()
+            self.lives[name] = with_accounts(life.live())
         return names
 
     def _size(self, names: tuple[str, ...]) -> float:
@@ -159,7 +189,30 @@ class World:
                 "turn": number,
             }
             copy.generation += max((e.get("generation") or 0) for e in life)
-            copy.node += life[-1]["moves"]
+            copy.node += life[-1]["hops"]
+
+
+_ACCOUNT_ROWS: Final = (
+    *("departures", "refused", "pieces", "pauses", "moves", "kept", "given_up"),
+    "unread",
+)
+_IDS: Final = frozenset({"member_id", "reader", "source", "target", "who"})
+_TIMES: Final = frozenset({"since_ns", "until_ns"})
+
+
+def _rows_of(name: str) -> str:
+    """Rows of an account with the ids and times of a copy, in DuckDB's SQL."""
+    fields = []
+    for field in bronze_schema().field(name).type.value_type:
+        value = f"r.{field.name}"
+        if field.name in _IDS:
+            value = f"{value} || c.suffix"
+        elif field.name in _TIMES:
+            value = f"{{begin}} + c.turn * {{turn_ns}} + {value}"
+        elif field.name == "missing":
+            value = f"list_transform({value}, lambda m: m || c.suffix)"
+        fields.append(f"'{field.name}': {value}")
+    return f"list_transform(t.{name}, lambda r: {{{{{', '.join(fields)}}}}})"
 
 
 _COPIES: Final = pa.schema(
@@ -181,7 +234,7 @@ _SPECIAL: Final = MappingProxyType(
         "schema": "1::INTEGER",
         "run": "c.run",
         "labels": "c.labels",
-        "node": "((c.node + t.moves) % {nodes} + 1)::INTEGER",
+        "node": "((c.node + t.hops) % {nodes} + 1)::INTEGER",
         "sequence": "0::BIGINT",
         "time_ns": "{begin} + c.turn * {turn_ns} + t.t_ns",
         "wall_ns": "{begin} + c.turn * {turn_ns} + t.t_ns",
@@ -195,6 +248,15 @@ _SPECIAL: Final = MappingProxyType(
         "culprits": "list_transform(t.culprits, lambda m: m || c.suffix)",
         "gained": "list_transform(t.gained, lambda m: m || c.suffix)",
         "lost": "list_transform(t.lost, lambda m: m || c.suffix)",
+        **{
+            name: f"list_transform(t.{name}, lambda m: m || c.suffix)"
+            for name in ("expected", "latecomers", "missing")
+        },
+        **{
+            name: f"{{begin}} + c.turn * {{turn_ns}} + t.{name}"
+            for name in ("started_ns", "joined_ns", "ended_ns", "settled_ns")
+        },
+        **{name: _rows_of(name) for name in _ACCOUNT_ROWS},
         "waits": (
             "list_transform(t.waits, lambda w: {{'member_id': w.member_id || c.suffix,"
             " 'waited_ns': w.waited_ns, 'came': w.came}})"
@@ -247,11 +309,14 @@ class Writer:
                 ("template", pa.string()),
                 ("row", pa.int32()),
                 ("t_ns", pa.int64()),
-                ("moves", pa.int32()),
+                ("hops", pa.int32()),
                 *(field for field in bronze_schema() if field.name not in _HEADER),
             ]
         )
         self._do("CREATE SCHEMA s")
+        self._do(
+            "CREATE TABLE s.starts (copy INT, turn BIGINT, row INT, sequence BIGINT)"
+        )
         for i, (name, life) in enumerate(self._world.lives.items()):
             named = [{**e, "template": name, "row": n} for n, e in enumerate(life)]
             self._db.register("life", pa.Table.from_pylist(named, schema=schema))
@@ -267,7 +332,7 @@ class Writer:
             "INSERT INTO s.held" if self._held else "CREATE OR REPLACE TABLE s.held AS"
         )
         self._do(
-            f"{verb} SELECT {', '.join(self._columns)}"  # noqa: S608 - our own words
+            f"{verb} SELECT {', '.join(self._columns)}, c.copy, c.turn, t.row"
             " FROM s.templates AS t JOIN copies AS c USING (template)"
             # Who was there before is known to the coordinator already.
             " WHERE c.turn = 0 OR t.previous_state IS DISTINCT FROM 'Dead'"
@@ -294,17 +359,32 @@ class Writer:
         self._db.register("bases", pa.Table.from_pylist(bases, schema=schema))
         path = self.out / f"events-{self.files:04}.parquet"
         self._do(
+            """CREATE OR REPLACE TABLE s.numbered AS
+            SELECT h.* REPLACE (
+                coalesce(b.base, 0) + row_number() OVER (
+                    PARTITION BY h.run, h.node ORDER BY h.rowid
+                ) AS sequence
+            ), h.rowid AS place
+            FROM s.held AS h
+            LEFT JOIN bases AS b ON h.run = b.run AND h.node = b.node"""
+        )
+        # A start may be in the file before that of its account.
+        self._do(
+            """INSERT INTO s.starts SELECT copy, turn, "row", sequence
+            FROM s.numbered WHERE kind = 'rebalance_started'"""
+        )
+        self._do(
             f"""COPY (
-                SELECT h.* REPLACE (
-                    coalesce(b.base, 0) + row_number() OVER (
-                        PARTITION BY h.run, h.node ORDER BY h.rowid
-                    ) AS sequence
+                SELECT n.* EXCLUDE (copy, turn, "row", place) REPLACE (
+                    coalesce(s.sequence, n.started_sequence) AS started_sequence
                 ), 'synthetic' AS source,
-                make_timestamp_ns(h.time_ns)::TIMESTAMPTZ AS arrived
-                FROM s.held AS h
-                LEFT JOIN bases AS b ON h.run = b.run AND h.node = b.node
-                ORDER BY h.rowid
-            ) TO '{path}' (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 250000)"""  # noqa: S608 - our own words
+                make_timestamp_ns(n.time_ns)::TIMESTAMPTZ AS arrived
+                FROM s.numbered AS n
+                LEFT JOIN s.starts AS s ON n.kind = 'rebalance_account'
+                AND s.copy = n.copy AND s.turn = n.turn
+                AND s."row" = n.started_sequence
+                ORDER BY n.place
+            ) TO '{path}' (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 250000)"""
         )
         rows = self._do("SELECT run, node, count(*) FROM s.held GROUP BY ALL")
         for run, node, count in rows:

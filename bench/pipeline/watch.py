@@ -135,7 +135,7 @@ def watched(module: str, arguments: Sequence[str], scratch: Path) -> list[Phase]
         RuntimeError: it failed.
     """
     command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     watch = _Watch(process.pid, scratch)
     watch.start()
     phases: list[Phase] = []

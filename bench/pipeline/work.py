@@ -1,0 +1,82 @@
+"""The work that is measured, in a process of its own.
+
+python -m bench.pipeline.work (build|tables) EVENTS OUT MEMORY
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SCRATCH = "scratch"
+
+
+def _ended(name: str) -> None:
+    print(f"ended {name}", flush=True)
+
+
+def _session(out: Path, memory: str) -> Any:
+    from kohort.pipeline import session
+
+    conf = {"spark.local.dir": str(out / SCRATCH)}
+    return session.session("local[2]", conf, driver_memory=memory)
+
+
+def _build(events: Path, out: Path, memory: str) -> None:
+    """As ``kohort pipeline ingest`` and ``kohort pipeline build`` do it."""
+    from kohort.pipeline import bronze, build, session
+    from kohort.pipeline.lake import Lake
+
+    spark = _session(out, memory)
+    _ended("start")
+    lake = Lake(spark, out / "lake")
+    bronze.ingest(lake, [str(events)])
+    _ended("bronze")
+    made = build.build(lake)
+    _ended("silver and gold")
+    for each in made.tables:
+        print(f"  {each.path}: {each.rows} rows, {each.seconds:.0f} s", flush=True)
+    session.stop(spark)
+
+
+def _tables(events: Path, out: Path, memory: str) -> None:
+    """The tables, one after the other, to see what each costs."""
+    from kohort.pipeline import gold, session, silver
+    from kohort.pipeline.table_functions import EVENTS, Options
+    from kohort.pipeline.tables import TABLES
+
+    spark = _session(out, memory)
+    _ended("start")
+    functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
+    frames = {EVENTS: spark.read.parquet(str(events))}
+    for table in TABLES:
+        if table.path in functions:
+            to = str(out / table.path)
+            functions[table.path](frames, Options()).write.parquet(to)
+            frames[table.path] = spark.read.parquet(to)
+            _ended(table.path)
+    session.stop(spark)
+
+
+WORK: dict[str, Callable[[Path, Path, str], None]] = {
+    "build": _build,
+    "tables": _tables,
+}
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("work", choices=WORK)
+    parser.add_argument("events", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("memory")
+    wanted = parser.parse_args()
+    (wanted.out / SCRATCH).mkdir(parents=True)
+    WORK[wanted.work](wanted.events, wanted.out, wanted.memory)
+
+
+if __name__ == "__main__":
+    main()
