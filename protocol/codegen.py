@@ -47,7 +47,7 @@ _SHORT = tuple(bytes((n,)) for n in range(128))
 
 @slotted
 class _Form:
-    """What is encoded one way or another, by version."""
+    """Encoding of a field in one version: nullable or not, compact or not."""
 
     name: str
     nullable: bool
@@ -55,7 +55,7 @@ class _Form:
 
     @property
     def bias(self) -> int:
-        """What is added to a length; null is one below (KIP-482)."""
+        """Added to each length; the length of null is one less (KIP-482)."""
         return 1 if self.compact else 0
 
     @property
@@ -70,7 +70,7 @@ class _Form:
 
 
 class _Plan:
-    """What both directions need to know of a class in a version."""
+    """Fields and encodings of one version, for encoder and decoder."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -93,7 +93,7 @@ _SLICES = {
     "bytes": ("bytes(b[p:q])", "b''"),
     "records": ("memoryview(b)[p:q]", "b''"),
 }
-"""How text and bytes of a length above 0, and of length 0, are read."""
+"""Expressions that read text and bytes: of a length above 0, and of length 0."""
 
 
 class _Reader:
@@ -292,7 +292,7 @@ class _Writer:
         self._run.append(("", "x"))
 
     def _packed(self, *more: tuple[str, str]) -> str:
-        """The expression that packs what is collected, and more."""
+        """The expression that packs the collected values, then `more`."""
         run = [*self._run, *more]
         fmt = "".join(fmt for _, fmt in run)
         if not fmt.strip("x"):
@@ -303,13 +303,13 @@ class _Writer:
         return f"{self.out.structure('pack', fmt)}({values})"
 
     def flush(self) -> None:
-        """Writes what is collected."""
+        """Writes the collected values."""
         if self._run:
             self.out.add(f"{self.append}({self._packed()})")
             self._run = []
 
     def uvarint(self, value: str) -> None:
-        """Writes an unsigned varint, with what is collected before it."""
+        """Writes the collected values, then an unsigned varint."""
         short, long = self._packed((value, "B")), f"uvarint({value})"
         if self._run:
             long = f"{self._packed()} + {long}"
@@ -317,7 +317,7 @@ class _Writer:
         self._run = []
 
     def struct_of(self, cls: type, value: str) -> None:
-        """Writes a struct, up to what is still collected."""
+        """Writes a struct; its last fixed values may stay collected."""
         plain, tagged = self.plan.split(cls)
         for f in plain:
             self.field(f, f"{value}.{f.name}")
@@ -362,7 +362,7 @@ class _Writer:
         return f"{value} != {default}"
 
     def field(self, f: Field, value: str) -> None:
-        """Writes a field, up to what is still collected."""
+        """Writes a field; its last fixed values may stay collected."""
         form = self.plan.form(f)
         if f.array:
             self._array(f.kind, form, value)
@@ -387,7 +387,7 @@ class _Writer:
             self.flush()
 
     def _length(self, form: _Form, length: str, fmt: str) -> None:
-        """Writes a length and its bias, with what is collected before it."""
+        """Writes the collected values, then a length with its bias."""
         if form.compact:
             self.uvarint(length)
         else:

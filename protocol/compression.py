@@ -27,8 +27,8 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by number, as in the three lowest bits of a batch's attributes."""
 
 LIMIT: Final = 100 * 1024 * 1024
-"""Bytes that a batch may unfold to: what ``socket.request.max.bytes`` lets
-somebody send uncompressed, so a bomb gains nothing over a plain request."""
+"""Most bytes that a batch may decompress to. ``socket.request.max.bytes`` allows as
+many uncompressed, so a compression bomb gains nothing over a plain request."""
 
 PIECE: Final = 256 * 1024
 """Bytes that are decompressed at a time: half a millisecond of gzip, the slowest."""
@@ -157,7 +157,7 @@ _PARTS: Final = {
 
 
 def decompress(codec: int, data: Buffer, *, limit: int = LIMIT) -> bytes:
-    """What `compress` of any client was given.
+    """Decompresses the records of a batch, whichever client compressed them.
 
     Args:
         codec: 0 to 4.

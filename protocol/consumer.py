@@ -1,4 +1,4 @@
-"""What members of type ``consumer`` tell each other through the coordinator.
+"""The consumer protocol: subscriptions and assignments, opaque to the coordinator.
 
 A subscription travels as protocol metadata in JoinGroup, an assignment in
 SyncGroup. Both start with an int16 version. v1 brought owned partitions
@@ -29,7 +29,7 @@ class TopicPartitions:
 
 @slotted
 class Subscription:
-    """What a member wants, and, from v1 on, what it still owns."""
+    """The topics that a member subscribes to and, from v1, its owned partitions."""
 
     topics: Sequence[String] = ()
     user_data: Bytes | None = None
@@ -40,7 +40,7 @@ class Subscription:
 
 @slotted
 class Assignment:
-    """What a member is to consume."""
+    """The partitions assigned to a member."""
 
     assigned_partitions: Sequence[TopicPartitions] = ()
     user_data: Bytes | None = None
@@ -48,7 +48,7 @@ class Assignment:
 
 @slotted
 class StickyUserData:
-    """What `sticky` adds to a subscription (KIP-54); v1 brought the generation."""
+    """User data of `sticky` in a subscription (KIP-54); v1 added the generation."""
 
     previous_assignment: Sequence[TopicPartitions] = ()
     generation: Annotated[Int32, V(1)] = -1
@@ -56,7 +56,7 @@ class StickyUserData:
 
 @slotted
 class CooperativeStickyUserData:
-    """What `cooperative-sticky` adds to a subscription."""
+    """User data of `cooperative-sticky` in a subscription (KIP-429)."""
 
     generation: Int32 = -1
 
@@ -103,7 +103,7 @@ def encode(message: Subscription | Assignment, version: int = NEWEST) -> bytes:
 
 
 def decode_sticky_user_data(data: bytes) -> StickyUserData:
-    """What `sticky` has added, which bears no version: v1 if it can be read as that.
+    """Decodes the user data of `sticky`. It has no version: tries v1, then v0.
 
     Raises:
         WireError: the bytes are neither v1 nor v0.
@@ -117,10 +117,10 @@ def decode_sticky_user_data(data: bytes) -> StickyUserData:
 
 
 def decode_cooperative_sticky_user_data(data: bytes) -> CooperativeStickyUserData:
-    """What `cooperative-sticky` has added.
+    """Decodes the user data of `cooperative-sticky`.
 
     Raises:
-        WireError: the bytes are none.
+        WireError: the bytes are malformed.
     """
     cls = CooperativeStickyUserData
     message, _ = codec(cls, 0, flexible=False).decode(data, 0, len(data))

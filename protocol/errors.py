@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a response says went wrong; NONE where nothing did."""
+    """Kafka's error codes; NONE is success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

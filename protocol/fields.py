@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 
 class Primitive:
-    """How a value is encoded: a name, and where its size is fixed, a struct format."""
+    """Encoding of a value: a name and, if its size is fixed, a struct format."""
 
     __slots__ = ("format", "name")
 

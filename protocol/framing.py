@@ -24,8 +24,8 @@ MAPPED_FRAME = 4 * 1024 * 1024
 is filled: joining 100 MB of pieces at the end would take 40 to 120 ms."""
 
 _SMALL_PIECE = 1024
-"""Bytes below which pieces are collected in one buffer: an object per piece
-would cost a hundred times what a peer sends that sends byte by byte."""
+"""Bytes below which pieces are collected in one buffer: if a peer sends byte by
+byte, an object per piece would take a hundred times the memory of the data."""
 
 _SIZE = struct.Struct(">i").unpack_from
 
@@ -33,7 +33,7 @@ Received = bytes | mmap.mmap
 """Bytes received; those of a long frame are in memory that is mapped."""
 
 Frame = tuple[Received, int, int]
-"""(buffer, start, end) of what follows the size."""
+"""(buffer, start, end) of a frame, without its size."""
 
 
 @slotted

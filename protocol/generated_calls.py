@@ -1,6 +1,6 @@
 """Functions that generated codecs call, and the budgets that they keep.
 
-Limits hold for bytes from outside only; whatever kohort writes is encoded.
+Limits hold for received bytes only; encoding has none.
 """
 
 from __future__ import annotations

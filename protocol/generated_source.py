@@ -50,7 +50,7 @@ class GeneratedSource:
 
     @contextmanager
     def indented(self) -> Iterator[None]:
-        """What is added meanwhile is one level deeper."""
+        """Indents the lines added in this context by one more level."""
         self.depth += 1
         yield
         self.depth -= 1

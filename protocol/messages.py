@@ -33,7 +33,7 @@ _MALFORMED = (struct.error, IndexError, ValueError, OverflowError)
 
 
 class WireError(ValueError):
-    """Bytes that are no such message: too short, or a length that cannot be."""
+    """Malformed bytes: too short, or an impossible length."""
 
 
 class Codec:
@@ -65,7 +65,7 @@ class Codec:
         The buffer may go on behind `end`, the message may not.
 
         Raises:
-            WireError: the bytes are no such message.
+            WireError: the bytes are malformed.
         """
         try:
             message, position = self._decode(buffer, position, end)

@@ -1,9 +1,9 @@
 """The records of ``__consumer_offsets``, as Apache Kafka 4.3 writes and reads them.
 
-A key starts with an int16 that says of what type the record is, a value with an
-int16 version; a null value is a tombstone. Types 0 and 1 are committed offsets,
-2 is a group of the classic protocol; the others belong to consumer, share and
-streams groups (KIP-848, KIP-932, KIP-1071), and are told apart, but not read.
+A key starts with an int16, the record type, a value with an int16, its version;
+a null value is a tombstone. Types 0 and 1 are committed offsets, 2 is a group of
+the classic protocol; the others belong to consumer, share and streams groups
+(KIP-848, KIP-932, KIP-1071): their type is recognised, their values are not read.
 
 Kafka 4.3 writes an offset in version 4, the first flexible one, with the id of
 its topic; in version 1 where the commit brought a retention time, which no other
@@ -150,7 +150,7 @@ def decode_key(data: bytes) -> Key:
     """The key of a record.
 
     Raises:
-        WireError: the bytes are none. A type that nobody knows is no error.
+        WireError: the key is malformed. An unknown type is no error.
     """
     if len(data) < 2:
         raise WireError(f"a key of {len(data)} bytes")
@@ -205,7 +205,7 @@ def encode_value(value: Value, version: int) -> bytes:
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """What `encode_key` makes of an `OffsetCommitKey`, faster.
+    """Encodes an `OffsetCommitKey` as `encode_key` does, but faster.
 
     Raises:
         WireError: a name is too long for the format.
@@ -223,11 +223,11 @@ def offset_key(group: str, topic: str, partition: int) -> bytes:
 def offset_value(
     offset: int, leader_epoch: int, metadata: str, time_ms: int, tail: bytes
 ) -> bytes:
-    """What `encode_value` makes of an `OffsetCommitValue` in version 4, faster.
+    """Encodes an `OffsetCommitValue` in version 4 as `encode_value` does, but faster.
 
     Args:
-        offset: that is committed.
-        leader_epoch: of its record; -1 where the commit had none.
+        offset: the committed offset.
+        leader_epoch: of its record; -1 if the commit had none.
         metadata: of the commit.
         time_ms: of the commit, ms since the epoch.
         tail: `plain_tail` of the topic's id.
@@ -302,7 +302,7 @@ def frame(position: int, key: bytes, value: bytes | None) -> bytes:
     return varint(len(body)) + body
 
 
-# A committed offset without metadata: what stands between its key, with the
+# A committed offset without metadata: the bytes between its key, with the
 # value's size and version, and its topic's id.
 _PLAIN = struct.Struct(">qiBq")
 plain_offset: Final = _PLAIN.pack

@@ -57,7 +57,7 @@ FIXED: dict[str, Layout] = {
 
 
 class Utf8(construct.Adapter):
-    """Text; what is no UTF-8 is replaced."""
+    """Text; invalid UTF-8 is replaced."""
 
     def _decode(self, obj: bytes, context: Any, path: Any) -> str:
         return obj.decode("utf-8", "replace")
@@ -67,7 +67,7 @@ class Utf8(construct.Adapter):
 
 
 class Counted(Construct):
-    """A count and what it counts, or null.
+    """A count and that many items or bytes, or null.
 
     The count is an int16 or int32 with -1 for null, or, in flexible versions, an
     unsigned varint that is one more than the count, with 0 for null (KIP-482).
@@ -189,7 +189,7 @@ def layout(cls: type, version: int, *, flexible: bool) -> Layout:
     """The layout of a declared class for one version.
 
     It parses to and builds from containers with the fields' names. Parsing raises
-    `construct.ConstructError` for bytes that are no such message.
+    `construct.ConstructError` for malformed bytes.
     """
 
     def of(f: Field) -> Layout:

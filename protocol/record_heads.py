@@ -154,7 +154,7 @@ class Heads:
         self._position = position
 
     def _read_long(self) -> Iterator[list[RecordHead]]:
-        """Reads one record, whatever its length."""
+        """Reads one record of any length."""
         size = yield from self._varint()
         stop = self._taken + self._position + size
         yield from self._skip(1)

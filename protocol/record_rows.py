@@ -1,6 +1,6 @@
 """The records of a batch, format 2 (KIP-98), once they are not compressed.
 
-The hot path of whoever consumes: see `rows_of`.
+The hot path of a consumer: see `rows_of`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RecordRow = tuple[
 """A record: offset, timestamp, key, value and headers, as in `Record`."""
 
 ROWS = 256
-"""So many records are read at a time: in between others may have their turn."""
+"""Records read at a time; between them the event loop may run other tasks."""
 
 FAR = 2**62
 """A base timestamp and a distance from it below this have a sum that is an int64."""
@@ -74,7 +74,7 @@ def _read_some(  # noqa: C901, PLR0912, PLR0915 - in place, as below
     base_timestamp: int,
     add: Callable[[RecordRow], None],
 ) -> int:
-    """Reads so many records; returns the position behind them.
+    """Reads `count` records; returns the position behind them.
 
     Varints of the usual lengths are read in place: a call for each would double
     the time.

@@ -1,9 +1,9 @@
 """Record batches, format 2 (KIP-98): headers, checks, reading and building.
 
 A batch is 61 bytes of header and then its records, which are compressed as one
-piece where a codec is set. Its CRC covers what comes after the CRC: base offset
-and partition leader epoch stand in front of it, so a broker may set both in a
-batch and pass the rest on as it was sent.
+piece if a codec is set. Its CRC covers the bytes after the CRC: base offset and
+partition leader epoch precede it, so a broker may set both in a batch and pass
+the rest on as it was sent.
 
 Serving needs headers only. Records are read to validate some (`read_heads`), for
 lookups by timestamp, and by clients, tools and tests.
@@ -28,9 +28,9 @@ from kohort.protocol.varints import put_varint, wrapped
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
 LOG_OVERHEAD: Final = 12
-"""Bytes of base offset and length; the length counts what follows them."""
+"""Bytes of base offset and length; the length counts the bytes after them."""
 CRC_START: Final = 21
-"""Where the bytes begin that the CRC covers: with the attributes."""
+"""Position of the attributes, the first bytes that the CRC covers."""
 PLACE: Final = struct.Struct(">qii")
 """Base offset, length, partition leader epoch: the first bytes of a batch, which
 a broker sets without a new CRC."""
@@ -64,7 +64,7 @@ KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 _START = struct.Struct(">qiib").unpack_from
 _UNPACK = HEADER.unpack_from
 _LENGTH = struct.Struct(">i").unpack_from
-# The header in two parts: up to the CRC, and what the CRC covers.
+# The header in two parts: up to the CRC, and the part that the CRC covers.
 _UNCOVERED = struct.Struct(">qiibI").pack
 _COVERED = struct.Struct(">hiqqqhii").pack
 
@@ -73,7 +73,7 @@ _COVERED = struct.Struct(">hiqqqhii").pack
 class BatchHeader:
     """The header of one batch, in wire order; times in ms since the epoch.
 
-    `length` counts from behind itself. `crc` is crc32c of what follows it.
+    `length` counts the bytes after itself; `crc` is the crc32c of those after it.
     """
 
     base_offset: int
@@ -150,7 +150,7 @@ class BatchError:
 
     Attributes:
         error_code: as Kafka's broker answers.
-        reason: what is wrong, for logs.
+        reason: the fault in words, for logs.
         on_wire: whether Kafka puts a message beside this error code; for most
             it sends null.
     """
@@ -174,7 +174,7 @@ def _crc32c() -> Callable[..., int]:
 
 
 def crc_of(data: Buffer, crc: int = 0) -> int:
-    """The crc32c of the data; `crc` is that of what comes before it."""
+    """The crc32c of the data; `crc` is that of the bytes before it."""
     return _crc32c()(data, crc)
 
 
@@ -192,13 +192,13 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_headers(data: Buffer) -> Iterator[tuple[BatchHeader, int]]:
-    """The batches in what Fetch returns: (header, position of the batch) each.
+    """The batches in the records of a Fetch response: (header, position) each.
 
     A batch that is cut off at the end is left out: Kafka fills a response up
     to its limit with part of one.
 
     Raises:
-        WireError: a length or a format that cannot be.
+        WireError: an invalid length, or a batch of another format.
     """
     position, end = 0, len(data)
     while end - position >= _UP_TO_MAGIC:
@@ -264,7 +264,7 @@ def _whole_batch(data: Buffer, position: int) -> int | BatchError:
 def check_batch(
     header: BatchHeader, batch: Buffer, max_message_bytes: int
 ) -> BatchError | None:
-    """What Kafka's log checks before it appends a client's batch, in its order.
+    """Checks a client's batch as Kafka's log does before appending, in its order.
 
     Records are not read: a count that agrees with the offsets is believed, and
     compressed bytes are not unfolded.
@@ -292,7 +292,7 @@ def _check_fields(header: BatchHeader) -> BatchError | None:
     count, attributes = header.record_count, header.attributes
     if attributes & CODEC_MASK > compression.ZSTD:
         # Kafka answers UNKNOWN_SERVER_ERROR, as the exception that it meets
-        # here has no code; this one says what is wrong.
+        # here has no code; this code names the fault.
         return BatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {attributes & CODEC_MASK}"
         )
@@ -449,7 +449,7 @@ def build_batch(
 ) -> bytes:
     """A batch of these records, in this order.
 
-    Records get offsets from `base_offset` on, whatever they carried before.
+    Records get offsets from `base_offset` on; offsets of their own are ignored.
 
     Args:
         records: at least one.
@@ -463,7 +463,7 @@ def build_batch(
         partition_leader_epoch: -1 in Produce.
 
     Raises:
-        WireError: no records, or no such codec.
+        WireError: no records, or an unknown codec.
     """
     if not records:
         raise WireError("a batch without records")

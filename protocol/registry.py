@@ -1,4 +1,4 @@
-"""Which APIs kohort speaks, in which versions: the one list that all else derives from.
+"""The APIs that kohort speaks, and their versions; all else derives from this list.
 
 The ranges are those that Apache Kafka 4.3 accepts. Modules of `protocol.apis`
 are loaded, and codecs generated, when a request of theirs comes in.
