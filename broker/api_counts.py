@@ -1,8 +1,7 @@
 """Counters of requests: their number, their time, their errors.
 
-Counted only where somebody may ask for it (an HTTP port is open): it costs about a
-microsecond a request. Counters are plain numbers; who shows them makes of them what
-it likes, when it is asked.
+Counted only if an HTTP port is open, since counting costs about a microsecond a
+request. Counters are plain numbers; each view converts them when it is requested.
 """
 
 from __future__ import annotations
@@ -177,7 +176,7 @@ def name_of(code: int) -> str:
 
 _NOTHING: Final[frozenset[int]] = frozenset()
 _find: dict[type, Callable[[Any, set[int]], None] | None] = {}
-"""By type of message: what collects its errors; None where it can have none."""
+"""Collectors of error codes by message type; None if a type has no error codes."""
 
 
 def errors_in(message: Any) -> AbstractSet[int]:
@@ -228,7 +227,7 @@ def _shape(cls: type) -> tuple[bool, tuple[str, ...]]:
 
 
 def _finder(cls: type) -> Callable[[Any, set[int]], None] | None:
-    """Makes what collects the errors of a message; of the rows of its rows, too."""
+    """Makes a function that collects a message's error codes, nested rows included."""
     own = False
     rows: list[tuple[str, Callable[[Any, set[int]], None]]] = []
     for name, hint in typing.get_type_hints(cls).items():

@@ -1,7 +1,7 @@
 """The one clock that the broker goes by.
 
-Everything that needs the time or a timer asks the clock, nobody else: so that a
-clock that is moved by hand, or virtual, can take its place.
+Time and timers come from this clock only, so that a virtual clock, or one that a
+test advances by hand, can replace it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Clock(Protocol):
 
 
 wall_ns = time.time_ns
-"""The machine's clock, ns since the epoch, for who wants to compare with others.
+"""The machine's clock, ns since the epoch, to compare events with other logs.
 
-It may jump: nothing is measured by it.
+It may jump, so no duration is measured by it.
 """
 
 

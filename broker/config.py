@@ -1,7 +1,7 @@
 """The broker's configuration: Kafka's keys, and the source of each value.
 
-What is set by ``--set`` goes before the environment, the environment before the
-file, the file before Kafka's defaults. Values are checked as Kafka checks them.
+``--set`` overrides the environment, the environment the file, and the file Kafka's
+defaults. Values are checked as Kafka checks them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TYPE_NUMBERS = {
 
 ENVIRONMENT_PREFIX = "KOHORT_"
 _INTERNAL_VARIABLES = frozenset({"KOHORT_FROZEN"})
-# Kubernetes and Docker links set such for a service that is called kohort.
+# Kubernetes and Docker links set these variables for a service called kohort.
 _SERVICE_LINKS = re.compile(
     r"KOHORT_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
@@ -88,12 +88,12 @@ class Config:
     of `config_keys` is a KeyError.
 
     Args:
-        settings: what is set, by key, as text or in Python's types. The environment
-            is not read: what a program says is to mean the same everywhere.
+        settings: values by key, as text or in Python's types. The environment is
+            not read, so that a program's settings mean the same on every machine.
 
     Raises:
-        ConfigError: in one line: the key, the value, where it came from, and what
-            is wrong.
+        ConfigError: an unknown key or an invalid value. The message, one line, has
+            the key, the value, its source and the reason.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
@@ -150,7 +150,7 @@ class Config:
 
     @property
     def unused(self) -> tuple[tuple[str, str | None, str], ...]:
-        """(key, value, origin) of what is set to no default, and has no effect."""
+        """(key, value, origin) of settings, not at the default, without effect here."""
         return tuple(
             (name, _shown(key, setting.value), setting.origin)
             for name, setting in self._layers[STATIC_BROKER_CONFIG].items()
@@ -171,11 +171,11 @@ class Config:
         return Entry(key, text, source, tuple(synonyms))
 
     def topic_entry(self, name: str, overrides: Mapping[str, str]) -> Entry:
-        """A key of a topic as DescribeConfigs shows it; KeyError for no key.
+        """A key of a topic as DescribeConfigs shows it; KeyError for an unknown key.
 
         Args:
             name: the key.
-            overrides: what is set for the topic, as texts; `parse_topic` takes them.
+            overrides: the topic's own values, as texts that `parse_topic` accepts.
         """
         key = TOPIC_KEYS[name]
         parents = [self.entry(parent) for parent in key.parents]
@@ -196,7 +196,7 @@ class Config:
         """The configuration of a topic: ``topic(...)["retention.ms"]`` and so on.
 
         Args:
-            overrides: what is set for the topic, as texts; `parse_topic` takes them.
+            overrides: the topic's own values, as texts that `parse_topic` accepts.
         """
         return {
             name: parse(key, overrides[name])
@@ -206,7 +206,7 @@ class Config:
         }
 
     def topic_default(self, name: str) -> Value:
-        """What a topic has that does not set this key; KeyError if there is none."""
+        """Value for topics that do not set this key; KeyError if it is unknown."""
         key = TOPIC_KEYS[name]
         if name == "retention.ms":
             return self.log_retention_ms
@@ -218,7 +218,7 @@ class Config:
         return _default(key)
 
     def dynamic(self, source: int) -> dict[str, str | None]:
-        """What is set while running, as texts by key; None for passwords.
+        """Values set while the broker runs, as texts by key; None for passwords.
 
         Args:
             source: DYNAMIC_BROKER_CONFIG or DYNAMIC_DEFAULT_BROKER_CONFIG.
@@ -236,10 +236,10 @@ class Config:
         """Changes values while the broker runs, all of them or none (KIP-226).
 
         Args:
-            changes: values as text; None takes back what was set in that way.
+            changes: values as text; None removes a value that was set at run time.
             source: DYNAMIC_BROKER_CONFIG for one broker's, or
                 DYNAMIC_DEFAULT_BROKER_CONFIG for all brokers'.
-            validate_only: changes nothing, and raises what it would.
+            validate_only: checks and raises as usual, but changes nothing.
 
         Raises:
             ConfigError: a key is unknown or cannot be changed so, or a value is bad.
@@ -269,7 +269,7 @@ class Config:
         return values
 
     def _check_together(self, values: Mapping[str, Any]) -> None:
-        """What Kafka demands of several keys at once, as far as kohort uses them."""
+        """Checks Kafka's rules about several keys at once, for keys in use."""
         if _retention_ms(values) == 0:
             names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
             name = next(name for name in names if values[name] is not None)
@@ -293,7 +293,7 @@ def parse_topic(name: str, text: str) -> Value:
     """The value of a topic's key in Python's type.
 
     Raises:
-        ConfigError: there is no such key of topics, or it cannot have that value.
+        ConfigError: an unknown key of topics, or an invalid value.
     """
     key = TOPIC_KEYS.get(name)
     if key is None:
@@ -310,7 +310,7 @@ def parse(key: Key, text: str) -> Value:
     """A value in Python's type from text, as Kafka's ConfigDef reads it.
 
     Raises:
-        ValueError: what the value must be.
+        ValueError: invalid; the message says the valid values.
     """
     if key.type == "password":
         return text

@@ -6,11 +6,11 @@ A row is `name type default allowed mode [used]`:
   password.
 - default: `null` for none, `""` for the empty text.
 - allowed: `1..` and `1..9` are ranges, `1..9|-1` allows one number more, `a|b`
-  lists what a text or each element may be (after `~` in any case of letters),
-  `nonempty` says itself, `*` allows everything that the type does.
+  lists the valid texts, or elements of a list (after `~` in any case of letters),
+  `nonempty` forbids the empty text, `*` allows all values of the type.
 - mode: `read-only`, `cluster-wide` and `per-broker` are the modes of KIP-226;
   `hidden` keys can be set, and are not described.
-- used: kohort does what the key says; others are accepted with a warning.
+- used: the key has an effect in kohort; others are accepted with a warning.
 
 Rows of topics have, in place of the mode, the broker's keys that the default
 comes from, the first that is set; `-` for none.
@@ -445,9 +445,9 @@ class Key:
     Attributes:
         type: ConfigDef's type in lower case.
         default: as text; None for null.
-        allowed: what values may be, in the notation of the table.
+        allowed: the valid values, in the notation of the table.
         mode: how it can be changed; of a topic's key always `cluster-wide`.
-        used: whether kohort does what it says.
+        used: whether the key has an effect in kohort.
         parents: of a topic's key, the broker's keys that it has its default from.
     """
 
@@ -492,7 +492,7 @@ BROKER_KEYS = _rows(_BROKER) | _rows(_KOHORT)
 """The broker's keys by name, Kafka's in order, then kohort's own."""
 
 PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
-"""What keys begin with that Kafka hands on to parts of it that know the rest."""
+"""Prefixes of keys that Kafka passes on to a listener or a remote log plugin."""
 
 TOPIC_KEYS = _rows(_TOPIC, topics=True)
 """The keys of topics by name."""

@@ -1,9 +1,8 @@
 """One client connection: bytes to frames to requests, and answers in their order.
 
-Requests of a connection are handled one at a time, as in Kafka: what comes in
-behind a request that waits (a JoinGroup, a Fetch) waits, too, in the receive
-buffer, and beyond `READ_AHEAD` bytes in the client's: see `flow_control` for
-back-pressure.
+Requests of a connection are handled one at a time, as in Kafka: while one waits (a
+JoinGroup, a Fetch), later requests stay in the receive buffer and, beyond
+`READ_AHEAD` bytes, in the client's: see `flow_control` for back-pressure.
 """
 
 from __future__ import annotations
@@ -201,8 +200,8 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         if not self.node.is_open:
-            # It was accepted just before the node began to stop, which would wait
-            # for it, and nobody would close it.
+            # It was accepted just before the node began to stop. The stop waits for
+            # all connections, and would never close this one.
             self.abort()
             return
         self._connections.add(self)
@@ -278,8 +277,9 @@ class Connection(asyncio.Protocol):
         self._out += parts
         self._out_size += sum(map(len, parts))
         if not self._is_handling:
-            # It has waited; what came in behind it can go on. But not in here:
-            # whoever answers may be amid a change, as of all that a node led.
+            # The request had waited; the ones behind it can go on. But not in this
+            # call: its caller may be in the middle of a change, such as moving all
+            # partitions that a node led.
             self._activity += 1
             self._flush()
             if self._frames:

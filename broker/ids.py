@@ -16,8 +16,8 @@ class Ids:
     """A source of ids.
 
     Args:
-        seed: the same seed gives the same ids in the same order; None for ids
-            that nobody can guess.
+        seed: the same seed gives the same ids in the same order; None for
+            unpredictable ids.
     """
 
     def __init__(self, seed: int | None = None) -> None:

@@ -10,8 +10,8 @@ millisecond of work at most:
    many requests are long, a heartbeat waits for one piece, not for one request.
 3. When the client has gone, the generator is closed.
 
-Pieces are counted, not timed: the same requests take the same turns, whatever the
-machine does meanwhile, so a run can be replayed. Anything that was looked up before
+Pieces are counted, not timed: the same requests take the same turns on a busy
+machine, too, so a run can be replayed. Anything that was looked up before
 a yield (a topic, a partition, a group) may be gone after it.
 """
 
@@ -235,7 +235,7 @@ class Piecework:
         return not is_done
 
     def stop(self) -> None:
-        """Closes the generator: none of the rest is done."""
+        """Closes the generator; the rest of the work is not done."""
         self.is_stopped = True
         self._failed = _nobody
         self._work.close()

@@ -38,7 +38,7 @@ class Listener:
     """The port of one node.
 
     Args:
-        node: who answers there.
+        node: the node that answers there.
         host: address to listen on.
         port: port to listen on; 0 for one that the system picks, the same one
             whenever the node is started again.
@@ -87,7 +87,7 @@ class Listener:
             with contextlib.suppress(NotImplementedError):
                 for listening in self._server.sockets:
                     loop.remove_reader(listening.fileno())
-            # What was accepted this moment still becomes a connection, which sees
+            # A socket accepted this moment still becomes a connection, which sees
             # that the node is not open; a closed server would drop it.
             loop.call_soon(self._server.close)
 
@@ -114,8 +114,8 @@ class Broker:
         host: address to listen on.
         port: port to listen on; 0 for one that the system picks. The second node
             listens on the next one, and so on.
-        advertise: "host:port" that clients are told to connect to, where that
-            differs; a port of 0 stands for the one listened on. It is the first
+        advertise: "host:port" in responses to clients, if it differs from the
+            address; a port of 0 stands for the one listened on. It is the first
             node's; the next port is the second node's, and so on.
         seed: makes ids repeatable; None for random ones.
         nodes: how many nodes the cluster has. Their ids are ``node.id`` and those
@@ -127,7 +127,7 @@ class Broker:
 
     Attributes:
         cluster: the cluster's state, once started.
-        events: what happens, as one stream; see `kohort.broker.events`.
+        events: all events, as one stream; see `kohort.broker.events`.
 
     Raises:
         ConfigError: from the constructor; a key is unknown or a value is bad.
@@ -357,8 +357,8 @@ class Broker:
         """Makes a node lead a partition of a topic; it becomes a replica if it is none.
 
         Raises:
-            ClusterError: there is no such topic, partition or node, or the node
-                does not run.
+            ClusterError: an unknown topic, partition or node, or a node that is not
+                running.
         """
         self.cluster.move_partition(topic, partition, node_id)
 

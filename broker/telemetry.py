@@ -18,11 +18,11 @@ _NUMBERS = {level: number for number, level in enumerate(LEVELS)}
 
 
 class _Settings:
-    """How lines are written; `configure` sets it for the process."""
+    """Format and level of log lines; `configure` sets them for the process."""
 
     format: Format = "auto"
-    # In somebody's program or test a broker speaks up when something is wrong;
-    # the command line asks for more.
+    # Inside a program or test a broker logs warnings and errors only; the command
+    # line sets a lower level.
     level: int = LEVELS.index("warning")
     # Grows when settings change: a logger that has an older number is bound anew.
     version: int = 0
@@ -72,31 +72,31 @@ class Logger:
         self._version = -1
 
     def debug(self, event: str, **fields: Any) -> None:
-        """For whoever looks for a fault in kohort."""
+        """Logs details for finding a fault in kohort."""
         if _Settings.level <= 0:
             self._logger().debug(event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        """What happened, and was to be expected."""
+        """Logs an expected event."""
         if _Settings.level <= 1:
             self._logger().info(event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """What somebody should look at."""
+        """Logs an event that needs attention."""
         if _Settings.level <= 2:
             self._logger().warning(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """What failed."""
+        """Logs a failure."""
         if _Settings.level <= 3:
             self._logger().error(event, **fields)
 
     def critical(self, event: str, **fields: Any) -> None:
-        """What ends the broker."""
+        """Logs an error that ends the broker."""
         self._logger().critical(event, **fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """What failed, with the traceback of the exception being handled."""
+        """Logs a failure with the traceback of the exception being handled."""
         if _Settings.level <= 3:
             self._logger().exception(event, **fields)
 
@@ -133,9 +133,9 @@ class _SpeltOut:
 
 
 def _harmless(_: Any, __: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Spells out what does something to a terminal: clients choose ids and reasons.
+    """Escapes control characters for a terminal: clients choose ids and reasons.
 
-    structlog itself does so only where there is a space or a quote in the text.
+    structlog itself does so only for text with a space or a quote.
     """
     return {
         name: _SpeltOut(value)

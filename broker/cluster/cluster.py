@@ -1,4 +1,4 @@
-"""The cluster: its nodes, topics and shards, and the changes of who leads what."""
+"""The cluster: its nodes, topics and shards, and changes of partition leaders."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class Cluster:
         """Saves topics that were made, and makes them visible.
 
         Raises:
-            StorageError: they could not be saved; none of them is visible.
+            StorageError: the topics could not be saved; none of them is visible.
         """
         for topic in topics:
             # Only now: nodes may have stopped or started while it was made.
@@ -474,8 +474,8 @@ class Node:
 
     Attributes:
         id: node id.
-        host: host that clients are told to connect to.
-        port: port that clients are told to connect to.
+        host: advertised host.
+        port: advertised port.
         cluster: the state that it shares with the other nodes.
         is_running: whether it takes requests.
         is_open: whether it takes connections: not any more once it begins to stop.

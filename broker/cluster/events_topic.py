@@ -38,7 +38,7 @@ subscription shows whether the group reads this topic. Clients join at once."""
 RETRY_S: Final = 1.0
 """The pause before a batch that could not be written is tried again."""
 LONGEST_BATCH: Final = 512 * 1024
-"""Bytes of a batch, if it has more than one event: what consumers fetch at once."""
+"""Most bytes of a batch with more than one event; consumers fetch whole batches."""
 BUFFER: Final = 2 * REMEMBERED
 """Events that wait to be written: all that are remembered, when the topic is made, and
 as many again while the disk is full."""

@@ -1,4 +1,4 @@
-"""Fetch sessions: a client names its partitions once, then only what changes (KIP-227).
+"""Fetch sessions: a client lists its partitions once, then only changes (KIP-227).
 
 A session belongs to no connection. Its epoch counts its requests; a request with
 another epoch than the next one has lost something, and starts over.
@@ -34,7 +34,7 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class FetchedPartition:
-    """One partition that a fetch is about, and what its client knows of it."""
+    """One partition of a fetch, and the offsets that its client last received."""
 
     __slots__ = (
         "fetch_offset",
@@ -59,7 +59,7 @@ class FetchedPartition:
         self.leader_epoch = leader_epoch
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
-        # What the last response of the session told; -1 for nothing yet.
+        # Offsets in the session's last response; -1 before the first.
         self.high_watermark = -1
         self.log_start_offset = -1
 

@@ -70,7 +70,7 @@ class NewTopics:
         """Saves the topics that were made, and makes them visible.
 
         Raises:
-            StorageError: they could not be saved; none of them is visible.
+            StorageError: the topics could not be saved; none of them is visible.
         """
         made, self._made = self._made, []
         if made:

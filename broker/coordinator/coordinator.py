@@ -1,11 +1,11 @@
-"""The group coordinator: takes events one by one, and returns what is to be done.
+"""The group coordinator: takes events one by one, and returns their effects.
 
 It decides as Apache Kafka 4.3 does for groups of the classic protocol. It reads
 no clock and draws no random number: the time comes with each event, ids from
 the function that it is given.
 
-One rebalance through the files: ana, who leads, and ben are in a Stable group, and
-carl comes.
+One rebalance through the files: ana, the leader, and ben are in a Stable group, and
+carl joins.
 
 1. carl's JoinGroup has no member id. `join._hand_out_id` makes carl a pending member
    and answers MEMBER_ID_REQUIRED with the id (KIP-394).
@@ -91,8 +91,8 @@ class Coordinator:
     """Coordinates groups.
 
     Attributes:
-        settings: what it goes by; may be replaced at any time, and counts from
-            the next event on.
+        settings: group coordinator settings; may be replaced at any time, with
+            effect from the next event on.
         groups: by group id.
         listening: whether notices are made.
     """
@@ -107,7 +107,7 @@ class Coordinator:
         """Makes a coordinator without groups.
 
         Args:
-            settings: what it goes by.
+            settings: group coordinator settings.
             new_member_id: makes an id that is not taken, of a client id or, for
                 static members, an instance id.
             heartbeats: whether to make notices of heartbeats, too.
@@ -136,14 +136,14 @@ class Coordinator:
             self._handlers[Heartbeat] = self._noticed_heartbeat
 
     def start(self, now: float) -> list[Effect]:
-        """Arms what always runs: the check for offsets that are to expire."""
+        """Arms the timer that always runs: the check for expired offsets."""
         return [self._arm_check(now)]
 
     def load(self, records: Iterable[Record], now: float) -> list[Effect]:
         """Takes over the groups of a log, before any event of them is handled.
 
         Args:
-            records: what was appended about these groups, in order.
+            records: all records of these groups, in order.
             now: seconds since the epoch.
 
         Returns:
@@ -184,8 +184,8 @@ class Coordinator:
             now: seconds since the epoch, never less than before.
 
         Returns:
-            What is to be done, in this order: records, timers and notices,
-            then replies.
+            Effects, to be performed in order: records, timers and notices, then
+            replies.
         """
         return self._handlers[type(event)](event, now)
 

@@ -98,7 +98,7 @@ class MemberDescription:
 
 @slotted
 class DescribeGroupResult:
-    """The answer to `DescribeGroup`; state Dead where there is no such group."""
+    """The answer to `DescribeGroup`; state Dead for an unknown group."""
 
     error_code: int
     group_id: str
@@ -276,8 +276,8 @@ class Who(NamedTuple):
 class Notice(NamedTuple):
     """Something happened: an event of `kohort.broker.events.schema`, still raw.
 
-    Whoever reads it makes an event of it, by `kohort.broker.events.render`. What
-    it refers to is not changed any more.
+    Readers render it as an event by `kohort.broker.events.render`. Objects in its
+    fields never change afterwards.
 
     A tuple, because each member of a rebalance makes some: see `make`.
     """

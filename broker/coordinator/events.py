@@ -1,9 +1,9 @@
 """Events that a coordinator handles: requests of members and admins, and timers.
 
-Versions of the wire stop at the handlers: where one changes what a request
-means, the event says so by a capability (`member_id_required`), never by a
-number. A `token` is the asker's own; it comes back in `Reply` and is never
-looked into. Durations are in milliseconds, as on the wire.
+API versions stop at the handlers: where a version changes the meaning of a request,
+the event has a capability (`member_id_required`), never a number. A `token` belongs
+to the caller; it comes back in `Reply` and is opaque here. Durations are in
+milliseconds, as on the wire.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Leave:
 OffsetRow = tuple[str, int, int, int, str | None, int | None]
 """(topic, partition, offset, leader epoch, metadata, the log's end).
 
-The end, the offset that the next record gets, is for listeners only: what is
-committed, and what could be, is the lag. None: not known.
+The log's end, the offset of the next record, is for listeners only: minus the
+committed offset it is the lag. None: unknown.
 """
 
 

@@ -62,8 +62,8 @@ class Group:
         rows: the latest generation's members: (id, instance id, metadata).
         started: when the join phase began, in seconds since the epoch.
         completed: when the last one was over.
-        waits: whom this join phase waits for, and when that was over, and
-            whether the member came; for listeners.
+        waits: by member id, the members that this join phase waits for; once a wait
+            is over, its end and whether the member rejoined. For listeners.
         offsets: by (topic, partition).
         expire_ms: when an offset expires, where its commit said so itself.
     """
@@ -201,7 +201,7 @@ class Group:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        """Takes what a member says in another join."""
+        """Takes protocols and timeouts of a member's later JoinGroup."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -285,7 +285,11 @@ class Group:
         return _first_in_java(best, len(votes))
 
     def next_generation(self, now: float) -> list[tuple[str, str | None, bytes]]:
-        """Starts a generation of who is in; gives what its leader is to know."""
+        """Starts a generation of the current members; returns them for the leader.
+
+        Each is (member id, instance id, metadata), as in the leader's JoinGroup
+        response.
+        """
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.pending_sync.clear()
@@ -382,7 +386,7 @@ class Group:
         )
 
     def restore(self, record: GroupRecord) -> None:
-        """Makes a fresh group what a record says: Stable, or Empty without members.
+        """Restores a new group from its record: Stable, or Empty without members.
 
         Members come back with the protocol that was chosen, and with no other: a
         follower that rejoins with more of them has changed its metadata.

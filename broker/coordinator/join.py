@@ -251,15 +251,15 @@ def _rejoin(
         and group.leader == member.member_id
         and group.state is not PREPARING_REBALANCE
     ):
-        # A leader says what it owns, too: that is no other subscription.
+        # Owned partitions in a leader's metadata are no change of subscription.
         is_changed = not _is_same_offer(event.protocol_type, before, protocols)
     notices.wait_ended(turn, group, member.member_id, came=True)
     why = "metadata_changed" if is_changed else "leader"
     if group.state is PREPARING_REBALANCE:
         why = "rejoin"
     notices.member_joined(turn, group, member, event, why)
-    # A leader asks for a rebalance by joining: what it assigns by may have
-    # changed without anybody's metadata, as topics do.
+    # A leader asks for a rebalance by joining: the topics that it assigns may have
+    # changed while no member's metadata did.
     kind = "metadata_changed" if is_changed else "leader_rejoined"
     cause = Cause(kind, member.identity, event.reason)
     rebalance.prepare_or_complete(turn, group, cause)
@@ -268,9 +268,9 @@ def _rejoin(
 def _is_same_offer(protocol_type: str | None, old: Protocols, new: Protocols) -> bool:
     """Whether a consumer names the same assignors and topics as before.
 
-    The bytes differ by then: since KIP-429 and KIP-792 a subscription says what its
-    member owns, and since which generation, and sticky assignors say it besides. That
-    is news of the last rebalance, and no reason of its own for the next one.
+    The bytes may differ all the same: since KIP-429 and KIP-792 a subscription has the
+    owned partitions and their generation, and sticky assignors repeat them in their
+    user data. Both follow from the last rebalance and are no reason for another one.
     """
     if protocol_type != PROTOCOL_TYPE or len(old) != len(new):
         return False

@@ -1,6 +1,6 @@
 """Load: the groups that a coordinator finds in its log when it starts.
 
-Records are read one after the other; the last one of a key is what counts.
+Records are read one after the other; the last one of a key counts.
 Timers and waiting requests are in no record: a group that rebalanced when its
 coordinator stopped is found in its last generation, and pending members are forgotten.
 """
@@ -48,7 +48,7 @@ def read(
     is still there, until a tombstone of the group itself takes it away.
 
     Args:
-        groups: what has been found so far, by group id.
+        groups: the state of each group so far, by group id; updated.
         records: those that follow, in order.
         keys: one (topic, partition) for all groups that commit it, kept here as
             it comes up: a quarter of the memory that many groups take.
@@ -86,7 +86,7 @@ class Loading:
     between; a coordinator must get no request about these groups before the end.
 
     Attributes:
-        found: what the records say so far, by group id.
+        found: the state of each group so far, by group id.
     """
 
     __slots__ = ("_keys", "found")
@@ -103,8 +103,8 @@ class Loading:
         """Adds the groups that were found; every member's session starts now.
 
         A group with more members than group.max.size, which may have been
-        changed meanwhile, rebalances at once (KIP-389). Nobody is sent away by
-        that yet: the limit decides who of those that rejoin is in.
+        changed meanwhile, rebalances at once (KIP-389). That removes no member yet:
+        the limit is applied to the members that rejoin.
 
         Args:
             turn: whose effects are to be performed.

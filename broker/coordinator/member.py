@@ -28,7 +28,7 @@ class Member:
     Attributes:
         join_token: of the join that waits; None where none does.
         sync_token: of the sync that waits; None where none does.
-        is_new: its first join has not been answered yet. The session of such a
+        is_new: its first join has not been answered yet. The session of a new
             member ends even while its join waits.
         session_timeout: in seconds, for the hot path.
         deadline: when its session ends, unless it shows a sign of life.
@@ -80,7 +80,7 @@ class Member:
             client: the sender of its JoinGroup.
             session_timeout_ms: how long it may be silent.
             rebalance_timeout_ms: how long it may take to rejoin.
-            protocols: what it supports.
+            protocols: supported protocols with their metadata, in order of preference.
         """
         self.member_id = member_id
         self.group_instance_id = group_instance_id

@@ -1,7 +1,7 @@
 """Notices of the coordinator's decisions: one function for each kind of event.
 
-A notice is raw: it holds what the decision had at hand, and `events.render` works out
-the event's fields when it is read. Without a listener, the functions that take
+A notice is raw: it holds objects that the decision had at hand, and `events.render`
+computes the event's fields when it is read. Without a listener, functions that take
 a `Turn` do nothing. Those without one return notices; commits and heartbeats, which
 have no turn, call them only for listeners.
 
@@ -349,7 +349,7 @@ def _partitions_changed(
 
 
 def group_loaded(turn: Turn, group: Group) -> None:
-    """A group was read from the log, with its leader and who owns what."""
+    """A group was read from the log, with its leader and assignments."""
     if not turn.listening:
         return
     members = [*group.members]

@@ -169,7 +169,7 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
     elif group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     elif group.state is not EMPTY and group.protocol_type != PROTOCOL_TYPE:
-        # Only consumers can be asked what they subscribe to.
+        # Only the metadata of consumers has a subscription that can be read.
         error = ErrorCode.NON_EMPTY_GROUP
     if error or group is None:
         turn.reply(event.token, DeleteOffsetsResult(error))
@@ -193,7 +193,7 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
 
 
 def topics_deleted(turn: Turn, groups: dict[str, Group], event: TopicsDeleted) -> None:
-    """Deletes what was committed for topics that are gone."""
+    """Deletes committed offsets of deleted topics."""
     gone = frozenset(event.topics)
     records: list[Record] = []
     for group in groups.values():

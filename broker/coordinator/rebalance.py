@@ -1,8 +1,8 @@
 """From one generation to the next: the join phase and its timers.
 
 The initial windows (KIP-134) as Kafka has them: the first join to an Empty group
-opens one of the full delay. When it is over and a member arrived meanwhile,
-another one follows, of the delay or of what remains of the rebalance timeout.
+opens one of the full delay. If a member joined meanwhile, another one follows, as
+long as the delay or the rest of the rebalance timeout, whichever is less.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def try_complete_join(turn: Turn, group: Group) -> None:
 
 
 def complete_join(turn: Turn, group: Group, cause: str) -> None:
-    """Ends the join phase, for a cause: who is in makes the next generation."""
+    """Ends the join phase, for a cause, and starts the next generation."""
     if not group.members:
         cause = "nobody_left"
     if group.join_deadline is not None:
@@ -112,7 +112,7 @@ def _answer_joins(turn: Turn, group: Group, listed: MemberRows) -> None:
 
 
 def _remove_late_members(turn: Turn, group: Group) -> None:
-    """Takes out who has not joined in time; static members may be late.
+    """Removes members that have not rejoined in time; static ones may be late.
 
     That way Kafka lets a group grow beyond group.max.size, when others take the
     room of static members that are away. Here the limit of KIP-389 holds: as
@@ -189,7 +189,7 @@ def join_expired(turn: Turn, group: Group) -> None:
 
 
 def sync_expired(turn: Turn, group: Group) -> None:
-    """The time for syncs is over: who has not synced is out, the rest rebalances."""
+    """Removes members that have not synced in time; the others rebalance."""
     deadline = group.sync_deadline
     if deadline is None:
         return
@@ -198,8 +198,8 @@ def sync_expired(turn: Turn, group: Group) -> None:
         return
     group.sync_deadline = None
     missing = sorted(group.pending_sync)
-    # pending_sync may still hold the old id of a replaced static member. Such an id
-    # keeps the deadline, as in Kafka, but is a culprit only if nothing else is missing.
+    # pending_sync may still hold the old id of a replaced static member. It keeps the
+    # deadline, as in Kafka, but is a culprit only if no other member is missing.
     late = [group.members[each] for each in missing if each in group.members]
     whose = [member.identity for member in late] or [Who(each) for each in missing]
     for member in late:
@@ -212,7 +212,7 @@ def sync_expired(turn: Turn, group: Group) -> None:
 
 
 def _give_up_syncs(turn: Turn, group: Group) -> None:
-    """Sends everybody who waits for an assignment back to join."""
+    """Answers all waiting syncs with REBALANCE_IN_PROGRESS."""
     for member in group.members.values():
         member.assignment = b""
         if turn.answer_sync(member, _SYNC_AGAIN):

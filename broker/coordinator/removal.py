@@ -1,4 +1,4 @@
-"""Taking members out of their group, for whatever reason."""
+"""Removes members from their group, for any reason."""
 
 from __future__ import annotations
 

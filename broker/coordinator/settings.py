@@ -18,7 +18,7 @@ class GroupSettings:
     max_size: int = 2_147_483_647
     """``group.max.size``, members (KIP-389)"""
     offset_metadata_max_bytes: int = 4_096
-    """``offset.metadata.max.bytes``: Kafka counts characters, whatever the name says"""
+    """``offset.metadata.max.bytes``; Kafka counts characters, despite the name."""
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
     """``offsets.retention.minutes``, in milliseconds"""
     offsets_retention_check_interval_ms: int = 600_000

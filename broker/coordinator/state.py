@@ -10,28 +10,28 @@ class GroupState(StrEnum):
     """States of a group, under the names that Kafka shows."""
 
     EMPTY = "Empty"
-    """Nobody is in it; its offsets are kept.
+    """Has no members; its offsets are kept.
 
     Joins start a rebalance. Heartbeats, syncs and leaves come from unknown
-    members. Commits are taken from anybody who claims no generation.
+    members. Commits are accepted from clients that claim no generation.
     Ends when: a member joins; the group is deleted; its last offset expires.
     """
 
     PREPARING_REBALANCE = "PreparingRebalance"
     """Joins wait until all members are in, or until time is up.
 
-    Heartbeats and syncs are told REBALANCE_IN_PROGRESS, commits of the old
-    generation are taken.
+    Heartbeats and syncs are answered REBALANCE_IN_PROGRESS, commits of the old
+    generation are accepted.
     Ends when: all members have joined; the rebalance timeout, or the last
-    initial window (KIP-134), is over; nobody is left.
+    initial window (KIP-134), is over; no member is left.
     """
 
     COMPLETING_REBALANCE = "CompletingRebalance"
     """A new generation waits for its leader's assignments.
 
-    Syncs of followers wait, heartbeats succeed, commits are told
+    Syncs of followers wait, heartbeats succeed, commits are answered
     REBALANCE_IN_PROGRESS.
-    Ends when: the leader syncs; anybody joins, leaves, expires, changes its
+    Ends when: the leader syncs; a member joins, leaves, expires, changes its
     metadata, or does not sync in time.
     """
 
@@ -39,8 +39,8 @@ class GroupState(StrEnum):
     """Members have their assignments.
 
     Everything of the current generation succeeds.
-    Ends when: anybody joins, leaves or expires, the leader rejoins, a follower
-    changes its metadata, or somebody does not fetch its assignment in time.
+    Ends when: a member joins, leaves or expires, the leader rejoins, a follower
+    changes its metadata, or a member does not fetch its assignment in time.
     """
 
     DEAD = "Dead"

@@ -24,7 +24,7 @@ def replace(
     """Gives the place of a static member to the process that brings its instance id.
 
     Args:
-        turn: what it brings about.
+        turn: gets the effects.
         group: the member's group.
         event: the JoinGroup of the new process, without a member id.
         protocols: the event's protocols.
@@ -64,7 +64,7 @@ def replace(
 def _carry_on(
     turn: Turn, group: Group, event: Join, member: Member, old_leader: str
 ) -> None:
-    """Answers by the generation that is in force, whatever else the metadata says.
+    """Answers with the current generation: its protocol is still the group's choice.
 
     A leader that comes back need not assign again: the answer says so, where the
     client understands skip_assignment (KIP-814). Else the answer names the old id as

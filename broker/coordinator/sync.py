@@ -69,7 +69,7 @@ def _has_synced(turn: Turn, group: Group, member_id: str) -> None:
 
 
 def _store_assignments(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
-    """Makes the group Stable; members whom the leader forgot get nothing."""
+    """Makes the group Stable; members that the leader left out get empty bytes."""
     assert group.state is COMPLETING_REBALANCE
     group.transition(STABLE, turn.now)
     size, synced = 0, []

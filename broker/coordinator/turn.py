@@ -42,7 +42,7 @@ class Turn:
 
     Replies come last. A client that is answered may send its next request at
     once, and that finds every record written and every timer in place. Notices
-    come after records: there are none of decisions that could not be written.
+    come after records, so that a decision that could not be written has no notice.
     """
 
     __slots__ = ("_replies", "effects", "listening", "notices", "now", "settings")
@@ -105,7 +105,7 @@ class Turn:
         return member.deadline - member.session_timeout
 
     def end_session(self, member: Member) -> None:
-        """Nobody waits for signs of life of this member id any more."""
+        """Ends the session timer of this member id."""
         if member.armed != NEVER:
             member.armed = NEVER
             self.disarm(member.session_key)

@@ -1,4 +1,4 @@
-"""What happens in a broker, as one stream of events."""
+"""The events of a broker, as one stream."""
 
 SCHEMA_VERSION = 1
-"""Of `kohort.broker.events.schema`; here, because that takes 5 ms to import."""
+"""Version of `kohort.broker.events.schema`; here, as that takes 5 ms to import."""

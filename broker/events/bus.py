@@ -1,12 +1,12 @@
-"""The one stream of events: what happened, in order, to whoever listens.
+"""The one stream of events, in order, and its readers.
 
-The coordinators and the broker hand in what they saw, raw. Nothing is made of it
-until somebody reads it: with nobody listening an event costs about half a
-microsecond and some memory, and that is bounded. Everything else that tells what
-happened (log lines, files, pages, metrics) is a reader of this stream.
+The coordinators and the broker publish raw notices. A notice is rendered as an event
+when it is first read: without a reader it costs about half a microsecond and some
+memory, which is bounded. Log lines, files, pages and metrics are readers of this
+stream.
 
-A reader never slows the broker down. What a slow one misses is announced to it, by
-one `events_lost` per node.
+A reader never slows the broker down. A slow reader misses events, and gets one
+`events_lost` per node in their place.
 
 Nothing here may be called from other threads than the event loop's.
 """
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from kohort.broker.events.accounting import Accounting
 
 REMEMBERED: Final = 10_000
-"""Events that are kept for who comes later: some minutes of a busy broker."""
+"""Events kept for later readers: some minutes of a busy broker."""
 
 ROWS_PER_EVENT: Final = 10
-"""Of rows (offsets of a commit, members of a rebalance) a buffer takes so many times
-its size. One commit can have 100,000 offsets: counting events alone bounds nothing."""
+"""Rows (offsets of a commit, members of a rebalance) that a buffer holds per event of
+its size. One commit can have 100,000 offsets: a limit on events alone is none."""
 
 _FREQUENT: Final = frozenset({"heartbeat", "offsets_committed"})
 """Kinds of which the latest are remembered, and no more: they come per request."""
 
 _FREE: Final = 16
-"""Rows of an event that are not counted: what is remembered has room for so many of
-each event, so that most need no accounts."""
+"""Rows of an event that are not counted: the buffer has room for this many rows of
+each event, so that only events with more rows are tracked."""
 
 _ROOM: Final = 7 / 8
-"""Of what is kept of groups, so much is left when some has to go."""
+"""Share of the groups' events that is left after `tidy` has removed some."""
 
 _FEW: Final = 50
 """Events of a group's that are worth keeping together: a rebalance of 20 members."""
@@ -69,7 +69,7 @@ class _Seen(NamedTuple):
 
 
 class Seen(_Seen):
-    """One event as it was seen, and, once somebody has read it, as it reads.
+    """One event: its raw notice and, from the first read on, its rendered form.
 
     A tuple for the same reason as `Notice`.
 
@@ -78,7 +78,7 @@ class Seen(_Seen):
         sequence: its number there.
         time: the broker's clock, seconds since the epoch.
         wall_ns: the machine's clock.
-        notice: what happened.
+        notice: the raw event.
     """
 
     @cached_property
@@ -93,17 +93,17 @@ class Seen(_Seen):
 
 
 class _Remembered:
-    """The latest events, and of each group what it did besides its daily work.
+    """The latest events, and older events of each group, without the frequent kinds.
 
-    An event is in both, if it is no frequent one. What goes is not looked at: that
-    would cost more than to remember it, as it has left the processor's caches.
+    An event of another kind is in both. Removal does not look at the removed events:
+    they have left the processor's caches, so that would cost more than keeping them.
 
     Attributes:
         latest: of all groups, without gaps, the oldest first.
         by_group: by group id, without the frequent kinds. All groups together have as
             many as there are latest ones, and a few more until the next `tidy`. If
-            there are more, the groups with the most give up their oldest: who is busy
-            does not push out who is not.
+            there are more, the groups with the most give up their oldest, so that a
+            busy group does not push out the events of a quiet one.
         mask: `tidy` is due when no bit of a sequence is set that is set here.
     """
 
@@ -125,7 +125,7 @@ class _Remembered:
         self._heavy_of_groups = _Heavy(size * ROWS_PER_EVENT)
 
     def of(self, group_id: str) -> deque[Seen]:
-        """Where a group's events go that are no frequent ones."""
+        """The group's buffer of events, without the frequent kinds; made if missing."""
         kept = self.by_group.get(group_id)
         if kept is None:
             kept = self.by_group[group_id] = deque()
@@ -158,7 +158,7 @@ class _Remembered:
         return kept[-1].time if kept else 0.0
 
     def weigh(self, seen: Seen) -> None:
-        """An event of many rows was remembered: the oldest such ones may have to go."""
+        """Counts an event of many rows; over the limit, removes the oldest of them."""
         for gone in self._heavy.add(seen):
             _forget(self.latest, gone)
         kept = self.by_group.get(seen.notice.group_id or "")
@@ -204,12 +204,12 @@ def _forget(events: deque[Seen] | None, gone: Seen) -> None:
 
 
 def _when(seen: Seen) -> tuple[float, int, int]:
-    """Where an event comes among those of all nodes."""
+    """Sort key of an event among those of all nodes."""
     return seen.time, seen.source.header["node"], seen.sequence
 
 
 class Reader:
-    """Somebody who reads the stream, at its own pace: an async iterator of events.
+    """Reader of the stream, at its own pace: an async iterator of events.
 
         with broker.events.subscribe() as reader:
             async for event in reader:
@@ -403,10 +403,10 @@ class NodeEvents:
                 stream.remembered.tidy()
 
     def lost(self, first: int, last: int, time: float, wall_ns: int) -> dict[str, Any]:
-        """The `events_lost` of somebody who misses the events `first` to `last`.
+        """The `events_lost` for a reader that misses the events `first` to `last`.
 
-        It is an event of that reader's alone, and has no number of its own: it bears
-        the last one that is missing, so that the next event goes on from there.
+        Only that reader gets it. Its sequence number is the last missing one, so that
+        the next event follows on.
         """
         notice = Notice("events_lost", None, None, None, {"first": first, "last": last})
         return Seen(self, last, time, wall_ns, notice).event
@@ -420,7 +420,7 @@ class Events:
     """The stream of all nodes of a broker.
 
     Args:
-        labels: what the user calls this run, its settings, its seed.
+        labels: the user's labels of this run: its name, settings, seed.
         remembered: how many events to keep for those who come later.
         wall: the machine's clock, ns since the epoch; virtual in a simulation.
 
@@ -450,13 +450,13 @@ class Events:
         self._nodes: dict[int, NodeEvents] = {}
         self._accounting: Accounting | None = None
         self._account_readers = 0
-        # Replaced, never changed: a reader may leave while others are told.
+        # Replaced, never changed: a reader may leave while a loop calls the others.
         self.listeners: tuple[tuple[Listener, AbstractSet[str]], ...] = ()
 
     # -- accounts of rebalances
 
     def hold_accounts(self) -> None:
-        """Publishes ``rebalance_account`` from now on, of what is remembered, too.
+        """Publishes ``rebalance_account`` from now on, for remembered events, too.
 
         On the running loop; each call has to be undone by `release_accounts`.
         """
@@ -510,7 +510,7 @@ class Events:
         Args:
             size: how many events may wait to be read; when more come, the oldest
                 are given up, and an `events_lost` says which.
-            past: whether to begin with what is remembered.
+            past: whether to begin with the remembered events.
             accounts: whether to have ``rebalance_account`` published meanwhile.
 
         Returns:
@@ -551,13 +551,13 @@ class Events:
         self.listeners = tuple(each for each in self.listeners if each[0] != listener)
 
     def recent(self, group: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """What is remembered, the oldest first.
+        """The remembered events, the oldest first.
 
         Args:
-            group: a group's id: what is remembered of it, which goes back further.
-                What comes with every request (heartbeats, commits that were taken)
-                is missing where it is old, so that the numbers have gaps. None: the
-                latest events of all groups, without gaps.
+            group: a group's id: the events of that group, which go back further. The
+                older ones lack the frequent kinds (heartbeats, accepted commits), so
+                the sequence numbers have gaps. None: the latest events of all
+                groups, without gaps.
         """
         return [seen.event for seen in self.seen(group)]
 
@@ -570,9 +570,9 @@ class Events:
         return [*self.older([group]), *latest]
 
     def older(self, groups: Collection[str]) -> list[Seen]:
-        """What is remembered of groups (none: of all of them) besides the latest.
+        """Remembered events of groups (none: all groups) older than `latest`.
 
-        It is as it was seen; of each group in order, and of several by the clock.
+        Not rendered yet; those of one group in order, of several by the clock.
         """
         by_group = self.remembered.by_group
         latest = set(map(id, self.remembered.latest))
@@ -583,7 +583,7 @@ class Events:
         return list(merge(*found, key=_when))
 
     def lost(self, node: int, first: int, last: int) -> dict[str, Any]:
-        """The `events_lost` of somebody who wants more than is remembered.
+        """The `events_lost` for a reader of events that are no longer remembered.
 
         Args:
             node: whose events are missing.

@@ -48,7 +48,7 @@ _SPARK: dict[Type, Any] = {
 
 
 def _element(type_: Type) -> Type | None:
-    """The type of what a list has; None where it is no list."""
+    """The type of a list's elements; None for another type."""
     return type_[1:-1] if type_.startswith("[") else None
 
 
@@ -56,9 +56,9 @@ def _element(type_: Type) -> Type | None:
 
 
 def json_schema() -> dict[str, Any]:
-    """What one event is, as JSON Schema (draft 2020-12).
+    """One event as JSON Schema (draft 2020-12).
 
-    Kinds and fields that it does not know are let in: later ones may be added.
+    Unknown kinds and fields are valid: later versions may add some.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -195,7 +195,7 @@ def _words(field: Field) -> str:
 
 
 def page(text: str) -> str:
-    """A page with the tables in place of what is between `BEGIN` and `END`."""
+    """A page with the tables in place of the text between `BEGIN` and `END`."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"

@@ -1,8 +1,8 @@
-"""Log lines: the view of the stream that is always there.
+"""Log lines: the view of the stream that always runs.
 
-What happens once per member or per request is for debugging only; the rest is what
-an operator wants to read. Lists are counted, not written out. A start and a stop
-write nothing: structlog takes longer to load than it takes to start.
+Events that come once per member or request are logged at debug level, others for
+operators at higher ones. Lists are counted, not written out. A start and a stop log
+nothing: loading structlog takes longer than a start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Makes events of notices: what was collected in a hurry becomes JSON's own types.
+"""Renders notices as events of JSON's types.
 
 Most fields of a notice are fields of the event. The others are raw, and the table
-at the end says how they are made: assignments are still bytes, times are still
-seconds, and what can be worked out is left out.
+at the end has a function for each: assignments are still bytes, times are still
+seconds, and fields that can be computed are missing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def ns(seconds: float) -> int:
 
 
 def render(notice: Notice, time: float) -> dict[str, Any]:
-    """What an event says besides who saw it.
+    """Renders a notice: the fields of its event, without those of its source.
 
     Args:
-        notice: what happened.
+        notice: the raw event.
         time: when, in seconds since the epoch.
 
     Returns:
@@ -145,9 +145,9 @@ def _join_completed(fields: Fields, time: float) -> Fields:
 
 
 def _assignment_made(fields: Fields, time: float) -> Fields:
-    """Raw: the ``members``, as rows that end with what each said of itself.
+    """Raw: the ``members``, as rows that end with the member's metadata.
 
-    And ``since`` when the join phase was over.
+    And ``since``, the end of the join phase.
     """
     return {
         "protocol": fields["protocol"],

@@ -35,7 +35,7 @@ class Field:
         type: see `Type`.
         says: its meaning, with the unit.
         may_be_null: whether it may be null or missing.
-        words: the values of a string that is one of a few, and what each means.
+        words: the values of a string that is one of a few, and their meanings.
     """
 
     name: str
@@ -197,7 +197,7 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of event: when it comes, its causes, and its fields besides `COMMON`."""
+    """One kind of event: when it comes, its causes, and its fields beyond `COMMON`."""
 
     name: str
     says: str
@@ -303,7 +303,7 @@ _ACCOUNT = (
     ),
     _BYTES,
     _METADATA_BYTES,
-    # What it cost.
+    # The cost of the rebalance.
     _always(
         "pauses",
         "[pause]",

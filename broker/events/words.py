@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 Words = Mapping[str, str]
-"""A word that a field may have, and what it means."""
+"""Values of a field, with their meanings."""
 
 COOPERATIVE: Final = frozenset(
     {"cooperative-sticky", "stream", "compatible", "sessioned"}

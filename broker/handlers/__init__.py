@@ -1,1 +1,1 @@
-"""One module per API key: from messages of the wire to what the broker does."""
+"""Request handlers, one module per API key."""

@@ -122,10 +122,10 @@ def check_broker(request: Request, name: str) -> None:
 
 
 def target(request: Request, resource_type: int, name: str) -> Target:
-    """What a request wants to alter.
+    """The topic or broker whose configuration a request alters.
 
     Raises:
-        RefusedError: there is no such thing, or it cannot be altered.
+        RefusedError: an unknown broker, or a resource type that cannot be altered.
     """
     if resource_type == TOPIC:
         return _TopicTarget(request, name)
@@ -168,7 +168,7 @@ class _TopicTarget:
 
     def put(self, values: Mapping[str, str | None], validate_only: bool) -> None:
         overrides = {name: text for name, text in values.items() if text is not None}
-        # Kafka looks at the values first, then whether there is such a topic.
+        # Kafka checks the values first, then whether the topic exists.
         check_topic(self._cluster.config, overrides)
         if self._topic is None:
             raise RefusedError(

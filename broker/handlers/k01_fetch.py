@@ -323,7 +323,7 @@ class _Fetch:
                 continue
             limit = min(wanted.max_bytes, left)
             offset, is_first = wanted.fetch_offset, not size
-            # The first records found go out whatever their size (KIP-74).
+            # The first records found are sent even above the limit (KIP-74).
             if limit <= PIECE:
                 result = partition.read(offset, limit, minimum_one=is_first)
             else:
@@ -438,7 +438,7 @@ def _counted(
     if readable <= wanted.max_bytes:
         return readable
     if is_first:
-        # The first batch goes out whatever its size (KIP-74).
+        # The first batch is sent even above the limit (KIP-74).
         first = partition.read(wanted.fetch_offset, 0, minimum_one=True)
         return max(wanted.max_bytes, first.size_in_bytes)
     return wanted.max_bytes
@@ -486,7 +486,7 @@ class _Waiting:
                 fetch.wake(partition)
             return
         readable = self._readable_before + appended - self._appended_before
-        # The first batch goes out whatever its size (KIP-74).
+        # The first batch is sent even above the limit (KIP-74).
         most = (
             self._wanted.max_bytes if fetch.size else max(self._wanted.max_bytes, grown)
         )

@@ -174,7 +174,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 def _placed(
     request: Request, topic: CreatableTopic
 ) -> tuple[int, int, list[list[int]] | None]:
-    """The number of partitions, of replicas of each, and who they are if chosen."""
+    """Number of partitions, replication factor, and node ids of assigned replicas."""
     cluster = request.node.cluster
     if topic.assignments:
         if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:

@@ -26,7 +26,7 @@ _Key = tuple[str | None, bytes]
 
 
 def handle(request: Request) -> None:
-    """Deletes each topic that exists, and what groups have committed for it."""
+    """Deletes each topic that exists, and the groups' committed offsets for it."""
     request.node.cluster.controller.submit(_delete(request), request.failed)
 
 

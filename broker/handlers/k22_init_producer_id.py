@@ -19,8 +19,8 @@ log = telemetry.Logger("transactions")
 def handle(request: Request) -> None:
     """Gives an id that is new; a producer that has one and wants it bumped, too.
 
-    Without a transactional id Kafka knows no producer by its id: whatever id and
-    epoch come in, a new id with epoch 0 goes out.
+    Without a transactional id Kafka keeps no state by producer id: any id and epoch in
+    the request is answered with a new id and epoch 0.
     """
     message: InitProducerIdRequest = request.message
     has_id, has_epoch = message.producer_id != _NONE, message.producer_epoch != _NONE

@@ -130,5 +130,5 @@ def read_properties(data: bytes) -> dict[str, str]:
 
 
 def properties(values: Mapping[str, str]) -> bytes:
-    """Such a file."""
+    """The contents of a properties file."""
     return "".join(f"{key}={value}\n" for key, value in values.items()).encode()

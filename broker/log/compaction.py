@@ -3,8 +3,8 @@
 Offsets never change. A batch that loses records is written anew, with its base
 offset, last offset, sequences, producer and epochs as they were, so that there
 are gaps; a batch that loses all its records goes, unless it is the last of its
-producer or the last before the end of what is compacted: these stay, empty. A
-batch that loses nothing is passed on as it is.
+producer or the last of the compacted part: these stay, empty. A batch that loses
+nothing is passed on as it is.
 
 A tombstone (a key without a value) stays for ``delete.retention.ms`` from the
 first cleaning that saw it: its batch carries the time until then, the delete
@@ -14,7 +14,7 @@ there are no transactions here.
 
 A cleaning reads the log twice, as Kafka's: the part that is dirty, that is from
 where the last cleaning ended, for the newest offset of each key, and then all of
-it to drop what is older. Both happen in slices, between which the log may grow,
+it to drop older records. Both happen in slices, between which the log may grow,
 be read, lose its start and be closed.
 """
 
@@ -61,8 +61,8 @@ BYTES_PER_RECORD: Final = 1024
 """Bytes that cost as much as a record to unfold, copy and write."""
 
 _UNPACK = HEADER.unpack_from
-# Places of the header's fields in what that gives: a `BatchHeader` for each batch
-# would cost as much as looking at its record.
+# Indexes of the header's fields in that tuple: a `BatchHeader` for each batch would
+# cost as much as reading its record.
 _BASE, _ATTRIBUTES, _DELTA, _BASE_TIMESTAMP, _PRODUCER_ID, _COUNT = 0, 5, 6, 7, 9, 12
 
 
@@ -76,7 +76,7 @@ class UncleanableError(Exception):
 
 @slotted
 class Dirt:
-    """What there is to clean in a partition.
+    """The dirty part of a partition, which compaction has not cleaned yet.
 
     Attributes:
         first_dirty_offset: where the last cleaning ended.
@@ -94,7 +94,7 @@ class Dirt:
 
 
 def dirt(partition: Partition, now_ms: int) -> Dirt:
-    """How dirty a partition is: who has several cleans the dirtiest first.
+    """Measures the dirty part of a partition; callers clean the dirtiest one first.
 
     A cleaning is due where the ratio is above ``min.cleanable.dirty.ratio``, or
     something is older than ``max.compaction.lag.ms`` (KIP-354), in a topic that
@@ -145,13 +145,13 @@ def clean(
 ) -> Generator[None, None, None]:
     """Compacts a partition, if it is dirty enough: a slice of work per step.
 
-    Between two steps anything may be done to the partition. What is appended
-    stays; where the start of the log moves, or the partition is closed, the
-    cleaning ends without a change. To end it early, close the iterator. Only one
-    cleaning may be under way per partition.
+    Between two steps the partition may be used freely. New batches stay; if the
+    start of the log moves, or the partition is closed, the cleaning ends without a
+    change. To end it early, close the iterator. Only one cleaning may be under way
+    per partition.
 
-    A step takes a few milliseconds, whatever the batches: they are decompressed,
-    read and written in pieces, too.
+    A step takes a few milliseconds even for long batches: they are decompressed, read
+    and written in pieces, too.
 
     Args:
         partition: in memory or in files.
@@ -161,7 +161,7 @@ def clean(
 
     Raises:
         UncleanableError: a batch is damaged.
-        StorageError: what remains cannot be written; nothing was changed.
+        StorageError: the compacted log cannot be written; nothing was changed.
     """
     found = dirt(partition, now_ms)
     if not found.is_due:
@@ -216,7 +216,7 @@ class _Cleaning:
         self._of.store.first_dirty_offset = self._indexed
 
     def _is_stale(self) -> bool:
-        """Whether the log is not what it was when the cleaning began."""
+        """Whether the log was closed or lost its start since the cleaning began."""
         return self._of.is_closed or self._of.log_start_offset != self._start
 
     def _index(self) -> Generator[None, None, None]:
@@ -243,7 +243,7 @@ class _Cleaning:
         self._indexed = self._end
 
     def _fill(self, replacement: Replacement) -> Generator[None, None, None]:
-        """Adds what remains of each batch."""
+        """Adds each batch, with the records that remain, to the replacement."""
         size, work = self._slice, 0
         for batch in self._of.store.batches(self._start, self._end):
             if work >= size:
@@ -287,7 +287,7 @@ class _Cleaning:
     def _remainder(
         self, batch: bytes, fields: tuple[int, ...], kept: _Kept
     ) -> Generator[None, None, bytes | None]:
-        """What stays of a batch; None for nothing."""
+        """The batch with the records that remain; None to drop it."""
         if kept.spans:
             has_horizon = fields[_ATTRIBUTES] & DELETE_HORIZON
             horizon = None
@@ -349,5 +349,5 @@ def _scan(
 
 
 def _digest(key: bytes) -> bytes:
-    """What stands for a long key: longer than any key that is not long."""
+    """Digest in place of a long key: longer than any key that is kept as it is."""
     return blake2b(key).digest().ljust(LONG_KEY + 1)

@@ -1,4 +1,4 @@
-"""The data directory of a broker: Kafka's layout, and what kohort adds to it.
+"""The data directory of a broker: Kafka's layout, with kohort's additions.
 
 meta.properties       Kafka's, and kohort.format
 .lock                 locked by the process that uses the directory
@@ -79,17 +79,17 @@ class DataDir:
 
         Args:
             path: the directory.
-            cluster_id_if_new: what a new one gets.
+            cluster_id_if_new: cluster id of a new directory.
             node_id: of the broker; one with another id is refused.
 
         Raises:
-            DataDirError: it is in use, belongs to somebody else, cannot be read or
+            DataDirError: it is in use, belongs to another broker, cannot be read or
                 written, or is damaged.
         """
         path = path.absolute()
         try:
             files.make_folder(path)
-            # Before the lock: nothing is to be left in what is somebody else's.
+            # Before the lock, whose file must not be left in a foreign directory.
             _checked_meta(path, node_id)
             made = cls(path, _locked(path))
         except StorageError as error:
@@ -170,10 +170,10 @@ class DataDir:
         return self.journal.found
 
     def save(self, metadata: ClusterMetadata) -> None:
-        """Writes down what the cluster is, in one step.
+        """Saves the cluster's metadata atomically.
 
         Raises:
-            StorageError: that did not work; what was saved before stays.
+            StorageError: the save failed; the previous metadata stays.
         """
         finish(
             self.journal.rewrite(
@@ -206,7 +206,7 @@ class DataDir:
     ) -> Partition:
         """Opens a partition, recovers it if it must, makes it if it is new.
 
-        What is there of another topic of that name is put aside.
+        The folder of an older topic of that name is put aside.
 
         Args:
             topic: the topic's name.
@@ -478,7 +478,7 @@ class DataDir:
     def close(self) -> None:
         """Flushes all partitions, marks the stop as clean, and unlocks.
 
-        What goes wrong is logged: the next start then recovers.
+        Errors are logged; the next start then recovers.
         """
         is_clean = not self._unopened or self.is_clean
         try:

@@ -33,7 +33,7 @@ class LeaderEpochs:
     def begin(self, epoch: int, log_end_offset: int) -> None:
         """A leader was elected, in a newer epoch than all before."""
         while self._starts and self._starts[-1] >= log_end_offset:
-            # Nothing is left of the epoch before, so nobody can ask for it.
+            # No record is left of the epoch before, so no client can ask for it.
             self._epochs.pop()
             self._starts.pop()
         self.latest = epoch

@@ -98,7 +98,7 @@ class Examination:
         self._known = known
         self._progress = progress
         self._epochs: LeaderEpochs | None = None
-        # By producer id and last offset: the snapshots that have such a batch.
+        # By producer id and last offset: the snapshots that list that batch.
         self._of_snapshots: dict[tuple[int, int], str] = {}
         self.findings: list[Finding] = []
         self.segments = 0

@@ -1,8 +1,8 @@
 """The door to the disk: all that is written for a log goes through here.
 
-Errors of the operating system become `StorageError` with a path in it. Open
-files are few, whatever the number of partitions: the ones that were not used
-for the longest time are closed, and opened again when they are needed.
+Errors of the operating system become `StorageError` with a path in it. Open files
+stay few for any number of partitions: the least recently used ones are closed, and
+opened again when they are needed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Files:
         self._open[file] = None
 
     def closed(self, file: LogFile) -> None:
-        """Takes note that a file was closed by whoever uses it."""
+        """Takes note that its user closed a file."""
         self._open.pop(file, None)
 
     def close(self) -> None:
@@ -157,10 +157,10 @@ class LogFile:
         return self._fd
 
     def write(self, batch: Stored, size: int, position: int) -> None:
-        """Writes all of a batch behind what is there already, or nothing of it.
+        """Appends all of a batch to the file, or nothing of it.
 
         Args:
-            batch: what to write.
+            batch: its bytes.
             size: its bytes.
             position: the size of the file before.
         """
@@ -194,7 +194,7 @@ class LogFile:
             raise failure("read", self.path, error) from error
 
     def sync(self) -> None:
-        """Has the disk keep what was written."""
+        """Flushes the file to the disk (fdatasync)."""
         with storage_errors("flush", self.path):
             os.fdatasync(self._descriptor())
 

@@ -25,7 +25,7 @@ OFFSET = struct.Struct(">ii")
 
 
 class SegmentIndex:
-    """Where batches are: sparse, by offset and by time.
+    """Sparse index of a segment's batches, by offset and by time.
 
     Attributes:
         offsets: last offsets of batches, growing.
@@ -89,7 +89,7 @@ class SegmentIndex:
         )
 
     def floor(self, offset: int) -> int:
-        """Where to begin to look for an offset."""
+        """Position from which to search for an offset, in bytes."""
         index = bisect_right(self.offsets, offset) - 1
         return self.positions[index] if index >= 0 else 0
 
@@ -113,10 +113,10 @@ class SegmentIndex:
         self._times_written = min(self._times_written, times)
 
     def write(self, offset_path: Path, time_path: Path, *, is_durable: bool) -> None:
-        """Adds what is new to the files.
+        """Appends new entries to the files.
 
         Raises:
-            StorageError: that did not work; it will be tried again.
+            StorageError: the write failed; the next call writes them again.
         """
         done, count = self._offsets_written, len(self.offsets)
         if done < count or is_durable:
@@ -143,7 +143,7 @@ class SegmentIndex:
     def load(
         cls, base_offset: int, log_size: int, offset_path: Path, time_path: Path
     ) -> SegmentIndex | None:
-        """What the files hold; None if they cannot be true, or are missing.
+        """Reads the index files; None if they are inconsistent or missing.
 
         Args:
             base_offset: of the segment.

@@ -36,8 +36,8 @@ from kohort.broker.telemetry import Logger
 CLUSTER: Final = "cluster.json"
 CHANGES: Final = "cluster.log"
 SMALLEST_OUTGROWN: Final = 256 * 1024
-"""Bytes of changes that are kept whatever the size of cluster.json: some thousand
-small topics, which a start reads in 20 ms."""
+"""Bytes of changes that are kept for a cluster.json of any size: some thousand small
+topics, which a start reads in 20 ms."""
 PIECE_ROWS: Final = 200
 """Partitions that are written down in one piece of work: about 1 ms."""
 

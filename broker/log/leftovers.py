@@ -16,7 +16,7 @@ _UNFINISHED = (CLEANED, DELETED, ".tmp")
 
 
 def clear(folder: Path, open_files: Files) -> None:
-    """Finishes what was almost done, and removes what was not: as Kafka does.
+    """Finishes complete swaps and removes incomplete files, as Kafka does.
 
     Raises:
         StorageError: a file cannot be read, renamed or removed.

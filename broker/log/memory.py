@@ -30,8 +30,8 @@ handing a socket one more buffer costs more than the copy."""
 def packed(head: bytes, batch: memoryview) -> Stored:
     """A batch as it is kept: `head` in place of its own first bytes.
 
-    The view is kept where it is long and nobody can change what it shows, and
-    where it does not keep more than twice its size alive.
+    The view is kept, not copied, if it is long, of immutable bytes, and does not keep
+    more than twice its size alive.
     """
     size = len(batch)
     if size >= LONG_BATCH:
@@ -120,7 +120,7 @@ class BatchStore:
         return self._ends[index - 1] if index else self._start
 
     def _offset_behind(self, index: int) -> int:
-        """Where the log starts without the first `index` batches."""
+        """Start of the log without the first `index` batches."""
         return self._last_offsets[index - 1] + 1 if index else self._base
 
     def read(
@@ -261,8 +261,8 @@ class BatchStore:
     ) -> int:
         """See `Store.cleanable_end`: the newest batch always stays.
 
-        A batch is here what a segment is to Kafka, whose newest one, the active
-        segment, is never compacted.
+        In memory a batch stands for Kafka's segment; Kafka never compacts the newest
+        one, the active segment.
         """
         newest = max(len(self._batches) - 1, 0)
         if min_compaction_lag_ms > 0:
@@ -284,8 +284,8 @@ class BatchStore:
     def swap(self, end: int, made: BatchReplacement) -> None:
         """Puts other batches in place of all that lie before `end`."""
         count = bisect_left(self._last_offsets, end)
-        # What follows keeps its place in bytes: the new batches end where the
-        # old ones ended.
+        # Later batches keep their positions: the new batches end where the old ones
+        # ended.
         self._start = self._start_of(count) - sum(made.sizes)
         ends = array("q", accumulate(made.sizes, initial=self._start))[1:]
         self._count_long_out(count)

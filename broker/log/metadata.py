@@ -15,12 +15,12 @@ from kohort.protocol.slotted import slotted
 
 
 class MetadataError(Exception):
-    """The file does not hold what it should."""
+    """The file is not valid cluster metadata."""
 
 
 @slotted
 class PartitionMetadata:
-    """Who keeps a partition: node ids; `leader` is -1 for nobody."""
+    """Replicas and leader of a partition: node ids; `leader` is -1 for none."""
 
     replicas: Sequence[int]
     leader: int
@@ -44,7 +44,7 @@ class ClusterMetadata:
         topics: by name.
         configs: configuration that was changed at run time, by whose it is: a
             node id as text, or "" for all nodes.
-        next_producer_id: the first that nobody has been given.
+        next_producer_id: the first id that has not been assigned.
     """
 
     topics: Mapping[str, TopicMetadata]

@@ -1,4 +1,4 @@
-"""One partition: its offsets, its batches, its producers, and who waits for more.
+"""One partition: its offsets, its batches, its producers, and its waiting fetches.
 
 Nothing here knows a socket or a clock: time is an argument, mistakes of clients
 come back as error codes. There is one replica, so that the high watermark and
@@ -162,8 +162,8 @@ class Partition:
         """Appends the batch that a client sent, if it is one and is next.
 
         Args:
-            batch: the records of this partition in a Produce request. A long
-                one is not copied: what it shows must not change later.
+            batch: the records of this partition in a Produce request. A long one is
+                not copied: its bytes must not change later.
             now_ms: ms since the epoch.
             zstd: whether the version of Produce allows zstd (v7 and later).
             read: the result of the last call with this batch, after its records were
@@ -318,7 +318,7 @@ class Partition:
 
         Args:
             offset: of the first record that is wanted.
-            max_bytes: what the batches may have together.
+            max_bytes: limit of all batches together.
             minimum_one: give the first batch even if it alone has more
                 (KIP-74).
         """
@@ -533,7 +533,7 @@ class Partition:
         self.store.flush()
 
     def close(self) -> None:
-        """Ends the use of the log: wakes who waits, and flushes.
+        """Ends the use of the log: wakes waiting fetches, and flushes.
 
         Raises:
             StorageError: it could not be flushed; it is closed all the same.

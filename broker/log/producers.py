@@ -1,4 +1,4 @@
-"""Idempotent producers (KIP-98): what a partition remembers of each producer id.
+"""Idempotent producers (KIP-98): a partition's state of each producer id.
 
 A producer numbers its records per partition. The partition keeps the last five
 batches of each producer, as many as a client may have in flight, so a batch
@@ -54,7 +54,7 @@ class Producers:
     """The producers of one partition.
 
     Attributes:
-        states: by producer id; for whoever keeps them over a restart.
+        states: by producer id; a store saves them for a restart.
     """
 
     __slots__ = ("states",)
@@ -67,7 +67,7 @@ class Producers:
         return len(self.states)
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer id."""
+        """The state of a producer id; None if it is unknown."""
         return self.states.get(producer_id)
 
     def check(self, header: BatchHeader) -> Verdict:

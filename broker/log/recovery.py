@@ -1,10 +1,10 @@
-"""Opening the folder of a partition, whatever state it was left in.
+"""Opens the folder of a partition after a clean stop or a crash.
 
-After a clean stop nothing is read but the end of the last segment. Otherwise all
-that may not have been flushed is read and checked; what a crash left half written
-can only be at the very end, and is cut off. Damage before the recovery point is
-no crash's, and may hide records that were acknowledged: nothing is cut then, and
-the broker does not start.
+After a clean stop only the end of the last segment is read. Otherwise all batches
+that may not have been flushed are read and checked; a batch half written by a crash
+can only be at the very end, and is cut off. Damage before the recovery point has
+another cause than a crash, and may hide acknowledged records: nothing is cut then,
+and the broker does not start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DamagedLogError(Exception):
 
 
 class Recovery:
-    """How one partition is opened.
+    """Opens one partition: recovers it if needed.
 
     Args:
         folder: the partition's, which exists.
@@ -129,7 +129,7 @@ class Recovery:
         bases = [segment.base_offset for segment in self._segments]
         return max(sum(base <= self._recovery_point for base in bases) - 1, 0)
 
-    # -- what is trusted
+    # -- trusted segments: before the recovery point
 
     def _load_before(self, first: int) -> None:
         """Takes the segments before `first` for what their indexes say."""
@@ -186,10 +186,10 @@ class Recovery:
             log.warning("snapshot_not_used", path=str(path), reason=str(error))
             return None
 
-    # -- what has to be checked
+    # -- segments to check
 
     def _check_from(self, first: int) -> None:
-        """Reads segments from `first` on, and cuts off what a crash left."""
+        """Reads segments from `first` on, and cuts off a half-written end."""
         self._load_producers(first)
         for segment, following in zip_longest(
             self._segments[first:], self._segments[first + 1 :]
@@ -261,7 +261,7 @@ class Recovery:
             self._producers.appended(header, header.base_offset, header.max_timestamp)
 
     def _cut(self, segment: Segment, lost: int, why: str, *, is_last: bool) -> None:
-        """Cuts off what is behind the whole batches, if a crash may have left it."""
+        """Cuts off the bytes after the whole batches, if a crash may have left them."""
         path, offset = segment.log.path, segment.next_offset
         if offset < self._recovery_point or not is_last:
             raise DamagedLogError(
@@ -298,7 +298,7 @@ class Recovery:
         files.sync_folder(self._folder)
         return str(path)
 
-    # -- what was found
+    # -- results
 
     def _store(self, keeper: Keeper) -> SegmentStore:
         active = self._segments[-1]

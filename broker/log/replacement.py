@@ -1,8 +1,8 @@
 """Segment replacement: writes the output of compaction, and swaps it in.
 
 As in Kafka, neighbouring segments become one as long as their batches fit, and
-files go by their suffix: `.cleaned` are not finished, `.swap` are, and replace
-what they cover even if the broker dies in between. They are swapped in oldest
+files go by their suffix: `.cleaned` are not finished, `.swap` are, and replace the
+segments that they cover even if the broker dies in between. They are swapped in oldest
 first, so that a record never outlives the one that deletes it.
 """
 
@@ -75,7 +75,7 @@ class SegmentReplacement:
         """The next batch, in the order of offsets.
 
         Raises:
-            StorageError: it cannot be written; `abort` is what is left to do.
+            StorageError: it cannot be written; call `abort`.
         """
         header = records.read_header(batch)
         segment = self._segment_for(header.base_offset)

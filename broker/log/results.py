@@ -16,12 +16,12 @@ LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
 HIGH_WATERMARK: Final = -1
-"""What DeleteRecords asks for to delete everything."""
+"""Offset in DeleteRecords that deletes all records."""
 
 
 @slotted
 class AppendResult:
-    """What became of a batch; the fields of a partition in Produce's response.
+    """Result of an append; the fields of a partition in Produce's response.
 
     Attributes:
         error_code: NONE for a repeated batch, too.
@@ -29,12 +29,12 @@ class AppendResult:
             batch; -1 with an error.
         last_offset: of the last record; -1 with an error.
         log_append_time_ms: -1 with CreateTime or an error. A repeated batch has
-            the largest timestamp of its first time, whatever the type.
+            the largest timestamp of its first time, with either timestamp type.
         log_start_offset: -1 with errors that Kafka finds before it has the log.
-        error_message: what goes on the wire; None for most errors, as in Kafka.
+        error_message: as in the response; None for most errors, as in Kafka.
         record_errors: (position in the batch, message) of refused records.
         is_duplicate: the batch was there already; nothing was appended.
-        reason: what is wrong, for logs.
+        reason: the fault in words, for logs.
     """
 
     error_code: int
@@ -50,7 +50,7 @@ class AppendResult:
 
 @slotted
 class ReadResult:
-    """What Fetch gets: whole batches, in `buffers` that follow one another."""
+    """Result of a read for Fetch: whole batches, in consecutive `buffers`."""
 
     error_code: int
     buffers: Sequence[Buffer]
@@ -59,7 +59,7 @@ class ReadResult:
 
 @slotted
 class FoundOffset:
-    """What ListOffsets gets; offset, timestamp and epoch are -1 for none."""
+    """Result of a lookup for ListOffsets; -1: no offset, timestamp or epoch."""
 
     error_code: int
     timestamp_ms: int

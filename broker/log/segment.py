@@ -84,12 +84,12 @@ class Segment:
         folder: where its files are.
         log: the file of batches.
         size: bytes of its batches.
-        next_offset: the offset behind its last batch; base_offset if it has none.
-            -1 where nobody has looked yet.
+        next_offset: the offset behind its last batch; base_offset if it has none;
+            -1 before it is first read.
         max_timestamp: the largest; -1 without any.
         max_timestamp_at: the last offset of the first batch that has it.
         first_timestamp: the largest of the first batch, by which it is rolled; -1
-            where nobody has looked yet.
+            before it is first read.
         written_ms: when something was written last.
     """
 
@@ -126,13 +126,13 @@ class Segment:
         self._files = open_files
         self._index: SegmentIndex | None = SegmentIndex(base_offset)
         self._since_entry = 0
-        # (offset, position) of the last batch, and of the one that whoever read
-        # last will want next: most reads need no search.
+        # (offset, position) of the last batch, and of the batch after the latest
+        # read, which is probably wanted next: most reads need no search.
         self._tail = (-1, 0)
         self._wanted = (-1, 0)
 
     def path(self, suffix: str) -> Path:
-        """The path of one of its files, with what is behind the log's suffix."""
+        """The path of one of its files, with a second suffix if the log has one."""
         name = file_name(self.base_offset, suffix)
         if suffix != SNAPSHOT:
             log_name = self.log.path.name
@@ -241,7 +241,7 @@ class Segment:
         self._files.index_loaded(self, self.index.size_in_memory)
 
     def write_index(self, *, is_last: bool = False, is_durable: bool = False) -> None:
-        """Writes what the index files lack.
+        """Appends new entries to the index files.
 
         Args:
             is_last: the segment gets no more batches for now, so that its largest
@@ -258,7 +258,7 @@ class Segment:
     # -- opening
 
     def load_times(self) -> None:
-        """Takes its largest timestamp from the indexes; nobody writes to it.
+        """Reads the largest timestamp of an inactive segment from its indexes.
 
         Raises:
             StorageError: they, or the log for want of them, cannot be read.
@@ -355,7 +355,7 @@ class Segment:
         self._index = SegmentIndex(self.base_offset)
 
     def write_whole_index(self, *, is_done: bool) -> None:
-        """Writes the index files anew, whatever is in them.
+        """Replaces the index files.
 
         Args:
             is_done: another segment is written to, and no batch of this is missing.
@@ -375,7 +375,7 @@ class Segment:
     # -- taking back, deleting
 
     def mark(self) -> tuple[tuple[Any, ...], int, int]:
-        """What `restore` needs to forget batches that come after this."""
+        """The state of now, with which `restore` takes back later batches."""
         fields = tuple(getattr(self, name) for name in _MARKED)
         return fields, len(self.index.offsets), len(self.index.times)
 
@@ -383,7 +383,7 @@ class Segment:
         """Takes back the batches that were appended since `mark`.
 
         Raises:
-            StorageError: the file cannot be cut; what is next overwrites them.
+            StorageError: the file cannot be cut; the next batch overwrites them.
         """
         fields, offsets, times = mark
         for name, value in zip(_MARKED, fields, strict=True):
@@ -422,7 +422,7 @@ class Segment:
             finish: how much to read at once.
 
         Raises:
-            StorageError: what is there is no batch.
+            StorageError: the bytes are no batch.
         """
         while position < self.size:
             chunk = self.log.read(position, min(finish, self.size - position))
@@ -452,7 +452,7 @@ class Segment:
         """The headers of all batches from a position on.
 
         Raises:
-            StorageError: what is there is no batch.
+            StorageError: the bytes are no batch.
         """
         for place in self.places(position):
             data = self._exactly(place.position, records.HEADER_SIZE)

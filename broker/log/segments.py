@@ -48,12 +48,12 @@ class Keeper(NamedTuple):
 class SegmentStore:
     """The batches of one partition, in a folder.
 
-    The last segment is the active one, the only one that is written to. Nothing
-    is read that is not asked for, and nothing is kept of what was read.
+    The last segment is the active one, the only one that is written to. Batches are
+    read on request only, and not cached.
 
     Args:
         folder: the partition's.
-        state: what was found in it.
+        state: offsets, epochs and producers found in it.
         segments: at least one, oldest first.
         recovery_point: all before it has been flushed.
         open_files: those of the data directory.
@@ -175,7 +175,7 @@ class SegmentStore:
             try:
                 self.flush()
             except StorageError:
-                # Nobody knows what is on the disk, so it is not in the log.
+                # The batch may or may not be on the disk, so it is not in the log.
                 self._size -= size
                 self.state.log_end_offset = first_offset
                 active.restore(mark)
@@ -240,10 +240,10 @@ class SegmentStore:
         return new
 
     def write_snapshot(self, offset: int) -> None:
-        """Writes down what is known of producers before `offset`, the end.
+        """Writes the producers' state at `offset`, the end of the log, to a file.
 
         Raises:
-            StorageError: that did not work.
+            StorageError: the write failed.
         """
         path = self.folder / file_name(offset, SNAPSHOT)
         files.write_at(path, snapshots.encode(self.state.producers), 0, is_durable=True)
@@ -463,7 +463,7 @@ class SegmentStore:
             files.sync_folder(self.folder.parent)
 
     def close(self) -> None:
-        """See `Store.close`; writes down what makes the next start short."""
+        """See `Store.close`; writes indexes and a snapshot, for a quick next start."""
         active = self._segments[-1]
         end = self.state.log_end_offset
         try:

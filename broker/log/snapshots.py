@@ -1,4 +1,4 @@
-"""`.snapshot`: what is known of idempotent producers at an offset, as Kafka writes it.
+"""`.snapshot`: the state of idempotent producers at an offset, as Kafka writes it.
 
 Kafka's format (version 1) has the last batch of each producer. The four before
 it, which Kafka forgets at a restart, follow behind: its reader stops before them,
@@ -26,7 +26,7 @@ class SnapshotError(Exception):
 
 
 def encode(producers: Producers) -> bytes:
-    """The file for what is known now."""
+    """The contents of a snapshot file."""
     states = producers.states
     body = bytearray(_COUNT.pack(len(states)))
     earlier = bytearray()
@@ -58,10 +58,10 @@ def encode(producers: Producers) -> bytes:
 
 
 def decode(data: bytes) -> Producers:
-    """What a file says.
+    """Reads the contents of a snapshot file.
 
     Raises:
-        SnapshotError: it cannot be believed.
+        SnapshotError: another version, or damaged.
     """
     try:
         version, crc = _START.unpack_from(data)

@@ -20,13 +20,13 @@ PIECE: Final = 1024 * 1024
 class StorageError(Exception):
     """Something could not be written or read: a full disk, an I/O error, damage.
 
-    The text says what, where and why. What was acknowledged before is untouched,
-    and a later attempt may work.
+    The message has the operation, the path and the reason. Acknowledged records are
+    untouched, and a later attempt may work.
     """
 
 
 class LogState:
-    """What a log holds when it is opened, apart from its batches.
+    """State of a log when it is opened: offsets, epochs and producers.
 
     The partition and its store share `epochs` and `producers`: a store that
     survives a restart writes them down.
@@ -54,7 +54,7 @@ class Replacement(Protocol):
         """The next batch, in the order of offsets.
 
         Raises:
-            StorageError: it cannot be written; `abort` is what is left to do.
+            StorageError: it cannot be written; call `abort`.
         """
 
     def commit(self) -> None:
@@ -72,7 +72,7 @@ class Store(Protocol):
     """The batches of one partition, oldest first. Their offsets may have gaps.
 
     Attributes:
-        config: the topic's, for what has to do with files; may be replaced.
+        config: the topic's, for its settings of files; may be replaced.
         first_dirty_offset: up to where compaction has got; it sets this.
     """
 
@@ -87,7 +87,7 @@ class Store(Protocol):
         """The number of batches; files may have to be read for it."""
 
     def start(self) -> LogState:
-        """What there is; asked once, by the partition that uses the store."""
+        """The state at the opening; called once, by the partition."""
 
     def keep_epochs(self) -> None:
         """The leader epochs that `start` gave have changed.
@@ -117,7 +117,7 @@ class Store(Protocol):
 
         Args:
             offset: from the start of the log on, and before its end.
-            max_bytes: what the batches may have together.
+            max_bytes: limit of all batches together.
             minimum_one: give the first one even if it has more.
 
         Raises:
@@ -169,7 +169,7 @@ class Store(Protocol):
         """
 
     def first_offset_younger(self, than_ms: int, end: int) -> int:
-        """Where the log would start without the oldest parts before a time.
+        """Start of the log if the oldest parts, before a time, were dropped.
 
         Args:
             than_ms: ms since the epoch.
@@ -177,9 +177,9 @@ class Store(Protocol):
         """
 
     def first_offset_within(self, size: int, end: int) -> int:
-        """Where the log would start without the oldest parts above a size.
+        """Start of the log if the oldest parts, above a size, were dropped.
 
-        What remains is not below `size`.
+        The rest has at least `size` bytes.
 
         Args:
             size: bytes; below those of the log.
@@ -187,7 +187,7 @@ class Store(Protocol):
         """
 
     def drop_before(self, offset: int, end: int) -> None:
-        """The log starts at `offset`: drops what lies wholly before it.
+        """Drops the parts that lie wholly before `offset`, the new start of the log.
 
         Args:
             offset: the new start of the log.
@@ -198,7 +198,7 @@ class Store(Protocol):
         """
 
     def size_before(self, offset: int) -> int:
-        """Bytes of what lies wholly before `offset`; whole segments will do."""
+        """Bytes of the batches, or segments, that lie wholly before `offset`."""
 
     def cleanable_end(
         self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
@@ -208,7 +208,7 @@ class Store(Protocol):
         Args:
             first_dirty_offset: from where on timestamps are looked at.
             now_ms: ms since the epoch.
-            min_compaction_lag_ms: what is younger than this stays.
+            min_compaction_lag_ms: younger records are not compacted.
         """
 
     def replacement(self, end: int) -> Replacement:

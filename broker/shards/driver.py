@@ -89,7 +89,7 @@ class GroupDriver:
         }
 
     def start(self, loading: Loading) -> None:
-        """Takes over the groups that were loaded, and arms what always runs."""
+        """Takes over the loaded groups, and arms the check for expired offsets."""
         self._now = now = self._clock.now()
         self._run(self.coordinator.take_over(loading, now))
         self._run(self.coordinator.start(now))

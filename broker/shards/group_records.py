@@ -1,8 +1,8 @@
 """The coordinator's records as bytes, and back: one append is one record batch.
 
-A commit is the most frequent thing that is written. What does not change from
-one commit to the next, all of a record up to the offset, is kept by group, topic,
-partition and place in the batch.
+Commits are the most frequent writes. The part of a record that stays the same from
+one commit to the next, up to the offset, is cached by group, topic, partition and
+place in the batch.
 """
 
 from __future__ import annotations
@@ -98,8 +98,7 @@ def _zigzag(value: int) -> int:
 class Encoder:
     """Makes batches of records.
 
-    One serves for any number of coordinators: what it keeps follows from the
-    records alone.
+    One serves any number of coordinators: its cache depends on the records alone.
 
     Args:
         topic_ids: the id of each topic that there is, looked up when an offset of

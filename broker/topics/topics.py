@@ -134,7 +134,7 @@ class Topics:
         """Saves topics that were made, in one write, and makes them visible.
 
         Raises:
-            StorageError: they could not be saved; none of them is visible.
+            StorageError: the topics could not be saved; none of them is visible.
         """
         try:
             self._changed({topic.name: topic for topic in topics})

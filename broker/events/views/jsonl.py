@@ -1,9 +1,9 @@
 """``--events FILE``: the stream as a file, one JSON object per line.
 
-Lines are written in batches, by a thread, so that a slow disk keeps nobody waiting.
-Where the disk is full the batch is tried again every second. What comes meanwhile
-waits as long as there is room for it; what does not fit is missing, and the file
-says so itself, by the `events_lost` that every slow reader of the stream gets.
+Lines are written in batches, by a thread, so that a slow disk does not block the
+broker. If the disk is full, the batch is retried every second. Meanwhile new events
+wait in the reader's buffer; events that do not fit are missing from the file, which
+then has the `events_lost` that every slow reader of the stream gets.
 
 The file always ends with a whole line; after a kill as soon as it is opened again. It
 is for one broker, and locked: two would cut off each other's lines.
@@ -30,13 +30,13 @@ RETRY_S: Final = 1.0
 CLOSE_S: Final = 5.0
 """How long closing waits for a disk that does not answer."""
 LONGEST_WRITE: Final = 1024 * 1024
-"""Bytes of one write, some 2,000 events: what is tried again as a whole."""
+"""Bytes of one write, some 2,000 events, which is retried as a whole."""
 LONGEST_LINE: Final = 64 * 1024 * 1024
-"""How far the beginning of the last line is looked for: the longest events, commits of
-100,000 offsets, have a tenth of that."""
+"""Bytes from the end in which the beginning of the last line is searched: the longest
+events, commits of 100,000 offsets, have a tenth of that."""
 
 _BEGIN: Final = b'{"schema":'
-"""What the events' lines begin with."""
+"""The first bytes of every event's line."""
 
 log = telemetry.Logger("events")
 
@@ -44,8 +44,8 @@ log = telemetry.Logger("events")
 class EventsFile:
     """Appends the stream to a file, from its beginning on; a regular file, or none yet.
 
-    A last line that is not whole, because a broker was killed in the middle of it, is
-    taken away first. What was never an event's line is kept, and ended.
+    An incomplete last line, left by a broker that was killed, is removed first. If the
+    last line is no event, it is kept and gets its end of line.
 
     Args:
         path: of the file.
@@ -62,8 +62,8 @@ class EventsFile:
     ) -> None:
         self._path = os.fspath(path)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        # Of a pipe that nobody reads, opening would wait for ever. (And Windows would
-        # put other ends to lines.)
+        # Opening a pipe without a reader would block for ever. (And Windows would
+        # write CRLF.)
         flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         self._file = os.open(path, flags, 0o644)
         try:
@@ -118,7 +118,7 @@ class EventsFile:
             await self._pause(LINGER_S)
 
     async def _lines(self) -> bytes:
-        """The next batch: what has come, up to `LONGEST_WRITE`."""
+        """The next batch of events as lines, up to `LONGEST_WRITE` bytes."""
         lines: list[bytes] = []
         size = 0
         while size < LONGEST_WRITE and (events := take(self._reader)):
@@ -158,7 +158,7 @@ def _claim(file: int) -> None:
     """Locks a regular file for as long as it is open, where there are such locks.
 
     Raises:
-        OSError: it is something else, or somebody else has it.
+        OSError: it is no regular file, or another process has locked it.
     """
     if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError("it is no regular file")
@@ -188,7 +188,7 @@ def _mend(file: int) -> int:
 
 
 def _last_line(file: int, size: int) -> bytes:
-    """What is behind the last end of a line, or so much of it as a line can have."""
+    """The bytes after the last end of line, at most `LONGEST_LINE` or a little more."""
     tail, chunk = b"", 4096
     while b"\n" not in tail and len(tail) < min(size, LONGEST_LINE):
         chunk = min(2 * chunk, size)

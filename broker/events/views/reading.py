@@ -1,4 +1,4 @@
-"""How views read the stream: a slice at a time, and as JSON, the same everywhere."""
+"""Reads the stream for views: a slice at a time, and the same JSON everywhere."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SLICE: Final = 100
 """Events that are made text of before others get their turn: one or two ms."""
 LARGE_SLICE: Final = 1_000
 """As many where the buffer is half full: in one turn of the loop each of a thousand
-connections may make an event, and whoever takes fewer than come falls behind."""
+connections may make an event, and a reader that takes fewer falls behind."""
 
 
 def take(reader: Reader) -> list[dict[str, Any]]:
-    """The next slice of what has come; there may be nothing."""
+    """The next slice of waiting events; may be empty."""
     is_behind = 2 * len(reader) > reader.size or 2 * reader.rows > reader.most_rows
     return reader.take(LARGE_SLICE if is_behind else SLICE)
 
