@@ -22,6 +22,7 @@ from kohort.client.group.effects import (
 from kohort.client.group.events import (
     Answered,
     AssignmentMade,
+    Closed,
     CommitRefused,
     Event,
     Expired,
@@ -31,6 +32,7 @@ from kohort.client.group.events import (
     PollEnded,
     RebalanceEnforced,
     Subscribed,
+    Unsubscribed,
 )
 from kohort.client.group.member import Member
 from kohort.client.group.membership import handle
@@ -58,6 +60,7 @@ ASSIGNED, LOST = CallKind.ASSIGNED, CallKind.LOST
 CONFIG = ConsumerConfig(group_id="g", partition_assignment_strategy=COOPERATIVE)
 SESSION_S = CONFIG.session_timeout_ms / 1000
 INTERVAL_S = CONFIG.heartbeat_interval_ms / 1000
+POLL_INTERVAL_S = CONFIG.max_poll_interval_ms / 1000
 
 
 def joined(rows: Sequence[JoinGroupResponseMember] = ()) -> JoinGroupResponse:
@@ -277,6 +280,32 @@ def test_a_listener_that_outlasts_its_poll_has_the_time_of_both() -> None:
     assert not leaves(a)
     assert LOST not in [kind for kind, _ in a.calls]
     world.check_settled()
+
+
+def test_a_poll_timer_that_fires_during_a_poll_is_armed_again_after_it() -> None:
+    """The next pause of the application is limited as the first one was."""
+    alone = Alone()
+    alone.join(0.0)
+    alone.submit(Expired("poll"), alone.timers.pop("poll"))
+    assert alone.kinds() == [ASSIGNED]
+    alone.submit(PollEnded(), 1_000.0)
+    assert alone.timers["poll"] == 1_000.0 + POLL_INTERVAL_S
+    alone.submit(Expired("poll"), alone.timers["poll"])
+    assert alone.kinds() == [ASSIGNED, LOST]
+
+
+def test_max_poll_interval_does_not_count_for_a_consumer_without_topics() -> None:
+    """One that closes, or has unsubscribed, has left, or is about to."""
+    for event in (Closed(), Unsubscribed()):
+        alone = Alone()
+        alone.join(0.0)
+        alone.submit(PollEnded(), 1.0)
+        alone.submit(event, 2.0)
+        if isinstance(event, Unsubscribed):
+            alone.answer(LeaveGroupResponse(), 3.0)
+        alone.effects.clear()
+        alone.submit(Expired("poll"), 1.0 + POLL_INTERVAL_S)
+        assert not alone.effects
 
 
 # -- errors
