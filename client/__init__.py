@@ -10,7 +10,7 @@ Applications import from here; the errors are in `kohort.client.errors`. Inside:
     administering/     the calls of the admin client
     network/           connections, metadata, coordinators, retries
 
-Back-pressure: `consuming/fetcher.py` limits what is fetched ahead, `Producer.send`
+Back-pressure: `consuming/fetcher.py` limits prefetched bytes, `Producer.send`
 waits for memory, and `network/connection.py` waits for a broker that does not read.
 """
 

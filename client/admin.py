@@ -79,7 +79,7 @@ class Admin:
         """The cluster's id, its controller and its nodes.
 
         Raises:
-            KohortError: nobody answers.
+            KohortError: no broker answers.
         """
         api = "DescribeCluster"
 

@@ -176,7 +176,7 @@ class CommonConfig:
             parse_address(address)
         is_tls = self.security_protocol in _TLS
         if self.ssl_context is not None and not is_tls:
-            # Whoever gives one would be surprised by what goes over the wire.
+            # A caller with a TLS context does not expect plaintext on the wire.
             raise ConfigError(
                 f"ssl_context: {self.security_protocol} makes no use of it, "
                 "security_protocol has to be SSL or SASL_SSL"
@@ -210,7 +210,7 @@ class CommonConfig:
         for key, value in values.items():
             name = key.replace(".", "_")
             if name not in known:
-                raise ConfigError(f"{key}: there is no such setting of {cls.__name__}")
+                raise ConfigError(f"{key}: unknown setting of {cls.__name__}")
             if name in settings:
                 raise ConfigError(f"{key}: is set twice")
             settings[name] = value
@@ -226,7 +226,7 @@ class CommonConfig:
         if config is None:
             return cls.parse(settings)
         if settings:
-            raise ConfigError(f"{next(iter(settings))}: is given besides a config")
+            raise ConfigError(f"{next(iter(settings))}: given together with a config")
         return config
 
     @property

@@ -45,7 +45,7 @@ CLOSE_MS = 30_000
 """How long `close` may take, as in the Java client."""
 
 _LAST_MS = 500
-"""The part of that which is kept for the connections."""
+"""The last part of that time, reserved for closing the connections."""
 
 
 class Consumer:
@@ -56,9 +56,9 @@ class Consumer:
                 ...
 
     As in the Java client a rebalance goes on while the application waits for
-    records: listeners are called then, and what it has been given is done with.
-    Heartbeats go on all the time. It has to come back within
-    ``max.poll.interval.ms``, else it leaves the group by itself.
+    records: listeners are called then, and the records returned before count as
+    processed. Heartbeats go on all the time. If the application does not poll again
+    within ``max.poll.interval.ms``, the consumer leaves the group on its own.
 
     Args:
         topics: to subscribe to.
@@ -66,7 +66,7 @@ class Consumer:
         settings: each of them, under Kafka's names with underscores.
 
     Raises:
-        ConfigError: a setting is unknown or cannot be.
+        ConfigError: an unknown setting or an invalid value.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Consumer:
     ) -> None:
         """Gives the partitions back, commits if that is automatic, and leaves.
 
-        Returns within the time, whatever brokers and listeners do. Called by the
+        Returns within the time, even if a broker or listener hangs. Called by the
         listener it returns immediately: the rest is done when the listener returns.
 
         Args:
@@ -451,7 +451,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed offsets of some partitions; None where there is none."""
         self._check()
-        commits = self._group_to("ask what is committed").commits
+        commits = self._group_to("fetch committed offsets").commits
         places = [TopicPartition(*place) for place in partitions]
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -485,7 +485,7 @@ class Consumer:
     async def partitions_for_topic(
         self, topic: str, timeout_ms: int | None = None
     ) -> frozenset[int]:
-        """The numbers of a topic's partitions; none if there is no such topic.
+        """The numbers of a topic's partitions; empty for an unknown topic.
 
         Raises:
             KohortError: no broker answers.
@@ -547,7 +547,7 @@ class Consumer:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """The next records, by partition; waits for some if there are none.
 
-        Rebalances go on here, and listeners are called, whatever the timeout.
+        Rebalances go on here, and listeners are called, even with a timeout of 0.
 
         Args:
             partitions: to return records of; all that are consumed if none.

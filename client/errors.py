@@ -1,7 +1,7 @@
-"""Errors of the client: one tree, and every error says where it happened.
+"""Errors of the client: one tree, and every error names its API, broker and topic.
 
-`retriable` decides whether trying again can help; what it is for an error code
-is Apache Kafka's own judgement (its RetriableException).
+`retriable` says whether trying again can help; for an error code it is as in Apache
+Kafka (its RetriableException).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ class KohortError(Exception):
     Args:
         message: what happened.
         api: Kafka's name of the API that was called.
-        broker: who was asked, as in "127.0.0.1:9092 (node 1)".
+        broker: the broker that was asked, as in "127.0.0.1:9092 (node 1)".
         group: group id.
         topic: topic name.
         partition: partition of the topic.
-        code: what the broker answered, where it did.
-        retriable: whether trying again can help; None for what is usual.
+        code: the broker's error code; None without an answer.
+        retriable: whether trying again can help; None for the class's default.
 
     Attributes:
-        wire_code: the number that the broker sent. It is not that of `code` where
-            `code` has none of that number (KIP-389's 77); None where none came.
+        wire_code: the number that the broker sent; None without an answer. It differs
+            from `code` for KIP-389's 77, which Kafka uses for another error.
     """
 
     wire_code: int | None = None
@@ -87,7 +87,7 @@ class KohortError(Exception):
                 setattr(self, name, value)
 
     def copy(self, **where: Any) -> Self:
-        """A copy with a traceback of its own, filled with `where`."""
+        """A copy, for another traceback, filled with `where`."""
         error = copy.copy(self)
         error.__cause__ = self.__cause__
         error.fill(**where)
@@ -203,7 +203,7 @@ class InconsistentProtocolError(BrokerError):
 
 
 class InvalidSessionTimeoutError(BrokerError):
-    """The session timeout is outside what the broker allows."""
+    """The session timeout is outside the broker's limits."""
 
 
 class InvalidTopicError(BrokerError):
@@ -227,7 +227,7 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log was cut off before what was consumed, by a new leader (KIP-320)."""
+    """A new leader has truncated the log below the consumer's position (KIP-320)."""
 
 
 class OutOfOrderSequenceError(BrokerError):
@@ -251,7 +251,7 @@ class UnknownMemberError(BrokerError):
 
 
 class UnknownTopicError(BrokerError):
-    """There is no such topic or partition, or this broker has not heard of it."""
+    """The topic or partition is unknown to this broker."""
 
 
 class CoordinatorLoadInProgressError(BrokerError):
@@ -259,7 +259,7 @@ class CoordinatorLoadInProgressError(BrokerError):
 
 
 class CoordinatorNotAvailableError(BrokerError):
-    """Nobody coordinates the group just now."""
+    """The group has no coordinator at the moment."""
 
 
 class NotCoordinatorError(BrokerError):
@@ -267,7 +267,7 @@ class NotCoordinatorError(BrokerError):
 
 
 class LeaderNotAvailableError(BrokerError):
-    """Nobody leads the partition just now."""
+    """The partition has no leader at the moment."""
 
 
 class NotLeaderError(BrokerError):

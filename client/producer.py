@@ -33,19 +33,19 @@ from kohort.protocol.records import NO_TIMESTAMP
 CLOSE_MS = 30_000
 """How long `close` may take, unless told otherwise."""
 _LAST_MS = 500
-"""Of that, what is kept for the connections."""
+"""The last part of that time, reserved for closing the connections."""
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is.
+    """Topic, partition, offset and timestamp of a record that was sent.
 
     Attributes:
         topic: that it was sent to.
         partition: of the topic.
-        offset: -1 where the broker does not tell: with acks=0, or if it knows no
-            more of a batch than that it has it.
-        timestamp: in milliseconds since the epoch: the record's own, or that of
-            the append where the topic has it so.
+        offset: -1 if the broker returned none: with acks=0, or for a duplicate whose
+            offset it no longer knows.
+        timestamp: in milliseconds since the epoch: the record's own, or the time of
+            the append with ``message.timestamp.type=LogAppendTime``.
     """
 
     topic: str
@@ -62,7 +62,7 @@ class _Choice(NamedTuple):
 
     all: Sequence[int]
     available: Sequence[int]
-    """Those that somebody leads."""
+    """Those that have a leader."""
 
 
 class Producer:
@@ -72,15 +72,15 @@ class Producer:
             where = await producer.send_and_wait("orders", b"...", key=b"k")
 
     Records of a partition are sent in batches, and with ``enable.idempotence``,
-    which is the default, each of them is written once and in order, whatever
-    happens to connections and leaders meanwhile.
+    which is the default, each of them is written once and in order, even if
+    connections break or leaders change meanwhile.
 
     Args:
         config: the configuration; or else
         settings: its keys.
 
     Raises:
-        ConfigError: a key does not exist, or a value cannot be.
+        ConfigError: an unknown setting or an invalid value.
     """
 
     def __init__(self, config: ProducerConfig | None = None, **settings: Any) -> None:
@@ -93,7 +93,7 @@ class Producer:
             self.config.batch_size, self._accumulator.fits, random
         )
         self._choices: dict[str, _Choice] = {}
-        # Who waits for memory, and for how many bytes; in their order.
+        # (bytes, waiter) for each `send` that waits for memory, in order.
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
         self._gives_way = False
@@ -132,7 +132,7 @@ class Producer:
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
         """Sends what there is, and ends all connections.
 
-        Returns within the time; what is not delivered by then fails with
+        Returns within the time; records not delivered by then fail with
         `ClosedError`, and may be in the log or not. Cancelled, it does that at once.
         Called once more, it waits for the first call to end, within its own time.
         """
@@ -147,7 +147,7 @@ class Producer:
         try:
             await self._flush(max(0, timeout_ms - _LAST_MS))
         except RequestTimedOutError:
-            pass  # what is left is told so
+            pass  # the rest fails below
         finally:
             for batch in self._accumulator.abandon():
                 what = "the producer was closed before the record was delivered"
@@ -182,20 +182,20 @@ class Producer:
             topic: where to.
             value: bytes, or what ``value.serializer`` takes; None for null.
             key: likewise.
-            partition: None for what the partitioner says.
+            partition: None: the partitioner chooses.
             timestamp_ms: since the epoch; None for now.
             headers: names and values, in order.
 
         Returns:
-            Where the record is, once the broker says so, or why it is not. Nobody
-            has to wait for it; to cancel it does not call the record back.
+            A future: the record's metadata once the broker acknowledges it, or the
+            error. You need not await it; cancelling it does not recall the record.
 
         Raises:
             RequestTimedOutError: no metadata or no memory in ``max.block.ms``.
             MessageTooLargeError: ``max.request.size`` or ``buffer.memory`` is less.
             SerializationError: key, value or headers cannot be bytes.
             ClosedError: the producer is not started, or it was closed.
-            KohortError: there can be no such topic, or it may not be written to.
+            KohortError: an invalid topic name, or a topic that you may not write to.
         """
         self._life.check()
         key_bytes, tail = self._encode(topic, value, key, headers)
@@ -205,7 +205,7 @@ class Producer:
             what = f"timestamp_ms: {timestamp_ms!r} is no time since the epoch"
             raise SerializationError(what, topic=topic)
         if self._gives_way:
-            # Who sends without end still leaves answers their turn.
+            # A caller that sends in a loop still leaves responses their turn.
             self._gives_way = False
             await asyncio.sleep(0)
         deadline = None
@@ -310,15 +310,15 @@ class Producer:
             code=ErrorCode.MESSAGE_TOO_LARGE,
         )
 
-    # -- what is waited for
+    # -- waiting for metadata, memory and delivery
 
     async def partitions_for(self, topic: str) -> Sequence[PartitionInfo]:
-        """The partitions of a topic, and who leads them.
+        """The partitions of a topic, with their leaders.
 
         Raises:
             RequestTimedOutError: no metadata in ``max.block.ms``.
             ClosedError: the producer is not started, or it was closed.
-            KohortError: there can be no such topic.
+            KohortError: an invalid topic name.
         """
         self._life.check()
         deadline = self._cluster.deadline(self.config.max_block_ms)
@@ -382,7 +382,7 @@ class Producer:
             if entry in self._waiters:
                 self._waiters.remove(entry)
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
-                # It is the caller's, who takes it before anybody else runs.
+                # The bytes are the caller's, which takes them before another task runs.
                 self._accumulator.release(size)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
@@ -439,7 +439,7 @@ class Producer:
         for number, delivery in enumerate(batch.deliveries):
             if delivery.done():
                 continue
-            each = error.copy()  # a traceback for each who waits
+            each = error.copy()  # a traceback for each waiter
             if messages.get(number):
                 each.message = messages[number]
             delivery.set_exception(each)
@@ -478,7 +478,7 @@ def _as_bytes(
 
 def _no_partition(topic: str, partition: int) -> UnknownTopicError:
     return UnknownTopicError(
-        "there can be no such partition",
+        "the topic has no such partition",
         topic=topic,
         partition=partition,
         retriable=False,

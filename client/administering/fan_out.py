@@ -35,7 +35,7 @@ Route = Callable[[Cluster, Sequence[K]], Awaitable[Answers[K, NodeId]]]
 Ask = Callable[[NodeId, Sequence[K]], Awaitable[Answers[K, V]]]
 """Asks a node about some items."""
 Where = Callable[[K], Mapping[str, Any]]
-"""What errors about an item are to say, by `KohortError`'s names, where they do not."""
+"""Attributes, by `KohortError`'s names, for errors about an item that lack them."""
 
 
 class Connected(Protocol):
@@ -84,7 +84,7 @@ async def fan_out(
     Args:
         cluster: that is asked.
         deadline: on the cluster's clock.
-        items: what is asked about.
+        items: topics, groups or partitions to ask about.
         route: as above.
         ask: as above.
         where: as above.
@@ -178,7 +178,7 @@ async def _answers(
     """The answers of one node, whose name their errors get."""
     try:
         if node_id is None:
-            # Errors name who was asked: one node is taken for all of them.
+            # Errors name the broker that was asked: pick one node for all items.
             node_id = (await cluster.connection(None)).node_id
         answers = await ask(node_id, items)
     except ClosedError:

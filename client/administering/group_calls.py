@@ -57,7 +57,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _DEAD = "Dead"
-"""The state that brokers give to groups that there are not, before KIP-1043."""
+"""The state of unknown groups in responses of brokers before KIP-1043."""
 
 
 async def list_consumer_groups(

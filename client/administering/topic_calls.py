@@ -339,7 +339,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         for partition, replicas in topic.assignments.items()
     ]
     configs = [CreatableTopicConfig(key, value) for key, value in topic.configs.items()]
-    # Whoever says where replicas are may not say how many there are.
+    # With assignments, both counts must be -1.
     counts = (
         (-1, -1) if assignments else (topic.num_partitions, topic.replication_factor)
     )

@@ -1,4 +1,4 @@
-"""What an `Admin` is given, and what it returns."""
+"""Arguments and results of `Admin`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 class Results(Generic[K, V]):
-    """What has become of each item of a call, in the order of the call.
+    """The result of each item of a call, in the order of the call.
 
     results = await admin.delete_topics(["a", "b"])
     results["a"]       # the item's value, or its error raised
@@ -104,7 +104,7 @@ class CreatedTopic:
 
 
 class ResourceType(IntEnum):
-    """What has a configuration, by Kafka's numbers."""
+    """Kinds of resources that have a configuration, by Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -124,7 +124,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigOperation(IntEnum):
-    """How a key is changed, by Kafka's numbers (KIP-339)."""
+    """Operations on a configuration key, by Kafka's numbers (KIP-339)."""
 
     SET = 0
     DELETE = 1

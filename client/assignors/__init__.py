@@ -1,6 +1,6 @@
-"""The assignors of Kafka's consumer, pure; see `contract` for what they are given.
+"""The assignors of Kafka's consumer, pure; see `contract` for their arguments.
 
-They divide as kafka-clients 4.3 does. Three things are different where the Java
+They assign as kafka-clients 4.3 does. Three things are different where the Java
 client would do harm: a member without topics gets no partitions, partitions that do
 not exist (any more) are not assigned, and none goes back to a member that has lost
 interest in its topic.

@@ -1,9 +1,9 @@
 """Previous owners of partitions, as far as the claims agree.
 
-Every member tells what it owned, and in which generation. A member that has missed
-a rebalance still claims what others have been given since: of two that claim one
-partition, the one of the newer generation owned it, and of the same generation
-neither did (KIP-792).
+Every member claims the partitions that it owned, with their generation. A member that
+has missed a rebalance still claims partitions that were assigned to others since: of
+two that claim one partition, the one of the newer generation owned it, and of the
+same generation neither did (KIP-792).
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def settle(
     existing: Container[TopicPartition],
     remember: Remember,
 ) -> Claims:
-    """Decides who owned what.
+    """Decides the previous owner of each partition.
 
     Args:
         subscriptions: the members.
         existing: the partitions that are to be assigned; claims on others are void.
-        remember: what a subscription says of the past.
+        remember: reads owned partitions and their generation from a subscription.
     """
     members = hash_order(subscriptions)
     memories = {member: remember(subscriptions[member]) for member in members}

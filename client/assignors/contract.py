@@ -17,7 +17,8 @@ class RebalanceProtocol(enum.IntEnum):
     EAGER = 0
     """All partitions are revoked before the group is joined again."""
     COOPERATIVE = 1
-    """Only what goes elsewhere is revoked, and given in a second rebalance."""
+    """Members keep their partitions, except those that move: these are revoked, and
+    assigned in a second rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class PartitionRacks:
 
 
 Topics: TypeAlias = Mapping[str, Sequence[PartitionRacks]]
-"""Topics and their partitions, in any order; a topic that is not there is not known."""
+"""Topics and their partitions, in any order; without the unknown topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,10 @@ class MemberSubscription:
     """A member's subscription, as it joined.
 
     Attributes:
-        topics: what it wants.
-        user_data: what its assignor has added.
-        owned: what it still owns (KIP-429).
-        generation: the generation in which it owned that (KIP-792); -1 if it
-            does not say.
+        topics: the subscribed topics.
+        user_data: opaque bytes of its assignor.
+        owned: partitions that it still owns (KIP-429).
+        generation: the generation in which it owned them (KIP-792); -1 if unknown.
         instance_id: its `group.instance.id`, if it is static (KIP-345).
         rack: where it is (KIP-881); empty is like None.
     """
@@ -70,8 +70,8 @@ which the Java client's leader would write them."""
 class Assignor(Protocol):
     """Divides the partitions of a group among its members.
 
-    An assignor has no state: the leader's answer depends on nothing but what the
-    members have sent and what the cluster has.
+    An assignor has no state: the assignment depends only on the subscriptions and on
+    the cluster's topics.
     """
 
     @property

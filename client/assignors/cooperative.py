@@ -76,7 +76,7 @@ class CooperativeStickyAssignor:
         return encode_user_data(CooperativeStickyUserData(generation))
 
     def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
-        """Divides, and leaves out what has to be revoked first."""
+        """Assigns, and leaves out partitions that have to be revoked first."""
         given, moving = divide(cluster, subscriptions, remember)
         if moving is None:
             moving = _moving(given, subscriptions)

@@ -1,8 +1,8 @@
 """Sticky division where all members have subscribed to the same topics.
 
 Then every member may get every partition, and how many each gets is known from the
-start: `low` each, and `extra` members one more. What remains is to keep as much as
-these sizes allow, and to hand out the rest in turn.
+start: `low` each, and `extra` members one more. Members keep as many of their
+partitions as these sizes allow; the rest is handed out in turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kohort.client.assignors.racks import Racks
 
 
 class EqualDivision:
-    """One division; `given` is the result, `moving` who gets what another owned.
+    """One assignment; `given` is the result, `moving` has moved partitions' new owners.
 
     Args:
         partitions: all of them, by topic and number.
@@ -72,7 +72,7 @@ class EqualDivision:
     def _keepable(
         self, member: str, claimed: dict[TopicPartition, None]
     ) -> list[TopicPartition]:
-        """What it may keep: the first partitions of each topic before the later."""
+        """Partitions that it may keep, lower partition numbers first."""
         owned = [each for each in claimed if each not in self._claims.contested]
         if self._racks:
             far = {each for each in owned if self._racks.is_far(member, each)}
@@ -139,7 +139,7 @@ class EqualDivision:
 
 
 class _Circle:
-    """Members that may get more, by rack: who is the next on one of these racks?
+    """Members that may get more, by rack: finds the next one on one of some racks.
 
     The short ones sit in a circle; the search goes on behind the one that was found
     last. Those at low stand in a queue.

@@ -32,7 +32,7 @@ def partition_hash(topic_hash: int, partition: int) -> int:
 
 
 def _capacity(size: int) -> int:
-    """The table of a `HashMap` that has grown to so many entries."""
+    """Table size of a `HashMap` that has grown to `size` entries."""
     capacity = 16
     while size > capacity * 3 // 4:
         capacity *= 2
@@ -47,8 +47,8 @@ def hash_order(keys: Iterable[str]) -> list[str]:
     """The order in which a `HashMap` that was filled key by key lists its keys.
 
     By bucket, and in a bucket by time of insertion. A bucket with eight or more
-    entries becomes a tree in Java, with an order of its own; with member ids that
-    end in a UUID there are none, and here it does not.
+    entries becomes a tree in Java, with another order. With member ids that end in a
+    UUID no bucket is that full, so trees are left out here.
     """
     distinct = list(dict.fromkeys(keys))
     capacity = _capacity(len(distinct))

@@ -29,7 +29,7 @@ def member_racks(subscriptions: Subscriptions) -> dict[str, str]:
 def racks_count(
     racks_of_members: Collection[str], racks_of_partitions: Collection[frozenset[str]]
 ) -> bool:
-    """Whether it makes a difference who gets what.
+    """Whether racks make a difference to the assignment.
 
     It does not when no replica is on any member's rack, nor when every partition
     has a replica on every rack.

@@ -1,7 +1,7 @@
 """Topic by topic, a range of partitions for each member.
 
 Topics with the same members and the same number of partitions are divided at the
-same places, so whoever has partition 3 of one has it of the other (co-partitioning).
+same places, so the owner of partition 3 of one has it of the other (co-partitioning).
 Where racks count, members get partitions with a replica on their rack first, as far
 as neither the sizes of the ranges nor co-partitioning suffer (KIP-881).
 """
@@ -75,7 +75,7 @@ def _java_order(
 
 
 class _Division:
-    """One topic: what is left of it, and how many more each member may have."""
+    """One topic: its unassigned partitions, and each member's remaining quota."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Balanced, and otherwise as it was before.
 
-A member brings along what it had, as user data: the protocol is eager, so it owns
-nothing when it joins.
+A member sends its previous assignment as user data: the protocol is eager, so it owns
+no partitions when it joins.
 """
 
 from __future__ import annotations
@@ -91,5 +91,5 @@ class StickyAssignor:
         return encode_user_data(StickyUserData(topics, generation))
 
     def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
-        """Divides, and has partitions move at once: nobody owns any by now."""
+        """Assigns; partitions move at once, as eager members have revoked all."""
         return divide(cluster, subscriptions, remember)[0]

@@ -1,8 +1,8 @@
 """Sticky division where members have subscribed to different topics.
 
-Whatever can stay with its owner stays, the rest goes to whoever has least and may
-have it, and then single partitions move from members with more to members with at
-least two fewer, until none can. If that was in vain, it is undone.
+Partitions stay with their owners where possible; each other one goes to the subscribed
+member with the fewest. Then single partitions move from members with more to members
+with at least two fewer, until none can. Moves that improve nothing are undone.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ it comes to an end. It took seven at most in 10,000 groups."""
 class Least:
     """Finds the member with the fewest partitions.
 
-    A heap of members, each with a number of partitions that it has at least. At the
-    top that is found out to be too low, and made exact. When a member falls below
-    its number the heap must be told, and then takes half of what is left: a member
-    with much, in many heaps, costs little to level.
+    A heap of members, each with a lower bound of its partitions, which is made exact
+    at the top. When a member falls below its bound, call `has_fewer`: the new bound is
+    half of its partitions: a member with many, in many heaps, is cheap to level.
 
     Args:
         members: the members.
         sizes: how many partitions each member has, kept by others.
-        floors: for each member, by number, the heaps to be told when it has fewer;
-            what the members have at first stands there already. None if nobody is
-            going to lose any.
+        floors: for each member, by bound, the heaps whose `has_fewer` to call when it
+            falls below; already filled for the members' first sizes. None if no
+            member will lose partitions.
     """
 
     __slots__ = ("_floors", "_heap", "_sizes", "_width")
@@ -83,7 +82,7 @@ Floors: TypeAlias = dict[int, dict[Least, None]]
 
 
 class Moves:
-    """Which partitions have moved, and from whom to whom.
+    """Moved partitions, with their old and new owners.
 
     If a partition of a topic has gone from A to B, none of the topic needs to go
     from B to A: the first one can go back, and nothing has moved.
@@ -120,7 +119,7 @@ class Moves:
 class UnequalDivision:
     """One division; `given` is the result.
 
-    Members are numbered by their ids. `_near` and `_owner` say what is given.
+    Members are numbered by their ids.
 
     Args:
         topics: the topics, with their partitions by number.
@@ -187,7 +186,7 @@ class UnequalDivision:
             least = self._least[takers] = Least(takers, self._sizes, self._floors)
             for number in takers:
                 heaps_of[number][least] = None
-        # What nobody had yet moves more cheaply than what somebody has to give up.
+        # New partitions move more cheaply than partitions that an owner must revoke.
         if not must_revoke:
             self._level([each for each in rest if each[0] in movable])
         moved = self._level([each for each in self._all if each[0] in movable])
@@ -218,7 +217,11 @@ class UnequalDivision:
     def _hand_out(
         self, partitions: Iterable[TopicPartition], *, near: bool
     ) -> list[TopicPartition]:
-        """Each to who has least, if near: on its racks; gives what nobody took."""
+        """Gives each to the member with the fewest, if near: on the partition's racks.
+
+        Returns:
+            Partitions that no member can take.
+        """
         heaps: dict[tuple[tuple[int, ...], frozenset[str]], Least] = {}
         rest: list[TopicPartition] = []
         for partition in partitions:
@@ -283,7 +286,7 @@ class UnequalDivision:
         """Moves a partition, or has another one of its topic go back.
 
         Args:
-            partition: what is to leave its owner.
+            partition: the partition that leaves its owner.
             target: where it is to go.
             must_level: have none go back that is not owned by one with more. With
                 that, each move brings two members nearer to each other.

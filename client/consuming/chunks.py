@@ -83,18 +83,18 @@ class Chunk:
         *,
         is_checked: bool,
     ) -> None:
-        """Takes what was fetched.
+        """Takes the records of one partition from a Fetch response.
 
         Args:
-            place: where it comes from.
+            place: the partition.
             data: batches, the last one perhaps cut off.
-            start: the offset that was asked for: earlier records are left out.
-            aborted: (first offset, producer id) of transactions that are to be
-                left out.
+            start: the fetch offset: earlier records are skipped.
+            aborted: (first offset, producer id) of aborted transactions, whose
+                records are skipped.
             is_checked: whether checksums are checked.
 
         Raises:
-            WireError: the data is nothing that can be read.
+            WireError: the data is malformed.
         """
         self._place = place
         self._data = data
@@ -206,7 +206,7 @@ def corrupt(
     Where it was taken already, nothing but a `seek` leads on: not retriable.
     """
     return CorruptMessageError(
-        f"what was fetched is damaged: {error}",
+        f"the fetched records are damaged: {error}",
         api="Fetch",
         **place._asdict(),
         code=ErrorCode.CORRUPT_MESSAGE,

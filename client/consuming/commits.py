@@ -1,8 +1,7 @@
 """Commits of offsets, one after the other.
 
-Whoever commits waits in line: a commit that is awaited in a callback cannot
-overtake, or be overtaken by, one that the loop before it did not wait for. So
-the last offset that was handed in is the one that stays.
+Commits queue up: one that is awaited in a callback cannot overtake an earlier one
+that was not awaited. So the last offset that was handed in is the one that stays.
 
 A commit can be refused because of the member. Its caller gets the error, and the
 member a `CommitRefused`, sooner than by a heartbeat. If the group does not know the
@@ -66,7 +65,7 @@ class _Posted:
 
     offsets: Offsets
     member: Member | None
-    """None where the consumer is nobody's member."""
+    """None if the consumer is in no group."""
     generation_id: int
     losses: Sequence[int]
     """How often each partition had been lost."""
@@ -101,7 +100,7 @@ class Commits:
     def post(
         self, offsets: Offsets, timeout_ms: int | None = None
     ) -> asyncio.Task[None]:
-        """Hands offsets in; what becomes of them is the task's result.
+        """Starts a commit; its outcome is the task's.
 
         Raises:
             KohortError: from the task; see `KohortError.retriable`.
@@ -126,7 +125,7 @@ class Commits:
             await asyncio.wait(set(self._tasks))
 
     def stop(self) -> None:
-        """Gives up what is under way."""
+        """Cancels all commits under way."""
         for task in self._tasks:
             task.cancel()
 

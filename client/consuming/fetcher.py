@@ -1,7 +1,7 @@
 """The records of a consumer's partitions: fetched ahead, given out in order.
 
-Nothing runs all the time: whatever changes calls `pump`, which begins what can be
-begun, one request per node at a time.
+Nothing runs all the time: every change calls `pump`, which starts all requests that
+can be sent, one per node at a time.
 
 A Fetch that has nothing to bring waits at the broker, and the next one to that node
 waits behind it. So no Fetch is sent that leaves out partitions only because enough
@@ -42,7 +42,7 @@ _BY_NAME_ONLY = (4, 12)
 """From version 13 on topics go by id."""
 
 _TURN_S = 0.005
-"""Records are given out for so long before other tasks have their turn."""
+"""Seconds for which records are given out before other tasks have their turn."""
 
 
 class _Due:
@@ -128,7 +128,7 @@ class Fetcher:
         """The tasks that are not done."""
         return [*self._fetching.values(), *self.lookup.under_way()]
 
-    # -- what is consumed
+    # -- consumed partitions
 
     def add(self, places: Iterable[TopicPartition], *, is_held: bool = False) -> None:
         """Begins with some partitions; nothing of them is done while they are held."""
@@ -251,10 +251,10 @@ class Fetcher:
     def _read(
         self, partition: Partition, rows: list[ConsumerRecord], most: int
     ) -> None:
-        """Adds records of a partition, up to so many.
+        """Adds records of a partition to `rows`, until it has `most`.
 
         Raises:
-            KohortError: of the one behind them.
+            KohortError: the next record is damaged or cannot be deserialized.
         """
         while len(rows) < most and partition.ahead():
             at = partition.at
@@ -269,10 +269,10 @@ class Fetcher:
                 partition.at = at + len(some)
                 partition.advance(some[-1])
 
-    # -- what is under way
+    # -- requests
 
     def pump(self) -> None:
-        """Begins what can be begun: look-ups of positions, and fetches."""
+        """Starts all look-ups of positions and fetches that can be sent."""
         if self._is_stopped:
             return
         now = self._cluster.clock()
@@ -294,7 +294,7 @@ class Fetcher:
         self._arm(next_try - now)
 
     def _sort(self, partition: Partition, now: float, due: _Due) -> None:
-        """Adds a partition that has a position to what is to be done."""
+        """Adds a partition with a position to the requests that are due."""
         leader = self._cluster.leader(*partition.place)
         if leader is None:
             self._cluster.request_update()
@@ -321,7 +321,7 @@ class Fetcher:
                 next_look = min(next_look, look_at)
                 continue
             self._look_at[node_id] = now + wait_ms / 1000
-            # What has waited longest comes first: a response has an end.
+            # Partitions that waited longest come first: a response has a size limit.
             partitions.sort(key=lambda partition: partition.chunks)
             fetch = self._fetch(node_id, partitions, wait_ms if waits else 0)
             self._fetching[node_id] = asyncio.create_task(fetch)
@@ -473,7 +473,7 @@ class Fetcher:
         replica, partition.replica = partition.replica, None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # A follower may not have it yet: the leader is asked next (KIP-392).
-            # What is fetched ahead is still given out, if there is any.
+            # Prefetched records, if there are any, are still given out.
             if replica is not None or partition.place in self._ready:
                 self._back_off(partition)
             else:

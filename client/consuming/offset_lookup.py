@@ -1,7 +1,7 @@
 """Looks up where partitions begin, and checks positions after a new leader.
 
-A position comes from what is committed, from ``auto.offset.reset``, or from a point
-in time. One that was reached under another leader is checked before it is used any
+A position comes from the committed offset, from ``auto.offset.reset``, or from a
+timestamp. One that was reached under another leader is checked before it is used any
 further: after an unclean election the log may have been cut off before it (KIP-320).
 """
 
@@ -136,7 +136,7 @@ class OffsetLookup:
                 if not row.retriable:
                     self._fail(row)
             elif row.offset < 0:
-                # Behind the last record there is nothing with such a time.
+                # No record is that young: go behind the last one.
                 partition.seek_to(LATEST)
             else:
                 partition.seek(row.offset, row.leader_epoch)
@@ -324,9 +324,10 @@ class OffsetLookup:
 
         Args:
             partition: in doubt.
-            end: where the log and what was consumed part; None if unknown.
+            end: offset at which the log and the consumed records diverge; None if
+                unknown.
             epoch: leader epoch of the record before that.
-            leader_epoch: of who says so.
+            leader_epoch: of the leader that answered.
         """
         policy = self._config.auto_offset_reset
         if policy in RESETS and end is None:

@@ -1,4 +1,4 @@
-"""A partition that is consumed: where the application is, and what lies ahead.
+"""A consumed partition: the application's position, and the prefetched records.
 
 Two leader epochs matter (KIP-320). `epoch` is that of the record before the
 position: whether that record is still in the log, only the leader of now can say.
@@ -75,12 +75,12 @@ class Partition:
         self.reset = timestamp
 
     def begin_again(self) -> None:
-        """Goes on from what is committed, or as ``auto_offset_reset`` says."""
+        """Continues from the committed offset, or from ``auto_offset_reset``."""
         self.position = None
         self.forget()
 
     def forget(self) -> None:
-        """Drops what was fetched ahead, and what was to be done."""
+        """Drops prefetched records and pending resets and retries."""
         self._drop()
         self.retry_at = 0.0
         self.failures = 0
@@ -105,7 +105,7 @@ class Partition:
         self.rows = []
         self.at = self.size = 0
 
-    # -- what lies ahead
+    # -- prefetched records
 
     @property
     def is_still(self) -> bool:
@@ -123,7 +123,7 @@ class Partition:
         return len(self._chunks)
 
     def add(self, chunk: Chunk) -> None:
-        """Takes what was fetched."""
+        """Takes fetched records."""
         self._chunks.append(chunk)
         self.size += chunk.size
         self.fetch_offset = chunk.end
@@ -143,7 +143,7 @@ class Partition:
                 raise corrupt(self.place, error, retriable=False) from error
             self.rows, self.at = rows, 0
             if not rows:
-                # What is at the end may be no records: markers, or compacted.
+                # The last batches may have no records: markers, or compacted.
                 chunk = self._chunks.popleft()
                 self.position = chunk.end
                 self.epoch = chunk.epoch

@@ -18,7 +18,7 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
 class Polls:
-    """Waits for whatever changes a consumer.
+    """Waits for records and for changes of the group.
 
     Args:
         changed: is set when there is something to look at.

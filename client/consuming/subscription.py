@@ -25,7 +25,7 @@ _FATAL = {
 """Errors of a topic that waiting does not cure."""
 
 _ABSENT_FOR_SURE = 2
-"""Responses without a topic: the first may be what makes a broker create it."""
+"""Responses without a topic: the first request may make a broker create it."""
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:

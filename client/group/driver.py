@@ -1,6 +1,6 @@
 """The asyncio driver of a member: performs its effects, and owns its timers.
 
-The same ritual everywhere: hand an event in, perform what comes out, in order.
+The same ritual everywhere: hand an event in, perform its effects in order.
 
 Requests that wait for other members have a connection of their own, so that
 heartbeats and commits do not wait behind them: a broker answers the requests of a
@@ -156,7 +156,7 @@ class MemberDriver:
     # -- the consumer
 
     def submit(self, event: Event) -> None:
-        """Hands the member an event and performs what it asks for."""
+        """Hands the member an event and performs the effects."""
         if self._is_stopped:
             return
         for effect in handle(self.member, event, self._cluster.clock()):
@@ -380,7 +380,7 @@ class MemberDriver:
             if task is not None and task.cancelling():
                 raise
             # The listener was not cancelled, but something that it waited for.
-            failed = KohortError("the listener has waited for what was cancelled")
+            failed = KohortError("the listener awaited a task that was cancelled")
             failed.__cause__ = error
             self.raised = self.raised or failed
         except Exception as error:  # noqa: BLE001 - any, of the application

@@ -27,7 +27,7 @@ class Send:
 
 @slotted
 class Cancel:
-    """Nobody waits for what comes of this token any more."""
+    """The member no longer needs the result of this token."""
 
     token: int
 
@@ -47,7 +47,7 @@ class MakeAssignment:
 
 
 class CallKind(StrEnum):
-    """Which of a listener's methods."""
+    """The methods of a listener."""
 
     REVOKED = "revoked"
     ASSIGNED = "assigned"

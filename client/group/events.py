@@ -1,4 +1,4 @@
-"""Events of a group member: what the application, the coordinator and timers do.
+"""Events of a group member, from the application, the coordinator and timers.
 
 Requests and responses are the messages of `kohort.protocol.apis`, so that a driver
 only has to carry them. Tokens are made by the member; the code that performs an effect

@@ -127,7 +127,7 @@ def poll_expired(turn: Turn, member: Member) -> None:
     what = "the listener took longer than" if member.is_polling else "no poll within"
     reason = f"{what} max.poll.interval.ms ({interval_ms} ms)"
     if member.member_id and member.config.group_instance_id is None:
-        # Nobody waits for the answer: the member goes on without it.
+        # The answer is not awaited: the member goes on without it.
         member.settle(leave.send(turn, member, reason))
     member.awaits_poll = True
     leave.lose(turn, member, reason, keeps_id=False)

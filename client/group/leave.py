@@ -79,7 +79,7 @@ def send(turn: Turn, member: Member, reason: str) -> int:
 
 
 def left(turn: Turn, member: Member) -> None:
-    """Ends the membership, whatever LeaveGroup was answered.
+    """Ends the membership, even if LeaveGroup was refused.
 
     A coordinator that refuses does not know the member, or removes it when its
     session times out.

@@ -120,7 +120,7 @@ class Member:
 
     @property
     def is_unsubscribing(self) -> bool:
-        """Whether it still has to give up what it owned when it unsubscribed."""
+        """Whether it still has to give up its partitions after it unsubscribed."""
         return self.unsubscribed and self.state is not ENDED
 
     @property

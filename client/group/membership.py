@@ -6,13 +6,13 @@ the Java client does.
 
 From a subscription to an assignment:
 
-1. `Subscribed` asks for a join. `join.prepare` has the listener revoke what cannot
-   be kept, then sends JoinGroup.
+1. `Subscribed` asks for a join. `join.prepare` has the listener revoke partitions
+   that cannot be kept, then sends JoinGroup.
 2. The response puts the member into a generation. The leader asks for an assignment
    (`sync.lead`), a follower sends SyncGroup without one; heartbeats begin.
 3. The response to SyncGroup brings the target. `sync.take_assignment` has the
-   listener revoke what is not in it, then owns it. After a revocation it goes back
-   to 1.
+   listener revoke partitions that are not in it, then owns it. After a revocation it
+   goes back to 1.
 
 Heartbeats, commits, timers and metadata ask for another join (`Member.rejoin_for`)
 or take the membership away (`leave.lose`). After each event `handle` begins the next
@@ -59,7 +59,7 @@ def handle(member: Member, event: Event, now: float) -> list[Effect]:
         now: seconds on the driver's clock, never less than before.
 
     Returns:
-        What the driver has to do, in this order.
+        Effects, to be performed in order.
     """
     if member.state is ENDED:
         return []

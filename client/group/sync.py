@@ -158,7 +158,7 @@ def _synced(turn: Turn, member: Member, response: SyncGroupResponse) -> None:
 def take_assignment(
     turn: Turn, member: Member, target: frozenset[TopicPartition]
 ) -> None:
-    """Revokes what is not in the assignment, then owns the rest (KIP-429).
+    """Revokes partitions that are not in the assignment, then owns it (KIP-429).
 
     After a revocation the member joins again, so that others get the partitions.
     """

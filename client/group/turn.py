@@ -32,7 +32,7 @@ class Turn:
 
     Attributes:
         now: seconds on the driver's clock.
-        effects: what the driver has to do, in this order.
+        effects: to be performed by the driver, in order.
     """
 
     # `handle` sets both: a constructor would cost a fifth of a heartbeat.

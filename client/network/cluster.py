@@ -50,7 +50,7 @@ from kohort.protocol.errors import ErrorCode
 T = TypeVar("T")
 
 CLOSE_MS = 5_000
-"""Time for what is written to go out."""
+"""Time for written bytes to be sent."""
 
 _ANSWERED_BY_METADATA = (
     FencedLeaderEpochError,
@@ -62,22 +62,22 @@ _ANSWERED_BY_METADATA = (
 
 
 class Cluster:
-    """Connections to a cluster's nodes, and what is known of them.
+    """Connections to a cluster's nodes, and their metadata.
 
         async with Cluster(config) as cluster:
             await cluster.call(None, "ListGroups", ListGroupsRequest())
 
     Args:
-        config: where it is, and what connections are like.
-        clock: the time in seconds; the event loop's unless told otherwise.
-        random: what jitter, and the order of brokers, come from.
+        config: bootstrap servers, security and settings of connections.
+        clock: the time in seconds; by default the event loop's.
+        random: source of jitter and of the order of brokers.
         sleep: waits for some seconds.
         allow_auto_topic_creation: whether asking for a topic may create it.
 
     Attributes:
         config: as above.
         clock: as above.
-        metadata: the newest there is.
+        metadata: the newest.
         listeners: are called with every new metadata.
     """
 
@@ -159,7 +159,7 @@ class Cluster:
         self._keeper = asyncio.create_task(self._keep_fresh())
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
-        """Ends all connections; what waits for answers fails with `ClosedError`.
+        """Ends all connections; pending requests fail with `ClosedError`.
 
         Returns within the time, also if a broker does not read.
         """
@@ -183,7 +183,7 @@ class Cluster:
     # -- calls
 
     def deadline(self, timeout_ms: int | None = None) -> float:
-        """The time on `clock` when so many milliseconds are over.
+        """The time on `clock` in `timeout_ms` milliseconds.
 
         None stands for ``default.api.timeout.ms``.
         """
@@ -208,13 +208,13 @@ class Cluster:
         time.
 
         Args:
-            node_id: who is asked; None for any node.
+            node_id: the node to ask; None for any node.
             api_name: Kafka's name, as in ``JoinGroup``.
             message: the request.
             versions: (lowest, highest) that would do; None for all there are.
             timeout_ms: for the response; None for ``request.timeout.ms``.
             lane: requests of one lane share a connection, on which a broker
-                answers one after the other: what waits long has its own.
+                answers one after the other: requests that wait long have their own.
 
         Raises:
             ConnectionFailedError: the node is not known, or cannot be reached,
@@ -241,13 +241,14 @@ class Cluster:
         """Tries until it works, time is up, or an error will not go away.
 
         Between attempts it waits, twice as long each time up to
-        ``retry.backoff.max.ms``, and looks up what the error says is out of date.
+        ``retry.backoff.max.ms``, and refreshes metadata or coordinators that the
+        error shows to be out of date.
 
         Args:
             deadline: on `clock`.
-            attempt: what is tried.
-            where: what the error says, by `KohortError`'s names, if the last one
-                does not, or if time is up before there was one.
+            attempt: the call to try.
+            where: attributes, by `KohortError`'s names, that the last error lacks, or
+                those of the timeout if there was none.
 
         Raises:
             RequestTimedOutError: time is up; its cause is the last error.
@@ -282,7 +283,7 @@ class Cluster:
         with contextlib.suppress(KohortError):
             if self._is_stale.is_set():
                 await self.refresh()
-            elif self._refreshing is not None:  # somebody else was faster
+            elif self._refreshing is not None:  # another task was faster
                 await shared(self._refreshing)
 
     def note(self, error: KohortError) -> None:
@@ -321,7 +322,7 @@ class Cluster:
             node = self.node(node_id)
         if node is None:
             raise ConnectionFailedError(
-                "there is no such node", broker=f"node {node_id}"
+                "the metadata has no such node", broker=f"node {node_id}"
             )
         return self._link_of(node, lane)
 
@@ -377,7 +378,7 @@ class Cluster:
         await self.refresh()
 
     async def add_topics(self, topics: Iterable[str]) -> None:
-        """Makes metadata tell of some more topics; asks for what is not known.
+        """Adds topics to the metadata; refreshes it if one of them is unknown.
 
         Raises:
             KohortError: as `refresh`.
@@ -400,12 +401,12 @@ class Cluster:
         self._is_stale.set()
 
     async def refresh(self) -> None:
-        """Fetches the metadata; what is returned to was fetched after the call.
+        """Fetches the metadata, with a request that is sent after the call.
 
         Nothing is tried again, but all brokers are.
 
         Raises:
-            KohortError: nobody has answered, or with an error.
+            KohortError: no broker has answered, or one with an error.
         """
         if self._is_closed:
             raise ClosedError("the client was closed")
@@ -467,7 +468,7 @@ class Cluster:
                 )
             raise connection.error_of(response.error_code, "Metadata")
         if not response.brokers:
-            # A broker that has just started knows nobody yet, not even itself.
+            # A broker that has just started knows no broker yet, not even itself.
             raise ConnectionFailedError(
                 "the broker knows of no broker", api="Metadata", broker=connection.name
             )
@@ -479,7 +480,7 @@ class Cluster:
         for listener in list(self.listeners):
             try:
                 listener(self.metadata)
-            except Exception as error:  # noqa: BLE001 - what is known stays known
+            except Exception as error:  # noqa: BLE001 - the metadata stays valid
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "a listener of metadata failed", "exception": error}
                 )
@@ -528,7 +529,7 @@ class Cluster:
         """The id of the node that coordinates a group, looked up if need be.
 
         Raises:
-            CoordinatorNotAvailableError: nobody does, just now.
+            CoordinatorNotAvailableError: the group has none at the moment.
             KohortError: it cannot be looked up.
         """
         known = self._coordinators.get(group)
@@ -543,7 +544,7 @@ class Cluster:
         """The nodes that coordinate some groups, or why that is not known.
 
         Raises:
-            KohortError: nobody answers.
+            KohortError: no broker answers.
         """
         return await self._coordinators.for_groups(groups)
 

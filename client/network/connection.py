@@ -1,10 +1,10 @@
 """The client's end of one TCP connection: requests out, responses in, in one order.
 
 Requests are pipelined. A broker answers in the order of the requests, so the
-response that comes is the oldest request's, whatever has become of its waiter: a
-waiter that is cancelled leaves its place in the queue, and its response is
-dropped when it comes. Nothing else can be done about a response that does not
-come: as in the Java client, a request that is late ends its connection.
+next response is the oldest request's, even if its waiter was cancelled: a cancelled
+waiter leaves its place in the queue, and its response is dropped when it comes. If a
+response does not come in time, the connection ends, as in the Java client: later
+responses could not be told apart from it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Versions = tuple[int, int]
 
 @functools.cache
 def software_version() -> str:
-    """The version of kohort, as brokers are told it."""
+    """The version of kohort, as sent to brokers (KIP-511)."""
     try:
         return importlib.metadata.version(SOFTWARE_NAME)
     except importlib.metadata.PackageNotFoundError:
@@ -134,9 +134,9 @@ class Connection(asyncio.Protocol):
 
     @property
     def quiet_seconds(self) -> float:
-        """For how long the broker has asked not to be sent anything (KIP-219).
+        """Seconds for which the broker has asked to be sent nothing (KIP-219).
 
-        `send` waits for as long; whoever uses `post` has to.
+        `send` waits for as long; callers of `post` have to.
         """
         return max(0.0, self._quiet_until - self._loop.time())
 
@@ -151,9 +151,9 @@ class Connection(asyncio.Protocol):
         Cancelled, it leaves no connection behind.
 
         Raises:
-            ConnectionFailedError: nobody is there, or it is no broker, or all of
-                that took longer than ``socket.connection.setup.timeout.ms``.
-            KohortError: what `authenticate` raises.
+            ConnectionFailedError: the address does not answer, or not as a broker, or
+                all of that took longer than ``socket.connection.setup.timeout.ms``.
+            KohortError: from `authenticate`.
         """
         self = cls(config, host, port, node_id)
         limit_ms = config.socket_connection_setup_timeout_ms
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         request = api.request_class(SOFTWARE_NAME, software_version())
         response = await self.send("ApiVersions", api.newest, request)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # KIP-511: the answer names what it knows; before 2.4 it named nothing.
+            # KIP-511: the answer lists the broker's versions; before 2.4 it had none.
             theirs = {a.api_key: a.max_version for a in response.api_keys}
             version = min(theirs.get(API_VERSIONS, 0), api.newest)
             response = await self.send("ApiVersions", version, request)
@@ -285,7 +285,7 @@ class Connection(asyncio.Protocol):
             timeout_ms: for the response; None for ``request.timeout.ms``.
 
         Returns:
-            The response, of that API's `response_class`, whatever error it has.
+            The response, of that API's `response_class`; it may have an error code.
 
         Raises:
             ConnectionFailedError: the connection ended before the response came.
@@ -356,7 +356,7 @@ class Connection(asyncio.Protocol):
         self.last_active = self._loop.time()
         return correlation_id
 
-    # -- what the event loop calls
+    # -- calls of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the transport."""
@@ -410,7 +410,7 @@ class Connection(asyncio.Protocol):
             position = skip_tags(buffer, position)
         decode = how.decode
         if how.api.key == API_VERSIONS:
-            # Refusals are in version 0, in whatever version was asked (KIP-511).
+            # Refusals are in version 0, for requests of any version (KIP-511).
             (code,) = _INT16(buffer, position)
             if code == ErrorCode.UNSUPPORTED_VERSION:
                 decode = request_format("ApiVersions", 0).decode
@@ -425,7 +425,7 @@ class Connection(asyncio.Protocol):
     # -- time
 
     def _pause_sending(self, throttle_time_ms: int) -> None:
-        """Sends nothing for so long: a quota was exceeded (KIP-219).
+        """Sends nothing for the throttle time: a quota was exceeded (KIP-219).
 
         The broker has answered at once, and reads nothing for as long.
         """
@@ -491,9 +491,9 @@ class Connection(asyncio.Protocol):
     # -- the end
 
     def close(self) -> None:
-        """Closes; what is written goes out, what is not answered fails.
+        """Closes after sending written bytes; unanswered requests fail.
 
-        `wait_closed` tells when the transport is gone.
+        `wait_closed` waits until the transport is gone.
         """
         self._fail(ClosedError("the connection was closed", broker=self.name))
         self._close_transport()
@@ -515,7 +515,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def fail(self, why: str) -> None:
-        """Closes at once; what is not answered fails, and can be tried again."""
+        """Closes at once; unanswered requests fail with a retriable error."""
         self._fail(self._failed(why))
         self.abort()
 

@@ -1,4 +1,4 @@
-"""Which node coordinates which group: looked up once, kept until it proves wrong."""
+"""Coordinators of groups: looked up once, kept until they prove wrong."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Coordinators:
         One request for all that are not known yet, if the broker can (KIP-699).
 
         Raises:
-            KohortError: nobody answers.
+            KohortError: no broker answers.
         """
         # They may be forgotten while the others are looked up.
         found: dict[str, int | KohortError] = {

@@ -48,7 +48,7 @@ class PartitionInfo:
 
 @slotted
 class TopicInfo:
-    """A topic, or why there is none of that name."""
+    """A topic, or the error in its place."""
 
     name: str
     topic_id: bytes
@@ -61,13 +61,13 @@ class TopicInfo:
 
 @slotted
 class Metadata:
-    """One answer of a broker, and what is still known from those before."""
+    """One Metadata response, merged with still valid parts of earlier ones."""
 
     cluster_id: str | None
     controller_id: int
     nodes: Mapping[int, Node]
     topics: Mapping[str, TopicInfo]
-    """Those that were asked for, also those that there are not."""
+    """The requested topics, also those that do not exist."""
     fetched_at: float
     """On the client's clock, in seconds."""
 

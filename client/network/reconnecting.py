@@ -47,8 +47,8 @@ class Link:
 
     Args:
         backoff: between attempts to connect that fail.
-        unreachable: hosts and ports that cannot be reached, as the log has it;
-            shared by all links of a client, so that it is said once.
+        unreachable: hosts and ports already logged as unreachable; shared by all
+            links of a client, so that each is logged once.
 
     Attributes:
         retry_at: when the next attempt may be made, after one that failed.
@@ -157,12 +157,12 @@ class Link:
             self._connection.close()
 
     def drop(self) -> None:
-        """Ends the connection; the next one who needs it makes another."""
+        """Ends the connection; the next request opens another."""
         if self._connection is not None:
-            self._connection.fail("nothing of this broker is wanted any more")
+            self._connection.fail("the broker is no longer needed")
 
     def abort(self) -> None:
-        """Ends the connection without sending what is written."""
+        """Ends the connection without sending written bytes."""
         if self._connection is not None:
             self._connection.abort()
 
@@ -185,7 +185,7 @@ def reluctance(link: Link) -> tuple[int, float]:
 
 
 def retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieves the error of a task that nobody may be left to wait for."""
+    """Retrieves the error of a task that may have no waiter left."""
     if not task.cancelled():
         task.exception()
 

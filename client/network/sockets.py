@@ -16,7 +16,7 @@ async def connected_socket(host: str, port: int, seconds: float) -> socket.socke
     Args:
         host: a name or an address.
         port: of the listener.
-        seconds: for all of them together; who calls sees to it that it is kept.
+        seconds: for all of them together; the caller has to enforce it.
 
     Raises:
         OSError: the name is not known, or no address takes the connection; this is

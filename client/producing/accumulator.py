@@ -2,8 +2,8 @@
 
 Pure: time is an argument, in seconds, and nothing is sent here. Of a partition the
 batches wait, are taken to be sent, and come back as delivered, to be sent again, or
-given up. What is sent again goes alone: whatever was sent with it is answered by
-then, so no later batch can get ahead of it on another node.
+given up. A batch is sent again alone, when all others in flight are answered, so that
+no later batch can get ahead of it on another node.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Queue:
         )
 
     def may_send(self) -> bool:
-        """Whether the first that waits may go with what is in flight."""
+        """Whether the first waiting batch may join those in flight."""
         in_flight, numbers = self.in_flight, self.sequences
         if not in_flight:
             return True
@@ -83,7 +83,7 @@ class Due:
     Attributes:
         ready: queues with a batch to send; first those that waited longest.
         expired: batches that were not delivered in time, and are given up.
-        next_at: when to poll again at the latest; `NEVER` for no such time.
+        next_at: when to poll again at the latest; `NEVER`: no need.
     """
 
     ready: list[Queue]
@@ -100,7 +100,7 @@ class Accumulator:
 
     Attributes:
         ids: the producer id, for those partitions that begin.
-        is_starved: whether somebody waits for memory: then nothing lingers.
+        is_starved: whether a `send` waits for memory: then nothing lingers.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -112,7 +112,7 @@ class Accumulator:
         self._left = config.buffer_memory
         self._is_idempotent = config.is_idempotent
         self._queues: dict[tuple[str, int], Queue] = {}
-        # Those that are not empty; who was served goes to the end.
+        # Queues that are not empty; one that was served goes to the end.
         self._active: dict[tuple[str, int], Queue] = {}
         # By their order; of a batch that was too large the parts that are left.
         self._incomplete: dict[int, list[Batch]] = {}
@@ -121,19 +121,19 @@ class Accumulator:
     # -- records
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes are left."""
+        """Whether `size` bytes are left."""
         return size <= self._left
 
     def reserve(self, size: int) -> None:
-        """Sets bytes aside for somebody who has waited for them."""
+        """Sets bytes aside for a `send` that has waited for them."""
         self._left -= size
 
     def release(self, size: int) -> None:
-        """Gives such bytes back."""
+        """Gives reserved bytes back."""
         self._left += size
 
     def fits(self, topic: str, partition: int, size: int) -> bool:
-        """Whether a record's tail of so many bytes goes into a batch that is there."""
+        """Whether a record's tail of `size` bytes fits into the open batch."""
         queue = self._queues.get((topic, partition))
         if queue is None or not queue.waiting:
             return False
@@ -150,7 +150,7 @@ class Accumulator:
         timestamp_ms: int,
         delivery: Any,
     ) -> float:
-        """Takes a record; there has to be room for it, and for a batch of its own.
+        """Takes a record; there has to be room for it, and for a new batch.
 
         Returns:
             When there may be something to send because of it; `NEVER` for no time
@@ -197,7 +197,7 @@ class Accumulator:
         return Due(due.ready, due.expired, next_at)
 
     def _expire(self, queue: Queue, now: float, expired: list[Batch]) -> float:
-        """Gives up what is too late; says when the next of it will be."""
+        """Gives up batches past their deadline; returns the next deadline."""
         waiting = queue.waiting
         while waiting and waiting[0].deadline <= now:
             batch = waiting.popleft()
@@ -208,7 +208,7 @@ class Accumulator:
                 queue.sequences.has_gap = True
         deadline = waiting[0].deadline if waiting else NEVER
         for batch in queue.in_flight:
-            # What becomes of it still tells about the numbers.
+            # Its answer still matters for the sequence numbers.
             if batch.deadline > now:
                 return min(deadline, batch.deadline)
             if self._finish(batch):
@@ -239,7 +239,7 @@ class Accumulator:
     def next_batch(self, queue: Queue, node_id: int) -> Batch:
         """The first batch that waits, which is now in flight.
 
-        `is_ready` has to hold, and what is in flight to be at the same node.
+        `is_ready` has to hold, and batches in flight have to be at the same node.
         """
         batch = queue.waiting.popleft()
         batch.attempts += 1
@@ -252,10 +252,10 @@ class Accumulator:
         self._active[key] = self._active.pop(key)
         return batch
 
-    # -- what has become of it
+    # -- answers
 
     def delivered(self, batch: Batch) -> bool:
-        """The broker has written it. False if its senders have been told otherwise."""
+        """Takes note that it was written. False if it has already failed."""
         queue = self._queue_of(batch)
         queue.in_flight.remove(batch)
         if queue.sequences is not None:
@@ -267,10 +267,10 @@ class Accumulator:
 
         Args:
             batch: that is in flight.
-            code: what the broker answered; None if it did not.
+            code: the broker's error code; None without an answer.
 
         Returns:
-            Whether it is to be sent again whatever is thought of the error: its
+            Whether it is to be sent again even if the error is not retriable: its
             number was refused, and it will get another one, or those before it
             are sent again, too (KIP-360).
         """
@@ -297,8 +297,8 @@ class Accumulator:
     def split(self, batch: Batch, codec: int) -> None:
         """Has a batch that was in flight sent again in two; it was not written.
 
-        They take its place and its numbers: the broker has seen none of these, so
-        what is behind them is refused until it has.
+        They take its place and its numbers: the broker has seen none of these, so it
+        refuses later batches until they are written.
 
         Args:
             batch: that is not done, and has two records or more.
@@ -361,7 +361,7 @@ class Accumulator:
         return (queue for queue in self._active.values() if queue.waiting)
 
     def drop(self, queue: Queue) -> list[Batch]:
-        """Gives up what waits of a partition."""
+        """Gives up the waiting batches of a partition."""
         dropped = list(queue.waiting)
         queue.waiting.clear()
         if queue.sequences is not None and any(b.is_numbered for b in dropped):
@@ -369,6 +369,6 @@ class Accumulator:
         return [batch for batch in dropped if self._finish(batch)]
 
     def abandon(self) -> list[Batch]:
-        """Gives up everything, what is in flight included."""
+        """Gives up all batches, including those in flight."""
         left = [batch for parts in self._incomplete.values() for batch in parts]
         return [batch for batch in left if self._finish(batch)]

@@ -32,7 +32,7 @@ HEAD_SIZE = 21
 """Bytes of a record in front of its tail, at most: its size, attributes, timestamp
 and offset."""
 OVERHEAD = HEADER_SIZE + HEAD_SIZE
-"""Bytes that a record may need besides its tail: a batch of its own, too."""
+"""Most bytes that a record needs in addition to its tail: a new batch's header, too."""
 
 _LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _NO_LEADER_EPOCH = -1
@@ -119,7 +119,7 @@ class Batch:
     deliveries: list[Any] = field(default_factory=list)
     """The senders' futures of the records, in order."""
     timestamps: list[int] = field(default_factory=list)
-    """Of the records, in ms."""
+    """Timestamps of the records, in ms."""
     first: int = 0
     """The number of its first record in the batch that it is a part of."""
     is_part: bool = False
@@ -127,7 +127,7 @@ class Batch:
     is_closed: bool = False
     """Whether it takes no more records."""
     is_done: bool = False
-    """Whether its senders know what has become of it."""
+    """Whether its senders have their result."""
     attempts: int = 0
     """How often it was sent."""
     last_error: Exception | None = None
@@ -144,7 +144,7 @@ class Batch:
 
     @property
     def is_numbered(self) -> bool:
-        """Whether it has a place in what a producer writes to the partition."""
+        """Whether it has sequence numbers (KIP-98)."""
         return self.base_sequence != NO_SEQUENCE
 
     @property

@@ -1,9 +1,9 @@
-"""Which partition a record goes to, as the Java client has it.
+"""Partitioners: choose the partition of a record, as in the Java client.
 
-A record with a key goes where murmur2 of the key says, so that producers agree;
-without a key records stick to one partition until a batch of it is full (KIP-480),
-which makes fewer and larger batches than taking turns. A partitioner of the
-application's own is any callable of the shape of `Partitioner`.
+The partition of a record with a key is its murmur2 hash modulo the partitions, so that
+producers agree; without a key records stick to one partition until a batch of it is
+full (KIP-480), which makes fewer and larger batches than taking turns. An application
+may pass any callable of the shape of `Partitioner`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def partition_for_key(key: bytes, count: int) -> int:
 
 
 class RoundRobinPartitioner:
-    """Takes turns, topic by topic, whatever the key."""
+    """Takes turns, topic by topic, and ignores keys."""
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
@@ -73,9 +73,9 @@ class StickyPartitioner:
 
     Args:
         batch_size: in bytes.
-        fits: whether a record of so many bytes goes into a batch that a partition
-            of a topic has: (topic, partition, size).
-        random: what partitions are drawn with.
+        fits: whether a record of `size` bytes fits into the open batch of a
+            partition: (topic, partition, size).
+        random: source of random choices.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class StickyPartitioner:
 
 @dataclass(slots=True)
 class _Stuck:
-    """The partition of a topic, what it was chosen of, and bytes since then."""
+    """A topic's current partition, the partitions to choose from, and bytes since."""
 
     partition: int
     choice: Sequence[int] = ()

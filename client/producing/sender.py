@@ -1,8 +1,8 @@
-"""Sends what the accumulator has: to whoever leads, in order, again if need be.
+"""Sends the accumulator's batches to their leaders, in order, again if need be.
 
-All is done in one function that never waits, `_pump`: it is called when there may
-be something to do, that is after records, answers, connections and metadata, and
-when it is time. Only connecting, producer ids and what has no answers are tasks.
+All is done in one function that never waits, `_pump`: it is called after records,
+answers, connections and metadata, and at the next deadline. Only connecting, producer
+ids and sends without an answer (acks=0) are tasks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _INIT_API = "InitProducerId"
 _ZSTD_SINCE = 7
 _TOPIC_IDS_SINCE = 13
 _REQUEST_OVERHEAD = 512
-"""Bytes of a request besides its batches, of one or of a few topics."""
+"""Bytes of a request with one or a few topics, without its batches."""
 _NO_TRANSACTION_MS = 2**31 - 1
 
 
@@ -55,7 +55,7 @@ class Deliveries(Protocol):
     """Takes the results of batches: the producer."""
 
     def delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        """A batch is in the log; -1 for what the broker does not tell."""
+        """A batch is in the log; -1: the broker returned no offset or time."""
 
     def failed(
         self, batch: Batch, error: KohortError, messages: Mapping[int, str]
@@ -76,7 +76,7 @@ class _Lane:
     requests: int = 0
     """Requests without an answer."""
     task: asyncio.Task[None] | None = None
-    """Connects, or sends what has no answer; nothing else is sent then."""
+    """Connects, or sends without an answer (acks=0); nothing else is sent meanwhile."""
     error: KohortError | None = None
     """Why there was no connection at the last attempt."""
 
@@ -151,7 +151,7 @@ class Sender:
             self._timer = self._loop.call_later(max(0.0, when - now), self.wake)
 
     def _pump(self) -> None:
-        """Sends whatever can be sent."""
+        """Sends all batches that can be sent."""
         self._is_scheduled = False
         if self._is_stopped:
             return
@@ -189,7 +189,7 @@ class Sender:
             what += f"; the last error was: {last.message or type(last).__name__}"
             broker, code = last.broker, last.code
         elif leader is None:
-            what += "; nobody leads the partition"
+            what += "; the partition has no leader"
         if broker is None and leader is not None:
             broker = self._cluster.name_of(leader)
         error = RequestTimedOutError(
@@ -237,7 +237,7 @@ class Sender:
         return await connection.call(_INIT_API, request)
 
     def _drop(self, queue: Queue, error: KohortError) -> None:
-        """Fails what waits of a partition."""
+        """Fails the waiting batches of a partition."""
         for batch in self._accumulator.drop(queue):
             self._deliveries.failed(batch, _about(error, batch), {})
 
@@ -384,7 +384,7 @@ class Sender:
         row: PartitionProduceResponse | None,
         connection: Connection,
     ) -> None:
-        """Takes what a broker says of one batch."""
+        """Handles the response for one batch."""
         if row is None:
             code: int = ErrorCode.UNKNOWN_SERVER_ERROR
             message: str | None = "the answer does not name the partition"

@@ -173,7 +173,7 @@ async def waits_for_what_is_cancelled() -> None:
     ("action", "error"),
     [
         (fails, "no"),
-        (waits_for_what_is_cancelled, "waited for what was cancelled"),
+        (waits_for_what_is_cancelled, "awaited a task that was cancelled"),
     ],
 )
 async def test_what_a_listener_raises_comes_out_of_the_poll(
