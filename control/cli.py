@@ -49,7 +49,10 @@ class _Commands(click.Group):
         return found
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
 @click.version_option(package_name="kohort", message="%(prog)s %(version)s")
 def cli() -> None:
     """A Kafka broker for testing consumer groups."""

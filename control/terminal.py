@@ -29,7 +29,6 @@ http_option = click.option(
     envvar="KOHORT_HTTP",
     default=DEFAULT_HTTP,
     show_envvar=True,
-    show_default=True,
     help="The broker's HTTP port.",
 )
 token_option = click.option(

@@ -64,9 +64,7 @@ from kohort.control.terminal import fail
 @click.option(
     "--raw", is_flag=True, help="Bytes as they are, also if they are no text."
 )
-@click.option(
-    "--null", default="null", show_default=True, help="What is printed for null."
-)
+@click.option("--null", default="null", help="What is printed for null.")
 @click.option("--group-instance-id", metavar="ID", help="A static member (KIP-345).")
 @click.option(
     "--assignor",

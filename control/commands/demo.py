@@ -15,35 +15,30 @@ MOST_PARTITIONS = 48
     "--members",
     type=click.IntRange(2, 8),
     default=4,
-    show_default=True,
     help="How many the group may have (group.max.size).",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, MOST_PARTITIONS),
     default=12,
-    show_default=True,
     help="How many the topic has.",
 )
 @click.option(
     "--assignor",
     type=click.Choice(["cooperative-sticky", "sticky", "range", "roundrobin"]),
     default="cooperative-sticky",
-    show_default=True,
     help="How members share partitions; all but the first are eager.",
 )
 @click.option(
     "--pace",
     type=click.FloatRange(0, 100),
     default=1.0,
-    show_default=True,
     help="The length of pauses for the reader: 2 is twice as long, 0 is none.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    show_default=True,
     help="The broker's, for other clients to join in; 0 takes a free one.",
 )
 @click.option(

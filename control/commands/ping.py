@@ -18,10 +18,8 @@ _RESPONSE = struct.Struct(">iihi")
 
 
 @click.command()
-@click.option(
-    "--bootstrap", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True
-)
-@click.option("--timeout", metavar="SECONDS", default=2.0, show_default=True)
+@click.option("--bootstrap", metavar="HOST:PORT", default="127.0.0.1:9092")
+@click.option("--timeout", metavar="SECONDS", default=2.0)
 def ping(bootstrap: str, timeout: float) -> None:
     """Asks a broker for its API versions; exits 0 if it answers, else 1."""
     try:

@@ -46,14 +46,12 @@ class StartError(Exception):
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="The address to listen on; 0.0.0.0 for all.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=9092,
-    show_default=True,
     help="Port of the first node; further nodes use the following ports. 0 picks free"
     " ports.",
 )
@@ -61,7 +59,6 @@ class StartError(Exception):
     "--nodes",
     type=click.IntRange(1, MAX_NODES),
     default=1,
-    show_default=True,
     help="How many brokers the cluster has.",
 )
 @click.option(
@@ -97,14 +94,12 @@ class StartError(Exception):
     "--log-format",
     type=click.Choice(["auto", "pretty", "json"]),
     default="auto",
-    show_default=True,
     help="auto is pretty on a terminal, and json elsewhere.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(telemetry.LEVELS),
     default="info",
-    show_default=True,
 )
 @click.option(
     "--http",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     type=click.FloatRange(0.1, 3600),
     default=1.0,
-    show_default=True,
     help="The pause between two looks.",
 )
 @click.option(

@@ -56,7 +56,6 @@ _OPTIONS = (
         metavar="SECONDS",
         type=click.FloatRange(min=0.001, max=1e6),
         default=TIMEOUT_S,
-        show_default=True,
         help="How long to wait for brokers that do not answer.",
     ),
 )

@@ -14,7 +14,7 @@ from kohort.pipeline.commands.report import report
 from kohort.pipeline.commands.stream import stream
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def pipeline() -> None:
     """Makes tables and reports of events, by Spark.
 

@@ -24,7 +24,6 @@ _SPARK_OPTIONS = (
         envvar="KOHORT_LAKE",
         default=LAKE,
         show_envvar=True,
-        show_default=True,
         help="Folder or URI of the lake.",
     ),
     click.option(
@@ -146,7 +145,6 @@ _BUILD_OPTIONS = (
         metavar="K",
         type=click.IntRange(min=2),
         default=5,
-        show_default=True,
         help="Rebalances that count as a storm ...",
     ),
     click.option(
@@ -154,7 +152,6 @@ _BUILD_OPTIONS = (
         metavar="T",
         type=click.FloatRange(min=0, min_open=True),
         default=60.0,
-        show_default=True,
         help="... when they start within this many seconds.",
     ),
     click.option(
@@ -183,7 +180,6 @@ _BUILD_OPTIONS = (
         metavar="N",
         type=click.IntRange(min=1),
         default=3,
-        show_default=True,
         help="Number of published builds that are kept.",
     ),
 )

@@ -36,7 +36,6 @@ _SHOWN_ROWS: Final = 100
     metavar="N",
     type=click.IntRange(min=1),
     default=_SHOWN_ROWS,
-    show_default=True,
     help="So many rows are shown; JSON and CSV have all.",
 )
 @click.option(

@@ -16,7 +16,6 @@ from kohort.pipeline.commands.work import Access, fail
     "--output",
     metavar="FILE",
     default="report.html",
-    show_default=True,
     type=click.Path(dir_okay=False, writable=True),
     help="Where it goes.",
 )

@@ -38,19 +38,16 @@ def _seconds(text: str) -> float:
     envvar="KOHORT_BOOTSTRAP_SERVERS",
     show_envvar=True,
     default="localhost:9092",
-    show_default=True,
     help="Brokers to begin with.",
 )
 @click.option(
     "--topic",
     default="__kohort_events",
-    show_default=True,
     help="The topic that has the events.",
 )
 @click.option(
     "--name",
     default="live",
-    show_default=True,
     help="Of the stream: by it a stream goes on where it was. One for each broker.",
 )
 @click.option("--once", is_flag=True, help="Reads what there is, builds, and ends.")
@@ -58,7 +55,6 @@ def _seconds(text: str) -> float:
     "--build-every",
     metavar="TIME",
     default=_BUILD_EVERY,
-    show_default=True,
     help="How often tables are made, if there is something new.",
 )
 @click.option("--no-build", is_flag=True, help="Makes no tables.")
