@@ -250,8 +250,8 @@ class Cluster:
         self,
         topic: Topic,
         count: int,
-        replicas: Sequence[Sequence[int]] | None = None,
-        pace: Pace | None = None,
+        replicas: Sequence[Sequence[int]] | None,
+        pace: Pace,
     ) -> Generator[None, None, None]:
         """Adds partitions to a topic, up to `count`; `replicas` are of those added.
 
@@ -263,17 +263,13 @@ class Cluster:
             of_first = topic.replicas[0]
             start = list(self.nodes).index(of_first[0]) + first
             replicas = self._spread(count - first, len(of_first), start)
-        yield from self.topics.grow(topic, replicas, self._elected, pace or Pace())
+        yield from self.topics.grow(topic, replicas, self._elected, pace)
 
     def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
         # If no node runs, the partitions are leaderless until one starts.
         running = self.running or list(self.nodes)
         stopped = self.nodes.keys() - set(running)
         return spread(count, factor, running, stopped, start)
-
-    def delete_topic(self, name: str) -> None:
-        """Deletes a topic at once, and the offsets committed for it."""
-        finish(self.delete_topics([self.topics.by_name[name]], Pace()))
 
     def delete_topics(
         self, topics: Sequence[Topic], pace: Pace

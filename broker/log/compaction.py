@@ -81,14 +81,12 @@ class Dirt:
     Attributes:
         first_dirty_offset: where the last cleaning ended.
         end: the offset up to which the log may be cleaned.
-        dirty_bytes: between the two.
         ratio: dirty bytes to all bytes before `end`, 0 to 1.
         is_due: whether the configuration wants them cleaned now.
     """
 
     first_dirty_offset: int
     end: int
-    dirty_bytes: int
     ratio: float
     is_due: bool
 
@@ -123,7 +121,7 @@ def dirt(partition: Partition, now_ms: int) -> Dirt:
             or _is_old(partition, first, end, now_ms - config.max_compaction_lag_ms)
         )
     )
-    return Dirt(first, end, dirty, ratio, is_due)
+    return Dirt(first, end, ratio, is_due)
 
 
 def _is_old(partition: Partition, start: int, end: int, before_ms: int) -> bool:

@@ -62,13 +62,14 @@ class Partition:
         store: where the batches are.
         is_closed: nothing may be done with it any more.
         appended_bytes: bytes of all batches since the partition was opened.
+        watchers: the callbacks that wait for the partition to grow, in the order in
+            which they came, so that runs are repeatable.
         woken: the number of callbacks that `wake` calls, or has called last.
     """
 
     __slots__ = (
         "_config",
         "_is_failing",
-        "_watchers",
         "appended_bytes",
         "epochs",
         "is_closed",
@@ -77,6 +78,7 @@ class Partition:
         "name",
         "producers",
         "store",
+        "watchers",
         "woken",
     )
 
@@ -102,8 +104,7 @@ class Partition:
         # So that a full disk is one line in the log, not one per request.
         self._is_failing = False
         self.begin_epoch(leader_epoch)
-        # A dict keeps the order in which they came, so that runs are repeatable.
-        self._watchers: dict[Callable[[], None], None] = {}
+        self.watchers: dict[Callable[[], None], None] = {}
 
     @property
     def config(self) -> LogConfig:
@@ -133,11 +134,6 @@ class Partition:
     def size_in_bytes(self) -> int:
         """Bytes of all batches that are kept."""
         return self.store.size_in_bytes
-
-    @property
-    def watcher_count(self) -> int:
-        """How many wait for the partition to grow."""
-        return len(self._watchers)
 
     # -- appending
 
@@ -240,7 +236,7 @@ class Partition:
         self.appended_bytes += header.size
         if header.producer_id > records.NO_PRODUCER_ID:
             self.producers.appended(header, base_offset, timestamp)
-        if self._watchers:
+        if self.watchers:
             self.wake()
         return AppendResult(
             ErrorCode.NONE,
@@ -378,24 +374,20 @@ class Partition:
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Calls `callback` whenever the partition grows, until `unwatch`."""
-        self._watchers[callback] = None
+        self.watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         """Ends `watch`; fine if there was none."""
-        self._watchers.pop(callback, None)
+        self.watchers.pop(callback, None)
 
     def wake(self) -> None:
         """Calls all who watch: also for those who delete or move the partition."""
-        watchers = tuple(self._watchers)
+        watchers = tuple(self.watchers)
         self.woken = len(watchers)
         for callback in watchers:
             callback()
 
     # -- finding offsets
-
-    def offset_for(self, timestamp: int) -> FoundOffset:
-        """Like `find_offset`, at once."""
-        return finish(self.find_offset(timestamp))
 
     def find_offset(self, timestamp: int) -> Generator[None, None, FoundOffset]:
         """The offset of a point in time, or of one of Kafka's named ones.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.broker.test_records_over_the_wire import batch
+from tests.broker.topics import delete_topic
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import (
     BROKER,
@@ -321,7 +322,7 @@ async def test_a_fetch_that_waits_learns_of_a_move() -> None:
         topic = broker.cluster.create_topic("t", 1, replicas=[[1]])
         async with connected(broker, 1) as client:
             await client.send("Fetch", 12, fetch(0, wait_ms=60_000))
-            await until(lambda: topic.partitions[0].watcher_count)
+            await until(lambda: topic.partitions[0].watchers)
             broker.move_partition("t", 0, 2)
             answer = await client.response("Fetch", 12)
             (row,) = answer.responses[0].partitions
@@ -415,7 +416,7 @@ async def test_a_topic_deleted_during_a_load_takes_its_offsets_along() -> None:
             for topic in ("t", "u"):
                 await before.call("OffsetCommit", 8, offsets(5, topic))
             broker.move_coordinator("g", new)
-            broker.cluster.delete_topic("t")
+            delete_topic(broker, "t")
             await until(lambda: shard.is_active)
             answer = await after.call("OffsetFetch", 8, fetch_offsets("g"))
             assert [topic.name for topic in answer.groups[0].topics] == ["u"]
@@ -430,7 +431,7 @@ async def test_a_topic_deleted_while_nobody_coordinates() -> None:
             await client.call("OffsetCommit", 8, offsets(5))
         await broker.stop_node(node_id)
         assert broker.coordinator_of("g") == -1
-        broker.cluster.delete_topic("t")
+        delete_topic(broker, "t")
         broker.cluster.create_topic("t", 1)
         await broker.start_node(node_id)
         async with connected(broker, node_id) as client:

@@ -173,14 +173,14 @@ async def test_a_waiting_fetch_is_forgotten_with_its_connection() -> None:
                 frames.request("Fetch", 4, fetch)
                 + frames.request("Heartbeat", 4, Heartbeat)
             )
-            while not topic.partitions[0].watcher_count:
+            while not topic.partitions[0].watchers:
                 await other.is_served()
             # A reset: a mere end of the stream would still get its answer.
             sock = peer.writer.get_extra_info("socket")
             linger = struct.pack("ii", 1, 0)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             peer.writer.transport.abort()
-        while topic.partitions[0].watcher_count:
+        while topic.partitions[0].watchers:
             await other.is_served()
 
 

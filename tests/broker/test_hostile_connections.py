@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from tests.broker.test_cluster import until
 from tests.broker.test_connection import ApiVersions, Heartbeat, end_of
+from tests.broker.topics import delete_topic
 from tests.manual_clock import ManualClock
 from tests.protocol.in_pieces import finished
 from tests.wire import frames
@@ -171,14 +172,14 @@ async def test_a_client_that_has_gone_is_forgotten(
         peer.writer.write_eof()
         await until(lambda: by_hand.listener.connections)
         await by_hand.until_all_have_gone()
-        assert not by_hand.topic.partitions[0].watcher_count
+        assert not by_hand.topic.partitions[0].watchers
 
 
 async def test_a_client_that_waits_is_not_forgotten(by_hand: ByHand) -> None:
     """However much it has sent behind its request."""
     async with connected_to(by_hand.listener.host, by_hand.listener.port) as peer:
         peer.writer.write(waiting_fetch() + bytes(READ_AHEAD))
-        await until(lambda: by_hand.topic.partitions[0].watcher_count)
+        await until(lambda: by_hand.topic.partitions[0].watchers)
         by_hand.clock.advance(100 * HALF_CLOSED_SECONDS)
         assert by_hand.listener.connections
 
@@ -279,7 +280,7 @@ async def test_nothing_behind_an_impossible_size_is_handled() -> None:
         connection, wire = wired(broker)
         connection.data_received(waiting_fetch() + struct.pack(">i", -1))
         connection.data_received(frames.request("Metadata", 9, metadata("new")))
-        broker.cluster.delete_topic(topic.name)
+        delete_topic(broker, topic.name)
         await until(lambda: wire.is_closed_now)
         assert wire.answers() == 1
         assert not broker.cluster.topics.by_name

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.broker.test_cluster import elsewhere, heartbeat, offsets, stable, until
 from tests.broker.test_restart import broker_on, committed
+from tests.broker.topics import delete_topic
 from tests.wire.client import connected
 
 from kohort.broker.housekeeping import PARTITIONS_AT_ONCE
@@ -137,7 +138,7 @@ async def test_a_topic_made_anew_is_compacted_again(
         log.append(build_batch([Record(0, now_ms, b"k", b"v")]), now_ms=now_ms)
         cluster.topics.configure(old, DIRTY)
         await until(lambda: "never_compacted_again" in capsys.readouterr().err)
-        cluster.delete_topic("t")
+        delete_topic(broker, "t")
         log = cluster.create_topic("t", 1, overrides=DIRTY).partitions[0]
         for _ in range(10):
             log.append(build_batch([Record(0, now_ms, b"k", b"v")]), now_ms=now_ms)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.topics import delete_topic
 from tests.wire.client import WireClient, connected, connections
 from tests.wire.requests import fetch, list_offsets, produce
 
@@ -180,7 +181,7 @@ async def test_a_topic_that_goes_while_its_batch_is_read() -> None:
         broker.cluster.create_topic("t", 1)
         await client.send("Produce", 9, produce((0, bomb(200_000))))
         await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
-        broker.cluster.delete_topic("t")
+        delete_topic(broker, "t")
         (row,) = (await client.response("Produce", 9)).responses[0].partition_responses
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -202,12 +203,12 @@ async def test_a_fetch_waits_for_records() -> None:
     async with Broker() as broker, connections(broker, 2) as (reader, writer):
         topic = broker.cluster.create_topic("t", 2)
         await reader.send("Fetch", 11, fetch(0, 0, wait_ms=600_000))
-        while not topic.partitions[1].watcher_count:
+        while not topic.partitions[1].watchers:
             await writer.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
         await produced(writer, (1, batch(b"late")))
         response = await reader.response("Fetch", 11)
         assert [values_of(row) for row in rows_of(response)] == [[], [b"late"]]
-        assert not topic.partitions[0].watcher_count
+        assert not topic.partitions[0].watchers
 
 
 async def test_a_fetch_waits_no_longer_than_asked() -> None:
@@ -224,9 +225,9 @@ async def test_a_deleted_topic_wakes_its_readers() -> None:
         topic = broker.cluster.create_topic("t", 1)
         await reader.send("Fetch", 11, fetch(0, wait_ms=600_000))
         async with connected(broker) as other:
-            while not topic.partitions[0].watcher_count:
+            while not topic.partitions[0].watchers:
                 await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
-        broker.cluster.delete_topic("t")
+        delete_topic(broker, "t")
         (row,) = rows_of(await reader.response("Fetch", 11))
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -25,6 +25,7 @@ from tests.broker.test_cluster import (
 )
 from tests.broker.test_cluster import stable as make_stable
 from tests.broker.test_records_over_the_wire import batch, values_of
+from tests.broker.topics import delete_topic
 from tests.wire.client import WireClient, connected, connected_to, connections
 from tests.wire.requests import (
     BROKER,
@@ -177,7 +178,7 @@ async def test_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
         request = DeleteGroupsRequest(["gone"])
         answer = await client.call("DeleteGroups", 2, request)
         assert answer.results[0].error_code == 0
-        broker.cluster.delete_topic("t")
+        delete_topic(broker, "t")
         found = killed(path)
     async with broker_on(found) as broker, connected(broker) as client:
         assert await committed(client) == {"u": 5}
@@ -194,8 +195,8 @@ async def test_a_topic_that_is_made_anew_at_once_has_its_own_files(
         old = broker.cluster.create_topic("t", 2)
         await client.send("Fetch", 12, fetch(0, wait_ms=60_000))
         await client.send("Metadata", 9, metadata("t"))
-        await until(lambda: old.partitions[0].watcher_count)
-        broker.cluster.delete_topic("t")
+        await until(lambda: old.partitions[0].watchers)
+        delete_topic(broker, "t")
         answer = await client.response("Fetch", 12)
         row = answer.responses[0].partitions[0]
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -215,7 +216,7 @@ async def test_a_topic_that_is_made_anew_keeps_its_records(tmp_path: Path) -> No
             await client.call("Produce", 9, produce((0, batch(b"old"))))
         assert old.partitions[0].delete_records(10) == (0, 10)
     async with broker_on(path) as broker, connected(broker) as client:
-        broker.cluster.delete_topic("t")
+        delete_topic(broker, "t")
         broker.cluster.create_topic("t", 1)
         for _ in range(5):
             answer = await client.call("Produce", 9, produce((0, batch(b"new"))))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.broker.test_cluster import until
+from tests.broker.topics import delete_topic
 from tests.wire import requests
 from tests.wire.client import WireClient, connections
 
@@ -38,9 +39,9 @@ class Scene:
 
     async def waits(self, client: WireClient, request: FetchRequest) -> None:
         """Sends a fetch, and returns once it waits."""
-        before = [log.watcher_count for log in self.logs]
+        before = [len(log.watchers) for log in self.logs]
         await client.send("Fetch", 11, request)
-        await until(lambda: [log.watcher_count for log in self.logs] != before)
+        await until(lambda: [len(log.watchers) for log in self.logs] != before)
 
     async def answer(self, client: WireClient) -> list[tuple[int, int]]:
         """Error and bytes of each row of the answer to a fetch."""
@@ -79,7 +80,7 @@ async def test_a_repeated_partition_is_fetched_once(scene: Scene) -> None:
         assert (error, size > 0) == (0, True)
         rows = [FetchPartition(0, fetch_offset=1, partition_max_bytes=2**20)] * 5_000
         await scene.waits(client, fetch(topics=[FetchTopic("t", ZERO_UUID, rows)]))
-        assert scene.logs[0].watcher_count == 1
+        assert len(scene.logs[0].watchers) == 1
 
 
 async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
@@ -95,7 +96,7 @@ async def test_a_fetch_that_waits_reads_nothing(scene: Scene) -> None:
             scene.append(0)
         # Each of them used to read 4 MB.
         assert bytes_read() - before < MEGABYTE
-        assert scene.logs[0].watcher_count == 20
+        assert len(scene.logs[0].watchers) == 20
 
 
 async def test_min_bytes_are_those_of_all_partitions(scene: Scene) -> None:
@@ -104,12 +105,12 @@ async def test_min_bytes_are_those_of_all_partitions(scene: Scene) -> None:
     async with connections(scene.broker, 1) as (client,):
         await scene.waits(client, fetch(0, 0, min_bytes=9_000))
         scene.append(1, 3_000)
-        assert scene.logs[0].watcher_count
+        assert scene.logs[0].watchers
         scene.append(0, 3_000)
         first, second = await scene.answer(client)
         assert first[1] > 6_000
         assert second[1] > 3_000
-        assert not any(log.watcher_count for log in scene.logs)
+        assert not any(log.watchers for log in scene.logs)
 
 
 async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
@@ -124,7 +125,7 @@ async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
         await scene.waits(client, fetch(topics=topics, min_bytes=900))
         for _ in range(20):
             scene.append(0)
-        assert scene.logs[0].watcher_count
+        assert scene.logs[0].watchers
         for _ in range(20):
             scene.append(1)
         sizes = [size for _, size in await scene.answer(client)]
@@ -174,7 +175,7 @@ async def test_many_fetches_are_answered_one_a_turn(scene: Scene) -> None:
             await scene.waits(client, fetch(0))
         scene.append()
         assert len(scene.broker.cluster.long_work) == 40
-        assert not scene.logs[0].watcher_count
+        assert not scene.logs[0].watchers
         await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
         assert len(scene.broker.cluster.long_work) > 20
         for client in many:
@@ -198,7 +199,7 @@ async def test_a_deleted_topic_answers_many_one_a_turn(scene: Scene) -> None:
     async with connections(scene.broker, 40) as many:
         for client in many:
             await scene.waits(client, fetch(0, 0))
-        scene.broker.cluster.delete_topic("t")
+        delete_topic(scene.broker, "t")
         assert len(scene.broker.cluster.long_work) == 40
         unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
         for client in many:
@@ -216,7 +217,7 @@ async def test_a_long_answer_is_read_in_turns(scene: Scene) -> None:
         assert (error, size > 6 * MEGABYTE) == (0, True)
         await client.send("Fetch", 11, fetch(0))
         await until(lambda: len(scene.broker.cluster.long_work) > 0)
-        scene.broker.cluster.delete_topic("t")
+        delete_topic(scene.broker, "t")
         assert await scene.answer(client) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
 
 

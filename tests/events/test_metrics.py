@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parsed
 from tests.broker.test_cluster import heartbeat, join, offsets, stable
 from tests.broker.test_records_over_the_wire import batch
+from tests.broker.topics import delete_topic
 from tests.protocol.in_pieces import finished
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import produce
@@ -175,7 +176,7 @@ async def test_commits_refusals_and_lag() -> None:
         assert await s.value("kohort_group_commit_refusals_total", **error) == 1
         error = {"group": "g", "error": "GROUP_MAX_SIZE_REACHED"}
         assert await s.value("kohort_group_join_refusals_total", **error) == 1
-        s.broker.cluster.delete_topic("t")
+        delete_topic(s.broker, "t")
         lag = (await s.samples()).get("kohort_group_lag_records", {})
         assert not lag
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.broker.test_cluster import join, offsets, stable
 from tests.broker.test_records_over_the_wire import batch
+from tests.broker.topics import delete_topic
 from tests.commands import PATIENCE_S
 from tests.events.test_stream import happen
 from tests.small_disk import on_a_small_disk
@@ -114,7 +115,7 @@ async def test_who_creates_it_need_not_say_how_much_it_keeps() -> None:
             topic = broker.cluster.create_topic(EVENTS_TOPIC, 2, 1, given)
             for partition in topic.partitions:
                 assert partition.config.retention_bytes == kept
-            broker.cluster.delete_topic(EVENTS_TOPIC)
+            delete_topic(broker, EVENTS_TOPIC)
 
 
 async def test_deleted_and_created_again() -> None:
@@ -122,7 +123,7 @@ async def test_deleted_and_created_again() -> None:
     async with Broker(WRITTEN) as broker, connected(broker) as client:
         await stable(client, "a")
         await in_the_topic(broker, "a", "assignment_made")
-        broker.cluster.delete_topic(EVENTS_TOPIC)
+        delete_topic(broker, EVENTS_TOPIC)
         await stable(client, "b")
         for number in range(2):
             broker.cluster.auto_create(EVENTS_TOPIC)
@@ -130,7 +131,7 @@ async def test_deleted_and_created_again() -> None:
             await in_the_topic(broker, f"c{number}", "assignment_made")
             found = [event["sequence"] for _, event in records(broker)]
             assert found == [*range(1, len(found) + 1)]
-            broker.cluster.delete_topic(EVENTS_TOPIC)
+            delete_topic(broker, EVENTS_TOPIC)
 
 
 async def test_more_partitions_keep_a_group_together() -> None:
@@ -306,7 +307,7 @@ async def test_made_anew_at_once() -> None:
     async with Broker(WRITTEN) as broker, connected(broker) as client:
         await stable(client, "a")
         await in_the_topic(broker, "a", "assignment_made")
-        broker.cluster.delete_topic(EVENTS_TOPIC)
+        delete_topic(broker, EVENTS_TOPIC)
         broker.cluster.auto_create(EVENTS_TOPIC)
         await stable(client, "b")
         await in_the_topic(broker, "b", "assignment_made")

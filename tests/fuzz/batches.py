@@ -88,7 +88,7 @@ def _append(batch: bytes, *, accepted: bool, zstd: bool) -> None:
         found = partition.read(end - 1, _MOST, minimum_one=True)
         assert found.size_in_bytes == len(batch)
         for time in _TIMES:
-            found_at = partition.offset_for(time)
+            found_at = finish(partition.find_offset(time))
             assert -(2**63) <= found_at.timestamp_ms < 2**63
             assert -1 <= found_at.offset < 2**63
 

@@ -29,6 +29,7 @@ from kohort.broker.log.metadata import (
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import Record
@@ -197,8 +198,8 @@ def _served(partition: Partition) -> Opened:
         for batch in partition.batches(start):
             header = records.read_header(batch)
             rows.append((header.base_offset, header.last_offset, bytes(batch)))
-        partition.offset_for(_NOW_MS)
-        partition.offset_for(-3)
+        finish(partition.find_offset(_NOW_MS))
+        finish(partition.find_offset(-3))
     except StorageError:
         is_whole = False
     return Opened(start, end, rows, is_whole, tuple(partition.epochs.entries))

@@ -8,6 +8,7 @@ from tests.log.storage import Keeper
 
 from kohort.broker.log.results import AppendResult
 from kohort.broker.log.settings import LogConfig
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
 
@@ -44,7 +45,7 @@ class Scene:
 
     def found(self, timestamp: int) -> tuple[int, int, int]:
         """(time after NOW, offset, leader epoch); -1 where there is none."""
-        answer = self.partition.offset_for(timestamp)
+        answer = finish(self.partition.find_offset(timestamp))
         assert not answer.error_code
         time = answer.timestamp_ms
         return (time if time < 0 else time - NOW), answer.offset, answer.leader_epoch

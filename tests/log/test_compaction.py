@@ -10,6 +10,7 @@ from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import MAX_TIMESTAMP
 from kohort.broker.log.settings import LogConfig
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch, read_headers, read_records
 
@@ -318,7 +319,7 @@ def test_the_largest_timestamp_is_that_of_a_record() -> None:
     scene.send((b"z", b""))
     scene.clean()
     assert scene.offsets() == [1, 2]
-    found = scene.partition.offset_for(MAX_TIMESTAMP)
+    found = finish(scene.partition.find_offset(MAX_TIMESTAMP))
     assert (found.offset, found.timestamp_ms) == (1, NOW)
-    found = scene.partition.offset_for(NOW + 1)
+    found = finish(scene.partition.find_offset(NOW + 1))
     assert found.offset == -1

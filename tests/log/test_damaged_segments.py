@@ -18,6 +18,7 @@ from kohort.broker.log import files
 from kohort.broker.log.directory import DataDirError
 from kohort.broker.log.results import HIGH_WATERMARK, FoundOffset
 from kohort.broker.log.store import StorageError
+from kohort.broker.long_work import finish
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
 
@@ -136,9 +137,9 @@ def test_damage_that_is_met_when_reading(live: Callable[..., Life]) -> None:
     assert set(codes.values()) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
     assert codes[0] == codes[1] == codes[59] == ErrorCode.NONE
     assert codes[4] == ErrorCode.KAFKA_STORAGE_ERROR
-    assert life.partition.offset_for(NOW).error_code == ErrorCode.NONE
+    assert finish(life.partition.find_offset(NOW)).error_code == ErrorCode.NONE
     unreadable = FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
-    assert life.partition.offset_for(NOW + 4) == unreadable
+    assert finish(life.partition.find_offset(NOW + 4)) == unreadable
     assert life.send() == 0
     with pytest.raises(StorageError, match="damaged"):
         life.offsets()

@@ -17,6 +17,7 @@ from tests.log.storage import BATCH_BY_BATCH, InFolder, Keeper
 from kohort.broker.log.memory import LONG_BATCH
 from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP
 from kohort.broker.log.settings import LogConfig
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
@@ -122,7 +123,7 @@ class LogMachine(InFolder):
     @rule(time=st.integers(-60, 60))
     def look_up(self, time: int) -> None:
         """The first record in the log that is not older."""
-        answer = self.partition.offset_for(NOW + time)
+        answer = finish(self.partition.find_offset(NOW + time))
         fitting = [
             (record.timestamp_ms, record.offset)
             for batch in self.batches
@@ -135,9 +136,9 @@ class LogMachine(InFolder):
     @rule()
     def look_up_by_name(self) -> None:
         """Start, end, and the first record of the largest timestamp."""
-        assert self.partition.offset_for(EARLIEST).offset == self.start
-        assert self.partition.offset_for(LATEST).offset == self.end
-        answer = self.partition.offset_for(MAX_TIMESTAMP)
+        assert finish(self.partition.find_offset(EARLIEST)).offset == self.start
+        assert finish(self.partition.find_offset(LATEST)).offset == self.end
+        answer = finish(self.partition.find_offset(MAX_TIMESTAMP))
         every = [record for batch in self.batches for record in batch.found]
         latest = max(every, key=lambda r: r.timestamp_ms, default=Record(offset=-1))
         assert (answer.timestamp_ms, answer.offset) == (

@@ -17,6 +17,7 @@ from kohort.broker.log.results import (
     MAX_TIMESTAMP,
     FoundOffset,
 )
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
@@ -55,7 +56,7 @@ def test_offsets_by_name() -> None:
     assert scene.found(LATEST_TIERED) == (-1, -1, -1)
     assert scene.found(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
     unsupported = FoundOffset(ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
-    assert scene.partition.offset_for(-7) == unsupported
+    assert finish(scene.partition.find_offset(-7)) == unsupported
 
 
 def test_offsets_in_an_empty_partition() -> None:
@@ -98,7 +99,7 @@ def test_offsets_by_time_in_a_damaged_batch() -> None:
     struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
     assert not scene.partition.append(bytes(made), now_ms=NOW).error_code
     corrupt = FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
-    assert scene.partition.offset_for(NOW) == corrupt
+    assert finish(scene.partition.find_offset(NOW)) == corrupt
 
 
 def test_a_header_may_promise_a_time_that_no_record_has() -> None:

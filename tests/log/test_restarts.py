@@ -24,6 +24,7 @@ from kohort.broker.log.directory import DataDir
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.results import EARLIEST, LATEST, MAX_TIMESTAMP
 from kohort.broker.log.settings import LogConfig
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.records import Record, build_batch
 
@@ -206,8 +207,8 @@ class RestartMachine(InFolder):
     def look_up(self, time: int) -> None:
         """The same offsets by time and by name."""
         for timestamp in (NOW + time, self.now_ms, EARLIEST, LATEST):
-            expected = self.memory.offset_for(timestamp)
-            assert self.files.offset_for(timestamp) == expected
+            expected = finish(self.memory.find_offset(timestamp))
+            assert finish(self.files.find_offset(timestamp)) == expected
 
     @invariant()
     def both_are_the_same(self) -> None:
@@ -219,8 +220,8 @@ class RestartMachine(InFolder):
         assert b"".join(self.files.batches(start)) == b"".join(everything.buffers)
         assert self.files.size_in_bytes >= everything.size_in_bytes
         if start == 0:
-            found = self.files.offset_for(MAX_TIMESTAMP)
-            assert found == self.memory.offset_for(MAX_TIMESTAMP)
+            found = finish(self.files.find_offset(MAX_TIMESTAMP))
+            assert found == finish(self.memory.find_offset(MAX_TIMESTAMP))
 
 
 RestartMachine.TestCase.settings = settings(

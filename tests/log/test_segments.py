@@ -14,6 +14,7 @@ from tests.log.storage import segments_of
 from kohort.broker.log import files
 from kohort.broker.log.compaction import clean
 from kohort.broker.log.results import HIGH_WATERMARK, MAX_TIMESTAMP
+from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import Record, build_batch
@@ -169,7 +170,7 @@ def test_little_is_read_after_a_clean_stop(
     monkeypatch.setattr(files, "os", Door())
     life.start()
     assert life.partition.log_end_offset == 1_000
-    assert life.partition.offset_for(MAX_TIMESTAMP).offset == 999
+    assert finish(life.partition.find_offset(MAX_TIMESTAMP)).offset == 999
     assert 0 < read < 30_000
 
 
@@ -190,8 +191,8 @@ def test_indexes_that_are_lost(
     life.start()
     assert life.offsets() == list(range(60))
     for number in range(60):
-        assert life.partition.offset_for(NOW + number).offset == number
-    assert life.partition.offset_for(MAX_TIMESTAMP).offset == 59
+        assert finish(life.partition.find_offset(NOW + number)).offset == number
+    assert finish(life.partition.find_offset(MAX_TIMESTAMP)).offset == 59
 
 
 @pytest.mark.parametrize("how", ["clean", "crash"])

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.broker.test_cluster import offsets, stable
 from tests.broker.test_records_over_the_wire import NOW_MS
+from tests.broker.topics import delete_topic
 from tests.events.test_views_topic import records
 from tests.wire.client import WireClient, connected
 from tests.wire.requests import produce
@@ -91,7 +92,7 @@ class Serving:
         """A topic goes."""
 
         async def work(_: WireClient) -> None:
-            self.broker.cluster.delete_topic(topic)
+            delete_topic(self.broker, topic)
 
         self.run(work)
 

@@ -70,11 +70,11 @@ def test_an_offset_by_time_is_one_that_can_be_answered() -> None:
     """Produce reads no record, so the batch is in the log."""
     partition = Partition("t-0")
     partition.append(batch_of_times(FAR, 0, FAR), now_ms=NOW)
-    found = partition.offset_for(NOW)
+    found = finish(partition.find_offset(NOW))
     assert (found.timestamp_ms, found.offset) == (FAR, 0)
     partition = Partition("t-0")
     partition.append(batch_of_times(FAR, FAR), now_ms=NOW)
-    assert partition.offset_for(NOW).offset == -1
+    assert finish(partition.find_offset(NOW)).offset == -1
 
 
 @pytest.mark.parametrize("base", [-FAR, 0, FAR])
@@ -110,4 +110,4 @@ def test_an_offset_delta_is_an_int32(delta: int) -> None:
         list(rebuilding.scan_records(batch, records.HEADER_SIZE, 1, 0))
     partition = Partition("t-0")
     partition.append(batch, now_ms=NOW)
-    assert partition.offset_for(NOW).offset == -1
+    assert finish(partition.find_offset(NOW)).offset == -1
