@@ -85,7 +85,7 @@ class _Plan:
 
     def form(self, f: Field) -> _Form:
         """The form of a field."""
-        return _Form(f.name, f.nullable_in(self.version), f.compact_in(self.flexible))
+        return _Form(f.name, f.nullable_in(self.version), self.flexible)
 
 
 _SLICES = {

@@ -33,10 +33,9 @@ class V:
         tag: its number among the tagged fields, where it is one (KIP-482).
         nullable: first version in which null is allowed, for a field whose
             type includes None; by default the field's own first version.
-        classic: never compact, not even in flexible versions.
     """
 
-    __slots__ = ("classic", "nullable", "since", "tag", "until")
+    __slots__ = ("nullable", "since", "tag", "until")
 
     def __init__(
         self,
@@ -45,13 +44,11 @@ class V:
         *,
         tag: int | None = None,
         nullable: int | None = None,
-        classic: bool = False,
     ) -> None:
         self.since = since
         self.until = until
         self.tag = tag
         self.nullable = nullable
-        self.classic = classic
 
 
 Buffer = bytes | bytearray | memoryview
@@ -59,11 +56,8 @@ Buffer = bytes | bytearray | memoryview
 Bool = Annotated[bool, Primitive("bool", "?")]
 Int8 = Annotated[int, Primitive("int8", "b")]
 Int16 = Annotated[int, Primitive("int16", "h")]
-Uint16 = Annotated[int, Primitive("uint16", "H")]
 Int32 = Annotated[int, Primitive("int32", "i")]
-Uint32 = Annotated[int, Primitive("uint32", "I")]
 Int64 = Annotated[int, Primitive("int64", "q")]
-Float64 = Annotated[float, Primitive("float64", "d")]
 Uuid = Annotated[bytes, Primitive("uuid", "16s")]
 """16 bytes; `ZERO_UUID` stands for none."""
 String = Annotated[str, Primitive("string")]
@@ -125,10 +119,6 @@ class Field:
     def nullable_in(self, version: int) -> bool:
         """Whether null is allowed in this version."""
         return self.optional and version >= (self.versions.nullable or 0)
-
-    def compact_in(self, flexible: bool) -> bool:
-        """Whether lengths are unsigned varints (KIP-482)."""
-        return flexible and not self.versions.classic
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Frames and headers: where a request starts and ends in a stream of bytes.
+"""Frames: where a request starts and ends in a stream of bytes.
 
 A frame is an int32 size and that many bytes: a header, then a body. Nothing is
 copied for frames that arrive whole: they are given as offsets into the bytes
@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import Annotated
 
-from kohort.protocol.fields import Int16, Int32, String, V
 from kohort.protocol.messages import WireError
-from kohort.protocol.slotted import slotted
 
 LONG_FRAME = 16 * 1024
 """Bytes from which on the pieces of a frame are gathered and joined once."""
@@ -34,23 +31,6 @@ Received = bytes | mmap.mmap
 
 Frame = tuple[Received, int, int]
 """(buffer, start, end) of a frame, without its size."""
-
-
-@slotted
-class RequestHeader:
-    """The header of a request: v0 has no client id, v2 is flexible (KIP-482)."""
-
-    request_api_key: Int16 = 0
-    request_api_version: Int16 = 0
-    correlation_id: Int32 = 0
-    client_id: Annotated[String | None, V(1, classic=True)] = ""
-
-
-@slotted
-class ResponseHeader:
-    """The header of a response; v1 is flexible."""
-
-    correlation_id: Int32 = 0
 
 
 class Framer:

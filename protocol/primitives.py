@@ -47,11 +47,8 @@ FIXED: dict[str, Layout] = {
     "bool": construct.Flag,
     "int8": construct.Int8sb,
     "int16": construct.Int16sb,
-    "uint16": construct.Int16ub,
     "int32": construct.Int32sb,
-    "uint32": construct.Int32ub,
     "int64": construct.Int64sb,
-    "float64": construct.Float64b,
     "uuid": construct.Bytes(16),
 }
 
@@ -191,19 +188,18 @@ def layout(cls: type, version: int, *, flexible: bool) -> Layout:
     It parses to and builds from containers with the fields' names. Parsing raises
     `construct.ConstructError` for malformed bytes.
     """
+    prefix = UNSIGNED_VARINT if flexible else construct.Int32sb
 
     def of(f: Field) -> Layout:
-        compact = f.compact_in(flexible)
         nullable = f.nullable_in(version)
         if f.array:
-            item = of_kind(f.kind, nullable=False, compact=compact)
-            prefix = UNSIGNED_VARINT if compact else construct.Int32sb
+            item = of_kind(f.kind, nullable=False)
             return Counted(
                 prefix, lambda n: construct.Array(n, item), nullable=nullable
             )
-        return of_kind(f.kind, nullable=nullable, compact=compact)
+        return of_kind(f.kind, nullable=nullable)
 
-    def of_kind(kind: Primitive | type, *, nullable: bool, compact: bool) -> Layout:
+    def of_kind(kind: Primitive | type, *, nullable: bool) -> Layout:
         if isinstance(kind, type):
             inner = layout(kind, version, flexible=flexible)
             return Optional(inner) if nullable else inner
@@ -211,12 +207,11 @@ def layout(cls: type, version: int, *, flexible: bool) -> Layout:
             return FIXED[kind.name]
         if kind.name == "string":
             return Counted(
-                UNSIGNED_VARINT if compact else construct.Int16sb,
+                UNSIGNED_VARINT if flexible else construct.Int16sb,
                 lambda n: Utf8(construct.Bytes(n)),
                 nullable=nullable,
                 limit=STRING_LIMIT,
             )
-        prefix = UNSIGNED_VARINT if compact else construct.Int32sb
         return Counted(prefix, construct.Bytes, nullable=nullable)
 
     here = [f for f in fields_of(cls) if f.exists_in(version)]

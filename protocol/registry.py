@@ -72,10 +72,6 @@ class Api:
         """Whether messages of this version have compact lengths and tagged fields."""
         return self.flexible is not None and version >= self.flexible
 
-    def request_header_version(self, version: int) -> int:
-        """2 for flexible versions, else 1."""
-        return 2 if self.is_flexible(version) else 1
-
     def response_header_version(self, version: int) -> int:
         """1 for flexible versions, else 0; always 0 for ApiVersions (KIP-511)."""
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS else 0

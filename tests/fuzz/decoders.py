@@ -1,11 +1,11 @@
-"""Fuzz targets: every request and response, headers, and the cutting of frames."""
+"""Fuzz targets: every request and response, and the cutting of frames."""
 
 from __future__ import annotations
 
 import io
 import random
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import construct
 from tests.fuzz.messages import Pool, mutated
@@ -14,12 +14,10 @@ from tests.protocol import in_pieces
 from tests.protocol.strategies import SIDES, Side, carried, filled
 
 from kohort.protocol.fields import Buffer
-from kohort.protocol.framing import Frame, Framer, FrameSizeError, RequestHeader
-from kohort.protocol.messages import Codec, WireError, codec
+from kohort.protocol.framing import Frame, Framer, FrameSizeError
+from kohort.protocol.messages import Codec, WireError
 from kohort.protocol.registry import APIS, BY_KEY
 
-_HEADER_KEY = 255
-"""The key that stands for a request header."""
 _RESPONSE, _COMPARED, _IN_PIECES = 1, 2, 4
 """Flags: a response; construct has to read the bytes as the generated code does; and
 so does the code that works in pieces."""
@@ -28,26 +26,13 @@ _LIMIT = 1 << 16
 _POOL = Pool()
 
 
-class _Form(NamedTuple):
+def _side(data: bytes) -> Side:
     """The API, version and direction of an input's bytes."""
-
-    declared: type
-    version: int
-    codec: Codec
-    side: Side | None
-
-
-def _form(data: bytes) -> _Form:
     key, version, flags = data[:3]
-    if key == _HEADER_KEY:
-        version = 1 + version % 2
-        known = codec(RequestHeader, version, flexible=version > 1)
-        return _Form(RequestHeader, version, known, None)
     api = BY_KEY.get(key) or APIS[key % len(APIS)]
     if not api.accepts(version):
         version = api.oldest + version % (api.newest - api.oldest + 1)
-    side = Side(api, version, not flags & _RESPONSE)
-    return _Form(side.declared, version, side.codec, side)
+    return Side(api, version, not flags & _RESPONSE)
 
 
 def decode(data: bytes) -> None:
@@ -59,12 +44,13 @@ def decode(data: bytes) -> None:
     if len(data) < 3:
         return
     body = data[3:]
-    _, version, known, side = _form(data)
+    side = _side(data)
+    known, version = side.codec, side.version
     try:
         message, position = known.decode(body, 0, len(body))
     except WireError:
         message, position = None, -1
-    if data[2] & _COMPARED and side is not None:
+    if data[2] & _COMPARED:
         _compare(side, body, message, position)
     if data[2] & _IN_PIECES:
         _decode_in_pieces(known, body, None if message is None else (message, position))
@@ -121,10 +107,6 @@ def _messages() -> Iterator[bytes]:
     """One message of each API, version and direction, with all fields filled."""
     for side in SIDES:
         yield _prefix(side) + side.codec.encode(filled(side.declared, side.version))
-    for version in (1, 2):
-        known = codec(RequestHeader, version, flexible=version > 1)
-        head = bytes((_HEADER_KEY, version - 1, 0))
-        yield head + known.encode(RequestHeader(18, 3, 7, "client"))
 
 
 def _mutate(data: bytes, chance: random.Random) -> bytes:
@@ -134,11 +116,12 @@ def _mutate(data: bytes, chance: random.Random) -> bytes:
             bytes((chance.choice(APIS).key, chance.randrange(20), chance.randrange(8)))
             + data[3:]
         )
-    declared, version, known, _ = _form(data)
+    side = _side(data)
+    known, version = side.codec, side.version
     try:
         message, _ = known.decode(data[3:], 0, len(data) - 3)
     except WireError:
-        message = filled(declared, version)
+        message = filled(side.declared, version)
     return data[:3] + known.encode(mutated(message, version, _POOL, chance))
 
 

@@ -37,7 +37,6 @@ class Pool:
             "records": (*_BYTES, *blobs),
             "uuid": (bytes(16), b"\xff" * 16, *uuids),
             "bool": (False, True),
-            "float64": (0.0, -1.0, 1e300),
         }
 
     def value(self, kind: Primitive, chance: random.Random) -> Any:
@@ -45,7 +44,7 @@ class Pool:
         if kind.name in _BITS:
             top = 2 ** (_BITS[kind.name] - 1)
             return max(-top, min(chance.choice((*_NUMBERS, top - 1, -top)), top - 1))
-        return chance.choice(self._choices.get(kind.name, (0, 1, 2, 0xFFFF)))
+        return chance.choice(self._choices[kind.name])
 
 
 def mutated(message: Any, version: int, pool: Pool, chance: random.Random) -> Any:

@@ -25,15 +25,12 @@ from kohort.protocol.fields import (
     ZERO_UUID,
     Bool,
     Bytes,
-    Float64,
     Int8,
     Int16,
     Int32,
     Int64,
     Records,
     String,
-    Uint16,
-    Uint32,
     Uuid,
     V,
     fields_of,
@@ -60,11 +57,8 @@ class Everything:
     bool_: Bool = False
     int8: Int8 = 0
     int16: Int16 = 0
-    uint16: Uint16 = 0
     int32: Int32 = 0
-    uint32: Uint32 = 0
     int64: Int64 = 0
-    float64: Float64 = 0.0
     uuid: Uuid = ZERO_UUID
     string: String = ""
     bytes_: Bytes = b""
@@ -75,13 +69,11 @@ class Everything:
     maybe_records: Records | None = None
     maybe_inner: Inner | None = None
     maybe_strings: Sequence[String] | None = None
-    classic: Annotated[String | None, V(classic=True)] = None
     gone: Annotated[Int32, V(0, 1)] = 7
     bools: Sequence[Bool] = ()
     int8s: Sequence[Int8] = ()
     int16s: Sequence[Int16] = ()
     int64s: Sequence[Int64] = ()
-    float64s: Sequence[Float64] = ()
     uuids: Sequence[Uuid] = ()
     strings: Sequence[String] = ()
     blobs: Sequence[Bytes] = ()

@@ -105,7 +105,7 @@ def payload(
         version,
         correlation_id,
         client_id,
-        api.request_header_version(version),
+        2 if api.is_flexible(version) else 1,
     )
     if not isinstance(message, bytes):
         message = api.request(version).encode(message)
