@@ -22,7 +22,7 @@ from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Protocols
 from kohort.broker.events.bus import REMEMBERED, Events, Reader, Seen
-from kohort.broker.events.views.reading import json_of, take
+from kohort.broker.events.views.reading import json_of, pause, take
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards.hash import partition_of
 from kohort.broker.topics.topic import EVENTS_TOPIC, Topic
@@ -139,7 +139,7 @@ class EventsTopic:
         try:
             while len(reader) or not reader.is_closed:
                 await reader.wait()
-                await self._pause(LINGER_S)
+                await pause(self._closing, LINGER_S)
                 while len(reader):
                     await self._wait_for_newcomers()
                     events = take(reader)
@@ -147,7 +147,7 @@ class EventsTopic:
                     while not self._append(records):
                         if self._closing.is_set():
                             return
-                        await self._pause(RETRY_S)
+                        await pause(self._closing, RETRY_S)
                     if self._is_deleted():
                         return
                     # Lets others run.
@@ -211,12 +211,6 @@ class EventsTopic:
             return False
         self._is_failing = False
         return True
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._closing.wait(), seconds)
-        except TimeoutError:
-            return
 
 
 _COMMITS = frozenset({"offsets_committed", "commit_refused"})

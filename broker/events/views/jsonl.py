@@ -20,7 +20,7 @@ from typing import Final
 
 from kohort.broker import telemetry
 from kohort.broker.events.bus import Events
-from kohort.broker.events.views.reading import json_of, take
+from kohort.broker.events.views.reading import json_of, pause, take
 
 LINGER_S: Final = 0.05
 """The pause between two writes: that much of the stream may be lost if the process
@@ -114,8 +114,8 @@ class EventsFile:
                     lost = lines.count(b"\n") + len(reader)
                     log.error("events_not_kept", file=self._path, count=lost)
                     return
-                await self._pause(RETRY_S)
-            await self._pause(LINGER_S)
+                await pause(self._closing, RETRY_S)
+            await pause(self._closing, LINGER_S)
 
     async def _lines(self) -> bytes:
         """The next batch of events as lines, up to `LONGEST_WRITE` bytes."""
@@ -145,13 +145,6 @@ class EventsFile:
             self._is_failing = False
             log.warning("events_written_again", file=self._path)
         return True
-
-    async def _pause(self, seconds: float) -> None:
-        """Waits, but not for what will never come any more."""
-        try:
-            await asyncio.wait_for(self._closing.wait(), seconds)
-        except TimeoutError:
-            return
 
 
 def _claim(file: int) -> None:

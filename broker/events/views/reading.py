@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,6 +23,13 @@ def take(reader: Reader) -> list[dict[str, Any]]:
     """The next slice of waiting events; may be empty."""
     is_behind = 2 * len(reader) > reader.size or 2 * reader.rows > reader.most_rows
     return reader.take(LARGE_SLICE if is_behind else SLICE)
+
+
+async def pause(closing: asyncio.Event, seconds: float) -> None:
+    """Waits before the next write; a view that closes does not wait."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await closing.wait()
 
 
 _in_ascii = json.JSONEncoder(separators=(",", ":"), default=dict).encode
