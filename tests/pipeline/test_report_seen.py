@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.chromium import CONTRAST, ENOUGH, chromium
 from tests.pipeline import report_builds
-from tests.pipeline.conftest import unusable
 
 from kohort.pipeline.report.page import page as page_of
 from kohort.pipeline.report.queries import Answers
@@ -21,48 +20,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.interop]
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 DRAWN_MS = 60_000.0
-ENOUGH = 4.5
-"""Contrast of text that the Web Content Accessibility Guidelines (AA) ask for."""
 
 # The contrast of all texts, charts and all, against what is behind them: the lowest.
-CONTRAST = """() => {
-  const canvas = document.createElement("canvas");
-  const probe = canvas.getContext("2d", { willReadFrequently: true });
-  const rgb = (colour) => {
-    probe.clearRect(0, 0, 1, 1);
-    probe.fillStyle = colour;
-    probe.fillRect(0, 0, 1, 1);
-    return [...probe.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (colour) => rgb(colour).slice(0, 3)
-    .map((part) => part / 255)
-    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
-  const contrast = (a, b) => {
-    const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
-    return (high + 0.05) / (low + 0.05);
-  };
+SEEN = f"""() => {{{CONTRAST}
   const page = getComputedStyle(document.body).backgroundColor;
-  const ground = (element) => {
-    for (let each = element; each; each = each.parentElement) {
-      const { backgroundColor } = getComputedStyle(each);
-      if (rgb(backgroundColor)[3] === 255) return backgroundColor;
-    }
-    return page;
-  };
-  const found = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const texts = [...element.childNodes].filter((node) => node.nodeType === 3);
-    if (!texts.some((node) => node.data.trim()) || !element.checkVisibility()) continue;
-    if (element.closest("script, style, .skip")) continue;
+  const found = texts("script, style, .skip").map((element) => {{
     const style = getComputedStyle(element);
     const ink = element.closest("svg") ? style.fill : style.color;
-    found.push([contrast(ink, ground(element)), element.textContent.slice(0, 60)]);
-  }
+    return [contrast(ink, ground(element, page)), element.textContent.slice(0, 60)];
+  }});
   return found.sort(([a], [b]) => a - b);
-}"""
+}}"""
 
 
 @dataclass
@@ -108,20 +77,9 @@ Show = Callable[..., Open]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium: the machine's, or the one that Playwright has fetched."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        unusable("not on this machine: Playwright for Python")
-    with sync_playwright() as playwright:
-        fetched = playwright.chromium.executable_path
-        found = next(filter(None, map(shutil.which, CHROMIUM)), None)
-        path = found or (fetched if Path(fetched).exists() else None)
-        if path is None:
-            unusable("not on this machine: Chromium")
-        started = playwright.chromium.launch(executable_path=path)
+    """One for all tests of this module."""
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
@@ -187,7 +145,7 @@ def test_a_mark_and_a_number_lead_to_their_query(bad: Answers, show: Show) -> No
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_can_be_read(bad: Answers, show: Show, scheme: str) -> None:
     """Contrast as measured, of all that is written, in charts, too."""
-    found = show(bad, color_scheme=scheme).page.evaluate(CONTRAST)
+    found = show(bad, color_scheme=scheme).page.evaluate(SEEN)
     assert len(found) > 300
     assert [each for each in found if each[0] < ENOUGH] == []
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.chromium import chromium
 from tests.timeline.browser_page import LOAD_MS, Shown
 
 from kohort.control.timeline.packing import Packing
@@ -18,36 +17,16 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
     from tests.timeline.streams import Event
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDE = {"width": 1300, "height": 800}
 
 Show = Callable[..., Shown]
 
 
-def _missing(what: str) -> NoReturn:
-    """Skip where there is no browser; in CI there must be one, so fail."""
-    reason = f"not on this machine: {what}"
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(f"{reason}; CI looks at the page in a browser")
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium: the machine's, or the one that Playwright has fetched."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("Playwright for Python")
-    with sync_playwright() as playwright:
-        fetched = playwright.chromium.executable_path
-        found = next(filter(None, map(shutil.which, NAMES)), None)
-        path = found or (fetched if Path(fetched).exists() else None)
-        if path is None:
-            _missing("Chromium")
-        started = playwright.chromium.launch(executable_path=path)
+    """One for all tests of a module."""
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.chromium import CONTRAST, ENOUGH
 from tests.timeline import streams
 from tests.timeline.browser_page import Shown
 
@@ -15,53 +16,26 @@ Show = Callable[..., Shown]
 Node = dict[str, Any]
 
 CONTROLS = {"button", "textbox", "searchbox", "combobox", "tab", "link", "rowheader"}
-ENOUGH = 4.5
-"""Contrast of text that the Web Content Accessibility Guidelines (AA) ask for."""
 
 # Of all texts in view, and of those on the canvas: the lowest contrast, and where.
-CONTRAST = """() => {
-  const willReadFrequently = true;
-  const canvas = document.createElement("canvas");
-  const probe = canvas.getContext("2d", { willReadFrequently });
-  const rgb = (colour) => {
-    probe.clearRect(0, 0, 1, 1);
-    probe.fillStyle = colour;
-    probe.fillRect(0, 0, 1, 1);
-    return [...probe.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (colour) => rgb(colour).slice(0, 3)
-    .map((part) => part / 255)
-    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
-  const contrast = (a, b) => {
-    const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
-    return (high + 0.05) / (low + 0.05);
-  };
+SEEN = f"""() => {{{CONTRAST}
   const colour = (name) => getComputedStyle(document.documentElement)
-    .getPropertyValue(`--${name}`).trim();
-  const ground = (element) => {
+    .getPropertyValue(`--${{name}}`).trim();
+  const behind = (element) => {{
     if (element.closest(".row.lane .label")) return colour("bg");
     if (element.closest(".row .label")) return colour("group");
-    for (let each = element; each; each = each.parentElement) {
-      const { backgroundColor } = getComputedStyle(each);
-      if (rgb(backgroundColor)[3] === 255) return backgroundColor;
-    }
-    return colour("bg");
-  };
-  const found = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const texts = [...element.childNodes].filter((node) => node.nodeType === 3);
-    if (!texts.some((node) => node.data.trim()) || !element.checkVisibility()) continue;
-    if (element.closest(".hidden, script, style")) continue;
-    const name = `${element.tagName} ${element.className} ${element.textContent}`;
-    found.push([contrast(getComputedStyle(element).color, ground(element)), name]);
-  }
+    return ground(element, colour("bg"));
+  }};
+  const found = texts(".hidden, script, style").map((element) => {{
+    const name = `${{element.tagName}} ${{element.className}} ${{element.textContent}}`;
+    return [contrast(getComputedStyle(element).color, behind(element)), name];
+  }});
   const drawn = [["stable-ink", "stable"], ["soft", "bg"], ["soft", "generation"],
     ["soft", "line"], ["soft", "group"]];
   for (const [ink, paper] of drawn)
-    found.push([contrast(colour(ink), colour(paper)), `${ink} on ${paper}`]);
+    found.push([contrast(colour(ink), colour(paper)), `${{ink}} on ${{paper}}`]);
   return found.sort(([a], [b]) => a - b);
-}"""
+}}"""
 
 
 def tree(shown: Shown) -> list[Node]:
@@ -183,6 +157,6 @@ def test_texts_can_be_read(show: Show, scheme: str) -> None:
         shown.page.locator(f"#tab-{view}").click()
         if view == "chart":
             shown.mark("The leader, orders-consumer-1").click()
-        found = shown.evaluate(CONTRAST)
+        found = shown.evaluate(SEEN)
         assert len(found) > 40
         assert [each for each in found if each[0] < ENOUGH] == []
