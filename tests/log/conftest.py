@@ -12,13 +12,19 @@ from tests.log.scene import Scene
 from tests.log.storage import EVERYWHERE, Keeper, temporary_folder
 
 
-@pytest.fixture(params=EVERYWHERE)
-def keeper(request: pytest.FixtureRequest) -> Iterator[Keeper]:
-    """What makes the partitions of a scene."""
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A folder, in memory if there is such a place."""
     with temporary_folder() as folder:
-        made = Keeper(request.param, Path(folder))
-        yield made
-        made.close()
+        yield Path(folder)
+
+
+@pytest.fixture(params=EVERYWHERE)
+def keeper(request: pytest.FixtureRequest, root: Path) -> Iterator[Keeper]:
+    """What makes the partitions of a scene."""
+    made = Keeper(request.param, root)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -28,15 +34,14 @@ def kept_scenes(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def live() -> Iterator[Callable[..., Life]]:
+def live(root: Path) -> Iterator[Callable[..., Life]]:
     """Begins lives, which end with the test."""
     lives: list[Life] = []
-    with temporary_folder() as root:
 
-        def begin(**config: Any) -> Life:
-            lives.append(Life(Path(root) / f"life{len(lives)}", **config))
-            return lives[-1]
+    def begin(**config: Any) -> Life:
+        lives.append(Life(root / f"life{len(lives)}", **config))
+        return lives[-1]
 
-        yield begin
-        for life in lives:
-            life.data.close()
+    yield begin
+    for life in lives:
+        life.data.close()

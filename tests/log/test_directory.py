@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.log.corruptions import contents
 from tests.log.storage import (
     CLUSTER,
     NODE,
@@ -55,15 +56,6 @@ def refused(path: Path, node_id: int = NODE) -> str:
     assert after == before
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """All files by name."""
-    return {
-        str(file.relative_to(path)): file.read_bytes()
-        for file in path.rglob("*")
-        if file.is_file()
-    }
 
 
 @contextmanager

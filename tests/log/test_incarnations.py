@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.log.storage import CLUSTER, NODE, segments_of, temporary_folder
+from tests.log.storage import CLUSTER, NODE, segments_of
 from tests.log.test_crash_points import Door
 
 from kohort.broker.log import files
@@ -162,13 +162,6 @@ class Incarnations:
         assert must.items() <= found.items()
         on_its_way = {self._sent[1]} if self._sent is not None else set()
         assert set(found.values()) <= {*self.acknowledged[key].values(), *on_its_way}
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """A folder, in memory if there is such a place."""
-    with temporary_folder() as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(params=["t", LONGEST_NAME], ids=["short", "longest"])

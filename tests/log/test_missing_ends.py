@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.log.storage import opened, segments_of, temporary_folder
+from tests.log.storage import opened, segments_of
 
 from kohort.broker.log.compaction import clean
 from kohort.broker.log.directory import DataDirError
@@ -18,13 +18,6 @@ from kohort.protocol.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 CLEAN_STOP = ".kafka_cleanshutdown"
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """A folder, in memory if there is such a place."""
-    with temporary_folder() as folder:
-        yield Path(folder)
 
 
 class Stopped:

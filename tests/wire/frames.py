@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kohort.protocol.generated_calls import skip_tags
+from kohort.protocol.generated_calls import skip_tags, uvarint
 from kohort.protocol.registry import BY_NAME
 
 CLIENT_ID = "wire-client"
@@ -31,16 +31,6 @@ def correlation_id_of(content: bytes) -> int:
     """The correlation id of a response without its size."""
     correlation_id: int = struct.unpack_from(">i", content)[0]
     return correlation_id
-
-
-def uvarint(value: int) -> bytes:
-    """An unsigned number of variable length."""
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def tagged_fields(tags: dict[int, bytes]) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.client.administering.test_admin import kinds
 from tests.client.deadlines import pass_deadline_after_failure
 from tests.client.fake_broker import Asked, FakeBroker, alone, coordinates, knows
 
@@ -249,11 +250,6 @@ async def test_members_are_described_whatever_they_have_told_the_group() -> None
 
 
 # -- some items only, and old brokers
-
-
-def kinds(errors: dict[Any, KohortError]) -> dict[Any, type[KohortError]]:
-    """The class of each error."""
-    return {item: type(error) for item, error in errors.items()}
 
 
 def told(fake: FakeBroker, *topics: MetadataResponseTopic) -> MetadataResponse:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from tests.crash.cluster_queries import ON_ITS_WAY
 from tests.crash.workers.lines import PACE_S, arguments, say, serve
 from tests.power.client import Client, RefusedError
 from tests.power.findings import Found, check
@@ -38,15 +39,8 @@ KINDS: tuple[dict[str, str], ...] = (
 )
 LIMIT_S = 60.0
 """A broker is back, and has loaded its groups, before this."""
-ON_ITS_WAY = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    # Retention came between a question and the next.
-    ErrorCode.OFFSET_OUT_OF_RANGE,
-}
+# Retention may come between a question and the next.
+PASSING = ON_ITS_WAY | {ErrorCode.OFFSET_OUT_OF_RANGE}
 WRONG_SHOWN = 5
 
 
@@ -171,7 +165,7 @@ class Owner:
                     self._remote.call("FindCoordinator", 3, request)
                 return self._remote.found(self._groups, self._topics.__contains__)
             except (OSError, RefusedError) as error:
-                is_known = isinstance(error, OSError) or error.code in ON_ITS_WAY
+                is_known = isinstance(error, OSError) or error.code in PASSING
                 self._lost()
                 if not is_known or time.monotonic() > deadline:
                     raise

@@ -44,17 +44,7 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         self.runner.run(self._start(wanted))
 
     async def _start(self, wanted: Join) -> None:
-        self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=wanted.bootstrap,
-            group_id=wanted.group,
-            client_id=wanted.client,
-            group_instance_id=wanted.instance,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=wanted.session_ms,
-            heartbeat_interval_ms=wanted.heartbeat_ms,
-            partition_assignment_strategy=[ASSIGNORS[wanted.assignor]],
-        )
+        self.consumer = AIOKafkaConsumer(**wanted.settings(ASSIGNORS[wanted.assignor]))
         self.consumer.subscribe([wanted.topic], listener=self)
         await self.consumer.start()
 

@@ -44,17 +44,7 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
     def __init__(self, wanted: Join) -> None:
         self.topic = wanted.topic
         self.held: set[int] = set()
-        self.consumer = KafkaConsumer(
-            bootstrap_servers=wanted.bootstrap,
-            group_id=wanted.group,
-            client_id=wanted.client,
-            group_instance_id=wanted.instance,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=wanted.session_ms,
-            heartbeat_interval_ms=wanted.heartbeat_ms,
-            partition_assignment_strategy=[ASSIGNORS[wanted.assignor]],
-        )
+        self.consumer = KafkaConsumer(**wanted.settings(ASSIGNORS[wanted.assignor]))
         self.consumer.subscribe([wanted.topic], listener=self)
         # Asked for the topics now, it has them before it joins: else it may have to
         # join again, and forgets to if it leads and a poll ends while its SyncGroup is

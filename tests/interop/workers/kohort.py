@@ -39,17 +39,7 @@ class KohortMember(ConsumerRebalanceListener):
         self.runner.run(self._start(wanted))
 
     async def _start(self, wanted: Join) -> None:
-        self.consumer = Consumer(
-            bootstrap_servers=wanted.bootstrap,
-            group_id=wanted.group,
-            client_id=wanted.client,
-            group_instance_id=wanted.instance,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=wanted.session_ms,
-            heartbeat_interval_ms=wanted.heartbeat_ms,
-            partition_assignment_strategy=[wanted.assignor],
-        )
+        self.consumer = Consumer(**wanted.settings(wanted.assignor))
         await self.consumer.start()
         self.consumer.subscribe([wanted.topic], listener=self)
 

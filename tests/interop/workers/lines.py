@@ -52,7 +52,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,6 +104,20 @@ class Join:
     heartbeat_ms: int
     instance: str | None
     poll_ms: int | None
+
+    def settings(self, assignor: object) -> dict[str, Any]:
+        """Arguments of a consumer of the libraries that name them as kafka-python."""
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "group_id": self.group,
+            "client_id": self.client,
+            "group_instance_id": self.instance,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "session_timeout_ms": self.session_ms,
+            "heartbeat_interval_ms": self.heartbeat_ms,
+            "partition_assignment_strategy": [assignor],
+        }
 
 
 @dataclass(frozen=True, slots=True)
