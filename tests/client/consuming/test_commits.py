@@ -24,7 +24,12 @@ from kohort.client.group.driver import MemberDriver
 from kohort.client.group.effects import Call
 from kohort.client.group.events import PollBegan, Subscribed
 from kohort.client.group.member import Member
-from kohort.client.group.state import COMPLETING_REBALANCE, STABLE, MemberState
+from kohort.client.group.state import (
+    COMPLETING_REBALANCE,
+    PREPARING_REBALANCE,
+    STABLE,
+    MemberState,
+)
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import OffsetAndMetadata, TopicPartition
 from kohort.protocol.apis.k08_offset_commit import (
@@ -123,6 +128,7 @@ async def played(**settings: Any) -> AsyncIterator[Scene]:
     ("state", "code"),
     [
         (STABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (STABLE, ErrorCode.ILLEGAL_GENERATION),
         (COMPLETING_REBALANCE, ErrorCode.REBALANCE_IN_PROGRESS),
         (COMPLETING_REBALANCE, ErrorCode.ILLEGAL_GENERATION),
     ],
@@ -150,6 +156,41 @@ async def test_a_commit_is_tried_again_in_the_new_generation(
         assert scene.sent == [(1, 7)]
         await scene.commits.post(row(9))
         assert scene.sent == [(1, 7), (2, 9)]
+
+
+async def test_a_commit_that_meets_the_start_of_a_rebalance_is_tried_again() -> None:
+    """The member hears of it before the answer, and keeps its partition."""
+    async with played() as scene:
+
+        def late(asked: Asked) -> None:
+            scene.member.state = PREPARING_REBALANCE
+            committed(asked, ErrorCode.REBALANCE_IN_PROGRESS)
+
+        scene.answers(late, committed)
+        await scene.commits.post(row(7))
+        assert scene.sent == [(1, 7), (1, 7)]
+
+
+async def test_a_member_outside_of_a_generation_commits_nothing() -> None:
+    """Without a generation the coordinator would take it for a consumer by hand."""
+    async with played() as scene:
+        scene.member.generation_id = -1
+        with pytest.raises(CommitFailedError):
+            await scene.commits.post(row(7))
+        assert scene.sent == []
+
+
+async def test_a_commit_by_hand_has_neither_a_generation_nor_a_retention() -> None:
+    """An old broker would remove the offset after a retention time of the request."""
+    async with played() as scene:
+        scene.fake.versions["OffsetCommit"] = (2, 4)
+        scene.commits.member = None
+        scene.answers(committed)
+        await scene.commits.post(row(7))
+        (asked,) = scene.fake.of("OffsetCommit")
+        assert asked.version == 4
+        assert scene.sent == [(-1, 7)]
+        assert (asked.message.member_id, asked.message.retention_time_ms) == ("", -1)
 
 
 async def test_a_rebalance_that_the_member_knows_nothing_of() -> None:

@@ -16,6 +16,7 @@ from kohort.client.group.effects import (
     Effect,
     Ended,
     Fail,
+    ForgetCoordinator,
     MakeAssignment,
     Send,
 )
@@ -282,6 +283,17 @@ def test_a_listener_that_outlasts_its_poll_has_the_time_of_both() -> None:
     world.check_settled()
 
 
+def test_max_poll_interval_counts_from_a_subscription_without_a_poll() -> None:
+    """The application has to poll in time for the first time, too."""
+    alone = Alone()
+    alone.submit(Subscribed(["t"]), 1.0)
+    assert alone.timers["poll"] == 1.0 + POLL_INTERVAL_S
+    polling = Alone()
+    polling.submit(PollBegan(), 0.0)
+    polling.submit(Subscribed(["t"]), 1.0)
+    assert "poll" not in polling.timers
+
+
 def test_a_poll_timer_that_fires_during_a_poll_is_armed_again_after_it() -> None:
     """The next pause of the application is limited as the first one was."""
     alone = Alone()
@@ -333,6 +345,29 @@ def test_a_refused_commit_is_heard_before_the_next_heartbeat(
     assert alone.member.state is state
     join = alone.sent.get("JoinGroup")
     assert (join and join.request.member_id) == joins_as
+
+
+@pytest.mark.parametrize(
+    ("code", "waits", "joins_as"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, False, "m"),
+        (ErrorCode.NOT_COORDINATOR, True, "m"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, False, ""),
+    ],
+)
+def test_a_refused_sync_joins_again(
+    code: ErrorCode, waits: bool, joins_as: str
+) -> None:
+    """After a pause if the coordinator has moved, which is looked up then."""
+    alone = Alone()
+    alone.submit(Subscribed(["t"]), 0.0)
+    alone.answer(joined(), 0.0)
+    alone.answer(SyncGroupResponse(error_code=code), 1.0)
+    assert (ForgetCoordinator() in alone.effects) == waits
+    if waits:
+        assert "JoinGroup" not in alone.sent
+        alone.submit(Expired("retry"), alone.timers["retry"])
+    assert alone.sent["JoinGroup"].request.member_id == joins_as
 
 
 @pytest.mark.parametrize(
@@ -389,6 +424,17 @@ def test_a_member_whose_metadata_cannot_be_read_gets_nothing() -> None:
     (made,) = [each for each in alone.effects if isinstance(each, MakeAssignment)]
     assert [*made.subscriptions] == ["m", "z"]
     assert made.topics == ["t", "u"]
+
+
+def test_the_leader_watches_topics_of_others_when_it_subscribes_again() -> None:
+    """Before it leads it watches its own."""
+    alone = Alone()
+    alone.submit(Subscribed(["t"]), 0.0)
+    assert alone.member.topics == {"t"}
+    data = encode(Subscription(["u"]))
+    alone.answer(joined([JoinGroupResponseMember("z", None, data)]), 0.0)
+    alone.submit(Subscribed(["t"]), 1.0)
+    assert alone.member.topics == {"t", "u"}
 
 
 def test_an_assignment_that_cannot_be_read_ends_the_member() -> None:
