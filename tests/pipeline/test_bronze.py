@@ -221,9 +221,20 @@ def test_a_lake_is_a_folder(spark: SparkSession) -> None:
 
 
 def test_small_files_of_a_lake(spark: SparkSession, lake: Lake) -> None:
-    """Written whole or not at all, also where there is no folder of this machine."""
-    other = Lake(spark, f"file://{lake.path}/there")
-    for each in (lake, other):
+    """Written whole or not at all, on this machine, on a file system, and in a store.
+
+    Hadoop serves a folder of this machine under the names of the other two.
+    """
+    conf = spark._jsc.hadoopConfiguration()
+    fs = "org.apache.hadoop.fs"
+    conf.set("fs.s3a.impl", f"{fs}.viewfs.ViewFileSystemOverloadScheme")
+    conf.set("fs.viewfs.overload.scheme.target.file.impl", f"{fs}.LocalFileSystem")
+    for scheme in ("file", "viewfs", "s3a"):
+        where = Path(lake.path, scheme)
+        where.mkdir(parents=True)
+        conf.set(f"fs.viewfs.mounttable.{scheme}.link./lake", where.as_uri())
+    paths = (f"file://{lake.path}/file", "viewfs://viewfs/lake", "s3a://s3a/lake")
+    for each in (lake, *(Lake(spark, path) for path in paths)):
         assert (each.read_text("a/b.json"), each.names("a")) == (None, [])
         each.write_text("a/b.json", '{"x": 1}')
         each.write_text("a/b.json", '{"x": "\u00e9"}')
