@@ -138,11 +138,13 @@ def test_the_page_of_tables_is_up_to_date() -> None:
 def test_progress_of_a_stream_is_counted_once() -> None:
     """Batches that are told of twice, and those without records, add nothing."""
     counts = Counts()
+    assert (counts.events, counts.late, counts.rate) == (0, 0, 0.0)
     first, second = _batch(0, 5, end=5, latest=9), _batch(1, 4, end=9, latest=9)
     counts.take([first])
     assert (counts.events, counts.quarantined, counts.lag) == (5, 1, 4)
     counts.take([first, second, _batch(2, 0, end=9, latest=10)])
     assert (counts.events, counts.quarantined, counts.lag) == (9, 2, 1)
+    assert counts.late == 4
     assert (counts.seen, counts.rate) == (1, 0.0)
     nothing = {"endOffset": "None", "latestOffset": None}
     counts.take([{**_batch(3, 1, end=0, latest=0), "sources": [nothing]}])
@@ -150,7 +152,7 @@ def test_progress_of_a_stream_is_counted_once() -> None:
 
 
 def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]:
-    observed = {"events": {"events": events, "quarantined": 1, "late": 0}}
+    observed = {"events": {"events": events, "quarantined": 1, "late": 2}}
     source = {
         "endOffset": json.dumps({"t": {"0": end}}),
         "latestOffset": json.dumps({"t": {"0": latest}}),
