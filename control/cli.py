@@ -1,4 +1,4 @@
-"""The command ``kohort``: a table of commands, each in a module of its own.
+"""The command ``kohort``: a table of commands, one module each.
 
 Exit codes: 0 done, 1 it did not work, 2 the command or the configuration is wrong.
 """

@@ -30,7 +30,7 @@ def no_group(group_id: str, there_are: Iterable[str], what: str = "group") -> st
     names = sorted(there_are)
     sentence = f"there is no {what} {group_id!r}"
     if not names:
-        return f"{sentence}, and none of any other"
+        return f"{sentence}; there are no groups yet"
     near = get_close_matches(group_id, names, 3)
     if near:
         return f"{sentence}; did you mean {' or '.join(map(repr, near))}?"
@@ -64,11 +64,11 @@ class Group:
     def history(self) -> History:
         """Each rebalance of the group, in plain words, and findings with advice.
 
-        Of what the broker remembers (`kohort.broker.events.bus.REMEMBERED`); a
-        rebalance that is under way goes on to this moment.
+        It covers the remembered events (`kohort.broker.events.bus.REMEMBERED`); a
+        rebalance that is under way lasts until now.
 
         Raises:
-            UnknownGroupError: the broker has no such group, and no events of one.
+            UnknownGroupError: the broker neither has the group nor events of it.
         """
         # Slow to load, and rarely used.
         from kohort.control.why.history import history

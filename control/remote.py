@@ -28,7 +28,7 @@ class Remote:
 
     Args:
         address: "http://host:port", "host:port", or a port of this machine.
-        token: what requests that change something bring along; None for nothing.
+        token: sent with requests that change something; None for none.
 
     Raises:
         ValueError: from the constructor; the address is none.
@@ -44,7 +44,7 @@ class Remote:
     def get(
         self, *path: str, query: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, Any]:
-        """What there is to read.
+        """Reads a resource.
 
         Args:
             path: where, in parts that are not quoted yet.
@@ -106,7 +106,7 @@ def _url(address: str) -> str:
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
-        # Reading the port is what checks it.
+        # `port` raises if it is invalid.
         is_one = parts.scheme in {"http", "https"} and parts.port != 0
         is_one = is_one and bool(parts.hostname)
     except ValueError:

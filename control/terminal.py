@@ -36,10 +36,10 @@ token_option = click.option(
     metavar="TOKEN",
     envvar="KOHORT_HTTP_TOKEN",
     show_envvar=True,
-    help="What requests that change something have to bring along.",
+    help="Token that requests need in order to change something.",
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="As JSON, for programs."
+    "--json", "as_json", is_flag=True, help="Prints JSON, for programs."
 )
 
 
@@ -108,7 +108,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def why_not(host: str, port: int, error: OSError, if_taken: str) -> str:
-    """Why an address cannot be listened on, and what to do if it is taken."""
+    """Why an address cannot be listened on, with advice if the port is taken."""
     where = f"cannot listen on {host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{where}: the port is taken; {if_taken}"

@@ -56,7 +56,7 @@ def status(remote: Remote, *, as_json: bool) -> None:
 @_of_cluster
 @click.argument("node", type=NODE)
 def stop(remote: Remote, *, node: int) -> None:
-    """Stops a node: its connections end, others take over what it led."""
+    """Stops a node: its connections end, other nodes lead its partitions."""
     remote.post("v1", "nodes", str(node), "stop")
     click.echo(f"node {node} has stopped")
 

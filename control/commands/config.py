@@ -10,7 +10,9 @@ from kohort.broker.config import Config, ConfigError, to_text
 from kohort.control.terminal import OWN_VARIABLES, fail
 
 CONFIG_OPTIONS = (
-    click.option("--config", "file", metavar="FILE", help="A TOML file of keys."),
+    click.option(
+        "--config", "file", metavar="FILE", help="A TOML file of configuration keys."
+    ),
     click.option(
         "--set",
         "sets",
@@ -33,7 +35,9 @@ def load_config(file: str | None, sets: tuple[str, ...]) -> Config:
 @click.command()
 @CONFIG_OPTIONS[0]
 @CONFIG_OPTIONS[1]
-@click.option("--all", "everything", is_flag=True, help="With keys of no effect yet.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Lists also keys that have no effect yet."
+)
 def config(file: str | None, sets: tuple[str, ...], everything: bool) -> None:
     """Lists the keys that have an effect, and the values they would have."""
     found = load_config(file, sets)

@@ -13,14 +13,16 @@ from kohort.control.terminal import fail
 @click.command()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @client_options
-@click.option("-g", "--group", help="Joins this group; without it, none.")
+@click.option("-g", "--group", help="Joins this group; by default none.")
 @click.option(
-    "--pattern", metavar="REGEX", help="Of names, in place of TOPIC; needs --group."
+    "--pattern",
+    metavar="REGEX",
+    help="A pattern of topic names, in place of TOPIC; needs --group.",
 )
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="From the first record on; in a group where nothing is committed.",
+    help="Starts at the first record; in a group only without a committed offset.",
 )
 @click.option(
     "--offset",
@@ -38,20 +40,20 @@ from kohort.control.terminal import fail
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="This partition only; can be given again.",
+    help="Reads this partition only; can be given again.",
 )
 @click.option(
     "-n",
     "--max-messages",
     "most",
     type=click.IntRange(min=1),
-    help="Ends after so many records.",
+    help="Ends after this many records.",
 )
 @click.option(
     "-e",
     "--until-end",
     is_flag=True,
-    help="Ends at what are the ends now; from the beginning unless told otherwise.",
+    help="Ends at the current ends of the log; starts at the beginning by default.",
 )
 @click.option(
     "-f",
@@ -60,11 +62,9 @@ from kohort.control.terminal import fail
     help=r"As in '%t-%p@%o %k: %s\n'. There are %t topic, %p partition, %o offset, "
     "%k key, %s value, %h headers, %T timestamp, %D date, %K and %S sizes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON object to a line.")
-@click.option(
-    "--raw", is_flag=True, help="Bytes as they are, also if they are no text."
-)
-@click.option("--null", default="null", help="What is printed for null.")
+@click.option("--json", "as_json", is_flag=True, help="Prints a JSON object per line.")
+@click.option("--raw", is_flag=True, help="Bytes unchanged, also if they are no text.")
+@click.option("--null", default="null", help="Text to print for null.")
 @click.option("--group-instance-id", metavar="ID", help="A static member (KIP-345).")
 @click.option(
     "--assignor",
@@ -97,10 +97,10 @@ def consume(
     isolation_level: str | None,
     quiet: bool,
 ) -> None:
-    """Prints records, until SIGINT or what --max-messages and --until-end say.
+    """Prints records, until SIGINT or the limit of --max-messages or --until-end.
 
     Without a group it reads all partitions, from now on. In a group it shares
-    them with the other members, and commits what it has printed.
+    them with the other members, and commits the printed records.
     """
     _check_topics(topics, pattern, group)
     starts = {"--offset": offset, "--from-time": from_time}

@@ -15,19 +15,19 @@ MOST_PARTITIONS = 48
     "--members",
     type=click.IntRange(2, 8),
     default=4,
-    help="How many the group may have (group.max.size).",
+    help="Most members of the group (group.max.size).",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, MOST_PARTITIONS),
     default=12,
-    help="How many the topic has.",
+    help="Partitions of the topic.",
 )
 @click.option(
     "--assignor",
     type=click.Choice(["cooperative-sticky", "sticky", "range", "roundrobin"]),
     default="cooperative-sticky",
-    help="How members share partitions; all but the first are eager.",
+    help="The assignor; all but the first are eager.",
 )
 @click.option(
     "--pace",
@@ -39,7 +39,7 @@ MOST_PARTITIONS = 48
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="The broker's, for other clients to join in; 0 takes a free one.",
+    help="The broker's port, for other clients to join; 0 picks a free one.",
 )
 @click.option(
     "--stay",
@@ -49,7 +49,7 @@ MOST_PARTITIONS = 48
 @click.option(
     "--plain",
     is_flag=True,
-    help="Lines of text, as on what is no terminal.",
+    help="Lines of text, as if stdout were no terminal.",
 )
 def demo(
     *,
@@ -64,8 +64,8 @@ def demo(
     """Plays the life of a consumer group in this terminal.
 
     A broker and some consumers: they join, rebalance, one crashes, one is refused
-    because the group is full, one leaves. What is shown is what the broker answers
-    to DescribeGroups, and what the consumers say themselves.
+    because the group is full, one leaves. The picture comes from the broker's answers
+    to DescribeGroups and from the consumers themselves.
     """
     # Nothing else of kohort needs these: `kohort --help` does without.
     from kohort.control.demo.run import run

@@ -26,7 +26,7 @@ _topics_option = click.option(
     "topics",
     metavar="TOPIC[:N,...]",
     multiple=True,
-    help="All its partitions, or these; can be given again.",
+    help="All partitions of TOPIC, or these; can be given again.",
 )
 
 
@@ -43,7 +43,7 @@ def groups() -> None:
     type=click.Choice(STATES, case_sensitive=False),
     metavar="STATE",
     multiple=True,
-    help="As in Stable or Empty; can be given again.",
+    help="Lists groups in this state, as in Stable; can be given again.",
 )
 @json_option
 def list_(access: Access, *, states: tuple[str, ...], as_json: bool) -> None:
@@ -56,12 +56,12 @@ def list_(access: Access, *, states: tuple[str, ...], as_json: bool) -> None:
 @groups.command()
 @click.argument("names", metavar="[GROUP]...", nargs=-1)
 @client_options
-@click.option("--all", "everything", is_flag=True, help="All groups that there are.")
+@click.option("--all", "everything", is_flag=True, help="Shows all groups.")
 @json_option
 def describe(
     access: Access, *, names: tuple[str, ...], everything: bool, as_json: bool
 ) -> None:
-    """Shows groups, their members, and how far they have come."""
+    """Shows groups, their members, committed offsets and lag."""
     if bool(names) == everything:
         fail("GROUP: name one at least, or say --all", 2)
     from kohort.control.kafka import group_calls
@@ -84,7 +84,7 @@ def delete(access: Access, *, names: tuple[str, ...]) -> None:
 @_topics_option
 @client_options
 def delete_offsets(access: Access, *, name: str, topics: tuple[str, ...]) -> None:
-    """Deletes what is committed of topics that no member is subscribed to."""
+    """Deletes committed offsets of topics that no member is subscribed to."""
     if not topics:
         fail("--topic: name one at least", 2)
     from kohort.control.kafka import group_calls
@@ -94,11 +94,21 @@ def delete_offsets(access: Access, *, name: str, topics: tuple[str, ...]) -> Non
 
 @groups.command()
 @click.argument("name", metavar="GROUP")
-@click.option("--member", "members", metavar="ID", multiple=True, help="A member id.")
 @click.option(
-    "--instance", "instances", metavar="ID", multiple=True, help="A static member."
+    "--member",
+    "members",
+    metavar="ID",
+    multiple=True,
+    help="Removes the member with this id.",
 )
-@click.option("--all", "everything", is_flag=True, help="All members.")
+@click.option(
+    "--instance",
+    "instances",
+    metavar="ID",
+    multiple=True,
+    help="Removes the static member with this group.instance.id.",
+)
+@click.option("--all", "everything", is_flag=True, help="Removes all members.")
 @client_options
 def remove_members(
     access: Access,
@@ -119,24 +129,39 @@ def remove_members(
 @groups.command()
 @_names
 @_topics_option
-@click.option("--all-topics", is_flag=True, help="All of which something is committed.")
-@click.option("--to-earliest", is_flag=True, help="To the first records there are.")
-@click.option("--to-latest", is_flag=True, help="Behind the last ones.")
-@click.option("--to-current", is_flag=True, help="To where it is; else the end.")
-@click.option("--to-offset", metavar="N", type=click.IntRange(min=0))
-@click.option("--shift-by", metavar="[-]N", type=int, help="From where it is.")
+@click.option("--all-topics", is_flag=True, help="All topics with committed offsets.")
+@click.option("--to-earliest", is_flag=True, help="To the first offset of the log.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option(
-    "--to-datetime", metavar="TIME", help="2026-01-31T12:00:00 (UTC), or milliseconds."
+    "--to-current",
+    is_flag=True,
+    help="To the committed offset; without one, to the end.",
 )
-@click.option("--by-duration", metavar="TIME", help="That long ago: 15m, 2d or P1DT2H.")
+@click.option("--to-offset", metavar="N", type=click.IntRange(min=0))
+@click.option(
+    "--shift-by",
+    metavar="[-]N",
+    type=int,
+    help="By N from the committed offset; may be negative.",
+)
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="To a time: 2026-01-31T12:00:00 (UTC), or milliseconds.",
+)
+@click.option(
+    "--by-duration", metavar="TIME", help="To this long ago: 15m, 2d or P1DT2H."
+)
 @click.option(
     "--from-file",
     metavar="CSV",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="[GROUP,]TOPIC,PARTITION,OFFSET, as --export prints it.",
+    help="A file of [GROUP,]TOPIC,PARTITION,OFFSET, as --export prints it.",
 )
-@click.option("--dry-run", is_flag=True, help="Only shows it; this is the default.")
-@click.option("--execute", is_flag=True, help="Does it.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only shows the changes; this is the default."
+)
+@click.option("--execute", is_flag=True, help="Sets the offsets.")
 @click.option("--export", is_flag=True, help="Prints CSV.")
 @client_options
 @json_option
@@ -154,7 +179,7 @@ def reset_offsets(
 ) -> None:
     """Sets the committed offsets of groups without members.
 
-    Offsets before the first record, or behind the last, become these.
+    Offsets outside the log are set to its start or its end.
     """
     said = {
         f"--{name.replace('_', '-')}": value

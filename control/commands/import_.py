@@ -31,7 +31,7 @@ def import_(
     file: str | None,
     sets: tuple[str, ...],
 ) -> None:
-    """Makes a data directory DIR out of what Apache Kafka has written.
+    """Makes a data directory DIR from a log directory of Apache Kafka.
 
     KAFKA_DIR is a log directory of a broker that is stopped, or a copy of one, or
     the folder of one partition. It is not changed.

@@ -18,11 +18,14 @@ from kohort.control.terminal import fail
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     multiple=True,
-    help="Takes its lines; can be given again. - is stdin.",
+    help="Sends the lines of this file; can be given again. - is stdin.",
 )
-@click.option("-k", "--key", help="Of all records.")
+@click.option("-k", "--key", help="Key of all records.")
 @click.option(
-    "-K", "--key-separator", metavar="TEXT", help="The key goes before it in a line."
+    "-K",
+    "--key-separator",
+    metavar="TEXT",
+    help="Separates key and value in each line.",
 )
 @click.option(
     "-H",
@@ -30,13 +33,17 @@ from kohort.control.terminal import fail
     "headers",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Of all records; can be given again.",
+    help="A header of all records; can be given again.",
 )
 @click.option("-p", "--partition", type=click.IntRange(min=0))
 @click.option(
-    "--timestamp", metavar="TIME", help="2026-01-31T12:00:00 (UTC), or milliseconds."
+    "--timestamp",
+    metavar="TIME",
+    help="Timestamp of all records: 2026-01-31T12:00:00 (UTC), or milliseconds.",
 )
-@click.option("--null", metavar="TEXT", help="Keys and values that stand for null.")
+@click.option(
+    "--null", metavar="TEXT", help="Sends keys and values of this text as null."
+)
 @click.option(
     "--json",
     "as_json",
@@ -49,7 +56,7 @@ from kohort.control.terminal import fail
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
 )
 @click.option("--acks", type=click.Choice(["0", "1", "all"]))
-@click.option("-q", "--quiet", is_flag=True, help="Says nothing but what went wrong.")
+@click.option("-q", "--quiet", is_flag=True, help="Prints errors only.")
 def produce(
     access: Access,
     /,
@@ -81,7 +88,8 @@ def produce(
     if as_json and any(
         each is not None for each in (key, key_separator, null, timestamp, partition)
     ):
-        fail("--json: not with what is in the lines themselves", 2)
+        names = "--key, --key-separator, --null, --timestamp or --partition"
+        fail(f"--json: not with {names}", 2)
 
     from kohort.control.kafka import producing
 

@@ -59,7 +59,7 @@ class StartError(Exception):
     "--nodes",
     type=click.IntRange(1, MAX_NODES),
     default=1,
-    help="How many brokers the cluster has.",
+    help="Brokers of the cluster.",
 )
 @click.option(
     "--data-dir",
@@ -69,19 +69,19 @@ class StartError(Exception):
 @click.option(
     "--advertise",
     metavar="HOST:PORT",
-    help="The address that clients are told to connect to, if it is another.",
+    help="The address for clients to connect to, if it differs.",
 )
 @CONFIG_OPTIONS[0]
 @CONFIG_OPTIONS[1]
 @click.option(
     "--events",
     metavar="FILE",
-    help="Appends what happens to groups to a file: JSON, one event per line.",
+    help="Appends the events of groups to a file: JSON, one event per line.",
 )
 @click.option(
     "--events-heartbeats",
     is_flag=True,
-    help="Makes each heartbeat an event, too.",
+    help="Publishes an event for each heartbeat, too.",
 )
 @click.option(
     "--label",
@@ -94,7 +94,7 @@ class StartError(Exception):
     "--log-format",
     type=click.Choice(["auto", "pretty", "json"]),
     default="auto",
-    help="auto is pretty on a terminal, and json elsewhere.",
+    help="auto is pretty on a terminal and json elsewhere.",
 )
 @click.option(
     "--log-level",
@@ -127,8 +127,8 @@ def serve(
     """Serves until SIGTERM or SIGINT.
 
     Prints one line when it accepts connections. Logs go to stderr. Of a key that
-    is set more than once, --set goes before the environment (KOHORT_GROUP_MAX_SIZE
-    for group.max.size), and that before the file.
+    is set more than once, --set overrides the environment (KOHORT_GROUP_MAX_SIZE for
+    group.max.size), and the environment the file.
     """
     open_http = None if http is None else _http_opener(http, http_token)
     telemetry.configure(log_format, log_level)
@@ -213,7 +213,7 @@ def _labels(given: tuple[str, ...]) -> dict[str, str]:
     pairs = parse_pairs("--label", given)
     for text in given:
         if not text.isprintable():
-            # No UTF-8, or what a log line cannot show: JSON's readers would stumble.
+            # Invalid UTF-8 or control characters break log lines and JSON's readers.
             fail(f"--label {text!r}: must be text that can be printed", 2)
     return dict(pairs)
 
@@ -246,7 +246,7 @@ async def _serve(
 
     stopping = asyncio.Event()
     loop.on_signals(stopping.set)
-    # Nothing of what a start makes is garbage, and groups that are loaded are many.
+    # A start makes no garbage, and may load many groups.
     gc.disable()
     async with AsyncExitStack() as opened:
         if events is not None:
@@ -269,8 +269,8 @@ async def _settle(broker: Broker) -> None:
     await broker.wait_until_loaded()
     # Objects of the start are permanent: full collections skip them from now on.
     gc.freeze()
-    # Most of what lives long here are events, and there is no circle in them: looking
-    # for some at every 700th object would cost a few hundredths of the CPU.
+    # Most long-lived objects here are events, which have no reference cycles: a
+    # collection at every 700th object would cost a few hundredths of the CPU.
     gc.set_threshold(_OBJECTS_PER_COLLECTION, 10, 10)
     gc.enable()
 

@@ -22,7 +22,7 @@ MANY_EVENTS = 1_000_000
     metavar="FILE",
     required=True,
     type=click.Path(dir_okay=False, allow_dash=True),
-    help="The page; - for stdout. A file that is there is replaced.",
+    help="The page; - for stdout. An existing file is replaced.",
 )
 @click.option(
     "-g",

@@ -28,21 +28,24 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     type=click.FloatRange(0.1, 3600),
     default=1.0,
-    help="The pause between two looks.",
+    help="The pause between two updates.",
 )
 @click.option(
     "--once",
     is_flag=True,
-    help="Looks once: rates are averages since the HTTP port was opened.",
+    help="Prints once: rates are averages since the HTTP port was opened.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="As JSON, for programs: one line per look."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Prints JSON, for programs: one line per update.",
 )
 def top(http: str, interval: float, *, once: bool, as_json: bool) -> None:
-    """Shows what the groups of a broker do, until Ctrl-C.
+    """Shows the activity of a broker's groups, until Ctrl-C.
 
-    Needs a broker with an HTTP port (`kohort serve --http`). Where the output is no
-    terminal it is shown once.
+    Needs a broker with an HTTP port (`kohort serve --http`). If stdout is no terminal,
+    it is printed once.
     """
     from kohort.control.remote import reached
 

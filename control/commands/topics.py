@@ -34,7 +34,7 @@ def topics() -> None:
 
 @topics.command("list")
 @client_options
-@click.option("--internal", is_flag=True, help="Kafka's own topics, too.")
+@click.option("--internal", is_flag=True, help="Lists internal topics, too.")
 @json_option
 def list_(access: Access, *, internal: bool, as_json: bool) -> None:
     """Lists topics."""
@@ -46,7 +46,9 @@ def list_(access: Access, *, internal: bool, as_json: bool) -> None:
 @topics.command()
 @_names
 @client_options
-@click.option("--all-configs", is_flag=True, help="Keys with default values, too.")
+@click.option(
+    "--all-configs", is_flag=True, help="Shows also keys with default values."
+)
 @json_option
 def describe(
     access: Access, *, names: tuple[str, ...], all_configs: bool, as_json: bool
@@ -63,12 +65,16 @@ def describe(
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
-    help="How many; the broker's default if this is not said.",
+    help="Number of partitions; by default the broker's num.partitions.",
 )
-@click.option("--replication-factor", type=click.IntRange(min=1), help="Likewise.")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Replicas of each partition; by default the broker's.",
+)
 @_configs_option
-@click.option("--if-not-exists", is_flag=True, help="One that exists is no error.")
-@click.option("--dry-run", is_flag=True, help="Only asks whether it would be done.")
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@click.option("--dry-run", is_flag=True, help="Only checks the request.")
 def create(
     access: Access,
     *,
@@ -98,9 +104,9 @@ def create(
 @topics.command()
 @_names
 @client_options
-@click.option("--if-exists", is_flag=True, help="One that there is not is no error.")
+@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
 def delete(access: Access, *, names: tuple[str, ...], if_exists: bool) -> None:
-    """Deletes topics, and all that is in them."""
+    """Deletes topics and their records."""
     from kohort.control.kafka import topic_calls
 
     run(topic_calls.delete(access, names, if_exists=if_exists))
@@ -110,7 +116,7 @@ def delete(access: Access, *, names: tuple[str, ...], if_exists: bool) -> None:
 @_names
 @client_options
 @click.option(
-    "--partitions", type=click.IntRange(min=1), help="How many there are to be."
+    "--partitions", type=click.IntRange(min=1), help="The new number of partitions."
 )
 @_configs_option
 @click.option(
@@ -118,7 +124,7 @@ def delete(access: Access, *, names: tuple[str, ...], if_exists: bool) -> None:
     "deleted",
     metavar="KEY",
     multiple=True,
-    help="Has a key at its default again; can be given again.",
+    help="Resets a key to its default; can be given again.",
 )
 def alter(
     access: Access,

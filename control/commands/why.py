@@ -30,7 +30,7 @@ Event = Mapping[str, Any]
     metavar="URL",
     envvar="KOHORT_HTTP",
     show_envvar=True,
-    help=f"The HTTP port of a broker that runs.  [default: {DEFAULT_HTTP}]",
+    help=f"The HTTP port of a running broker.  [default: {DEFAULT_HTTP}]",
 )
 @click.option(
     "-n",
@@ -48,15 +48,15 @@ def why(
     last: int | None,
     as_json: bool,
 ) -> None:
-    """Says why a group rebalanced, and what helps.
+    """Explains why a group rebalanced, and gives advice.
 
-    Without GROUP it says what groups there are, in a line each. A broker that runs
-    remembers the latest of what happened to each group; a file has all of it.
+    Without GROUP it lists the groups, one line each. A running broker remembers the
+    latest events of each group; a file has all of them.
     """
     # The environment may name a broker for other commands.
     source = click.get_current_context().get_parameter_source("http")
     if file is not None and source is click.core.ParameterSource.COMMANDLINE:
-        fail("--http: --events says already where the events are", 2)
+        fail("--http: not with --events, which names the source of the events", 2)
     if file is None:
         found = _of_broker(http or DEFAULT_HTTP, group)
     else:

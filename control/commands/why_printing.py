@@ -59,7 +59,7 @@ def _words(history: History, each: Account) -> Text:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text with what clients have said in it: it moves no cursor, and ends no line."""
+    """Text with words of clients, escaped: it moves no cursor, and ends no line."""
     return Text(printable(text).replace("\n", "\\n"), style=style)
 
 

@@ -82,7 +82,7 @@ def import_kafka(
     data_dir.close()
     if data_dir.metadata is not None:
         # Its topics would not be topics any more.
-        raise DataDirError(f"{target} is a broker's, with topics of its own")
+        raise DataDirError(f"{target} is a broker's and already has topics")
     try:
         return _filled(target, folders, config, now_ms, progress)
     except BaseException:
@@ -168,7 +168,7 @@ def _adopted(
         rows, records, damaged = [], 0, []
         for index in range(count):
             if index in found:
-                # Kafka may have compacted it, whatever the topic's policy is now.
+                # Kafka may have compacted it under an earlier policy of the topic.
                 data_dir.allow_gaps(name, index)
             partition = data_dir.open_partition(
                 name, index, topic_id, log_config(config, overrides), 0, now_ms=now_ms

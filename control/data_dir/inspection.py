@@ -2,7 +2,7 @@
 
 Reads the segment files of ``__consumer_offsets`` as kohort and Apache Kafka write
 them, and nothing else of the directory; opens them for reading only, so that a
-broker may be running on it. What is shown is what a coordinator would load.
+broker may be running on it. The result is the state that a coordinator would load.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Inspection:
 
 
 def examine(path: Path) -> Inspection:
-    """Reads whatever `inspect` takes.
+    """Reads a data directory, or one folder of a partition.
 
     Raises:
         InspectError: there is nothing to read.

@@ -88,7 +88,7 @@ class Actor(ConsumerRebalanceListener):
                     self.seen.got(self.member, partition.partition, record.offset)
             if clock() - committed_at >= COMMIT_S:
                 committed_at = clock()
-                # What becomes of it is seen when somebody else takes over.
+                # Not awaited: the next owner of the partition shows the result.
                 self.consumer.commit_async()
 
     def _refused(self, error: GroupMaxSizeReachedError) -> None:
@@ -153,7 +153,7 @@ class Actor(ConsumerRebalanceListener):
 
 
 def numbers(partitions: AbstractSet[TopicPartition]) -> frozenset[int]:
-    """Of the topic's partitions."""
+    """Numbers of the topic's partitions."""
     return frozenset(place.partition for place in partitions)
 
 

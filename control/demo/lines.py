@@ -36,7 +36,7 @@ def _print_events(seen: Seen, printed: int, echo: Callable[[str], object]) -> in
 
 
 def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
-    """What has happened, in numbers, and what to do next."""
+    """The run in numbers, and next steps for the reader."""
     counts = seen.counts
     produced, read = sum(counts.produced.values()), sum(counts.read.values())
     yield ""
@@ -52,8 +52,8 @@ def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
         text = f"{produced} records produced, {min(read, produced)} consumed"
         if counts.twice:
             text += (
-                f", {counts.twice} of them twice: got, but not committed yet, when "
-                f"their partition went to somebody else"
+                f", {counts.twice} of them twice: consumed, but not committed yet, "
+                f"when their partition moved to another member"
             )
         yield f"{text}."
     yield ""

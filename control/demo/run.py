@@ -1,4 +1,4 @@
-"""Runs the demo: on a screen of its own, or as lines of text."""
+"""Runs the demo: full screen, or as lines of text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(setup: Setup, *, is_plain: bool) -> None:
     Raises:
         DemoError: it cannot go on.
     """
-    # What the client logs is told on the screen, in other words.
+    # The screen has the client's log messages already, in other words.
     logging.getLogger("kohort.client").addHandler(logging.NullHandler())
     console = Console(highlight=False, markup=False, emoji=False)
     is_plain = is_plain or console.is_dumb_terminal

@@ -35,7 +35,7 @@ COLOURS = (
     "chartreuse2",
     "light_steel_blue",
 )
-"""Of members; each can be told from its neighbours, and black can be read on it."""
+"""Colours of members; neighbours differ clearly, and black is legible on each."""
 STANDING_STYLES = {
     Standing.JOINING: "yellow",
     Standing.CONSUMING: "green",
@@ -63,7 +63,7 @@ MARGINS = 32
 
 
 class Frame:
-    """The picture of what is seen, as large as the terminal and no larger."""
+    """The picture of the group, as large as the terminal and no larger."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
@@ -75,7 +75,7 @@ class Frame:
         height = options.height or console.height
         head = [*_head(self.seen), *_group(self.seen, options)]
         above = sum(len(console.render_lines(each, options)) for each in head)
-        # Two titles and what the broker says are there besides.
+        # Two titles and the broker's line take three more lines.
         room = height - above - 3
         rows = _rows(self.seen, max(1, room - FEWEST_EVENT_LINES))
         room -= len(rows)
@@ -100,7 +100,7 @@ class Frame:
 
 
 async def show_frames(seen: Seen, console: Console) -> None:
-    """Shows the picture on a screen of its own, until cancelled."""
+    """Shows the picture on the terminal's alternate screen, until cancelled."""
     # It is drawn here and not by a thread: nothing changes while it is drawn.
     with Live(Frame(seen), console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -165,7 +165,7 @@ def _group(seen: Seen, options: ConsoleOptions) -> list[RenderableType]:
 
 
 def _rows(seen: Seen, most: int) -> list[Member]:
-    """The members there is room for; who has gone makes room first."""
+    """The members that fit; departed ones are left out first."""
     rows = list(seen.members.values())
     for member in [m for m in rows if m.standing in GONE and not m.in_group]:
         if len(rows) > most:
@@ -198,7 +198,7 @@ def _members(seen: Seen, rows: list[Member], options: ConsoleOptions) -> Table:
 
 
 def _owners(seen: Seen, width: int) -> Text:
-    """Who owns each partition, as the broker said when the group was last Stable."""
+    """Owners of partitions, from the broker's last answer in state Stable."""
     text = Text()
     for partition in range(seen.setup.partitions):
         owner = seen.members.get(seen.owners.get(partition, ""))

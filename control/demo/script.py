@@ -1,7 +1,7 @@
-"""The scenes: who comes, who goes, and what is waited for.
+"""The scenes: members that join, crash and leave.
 
-Each step waits for what it has caused, as the broker and the members tell it;
-pauses are for the reader alone.
+Each step waits for its effect on the broker and the members; pauses are for the
+reader alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ NAMES = ("ana", "ben", "cleo", "dan", "eve", "finn", "gia", "hugo", "ida", "jon"
 """Two more than a group may have members (``--members``): one takes the crashed
 one's place, and one is refused."""
 BEFORE_S = 1.5
-"""Time to read what is about to happen."""
+"""Time to read about the next step."""
 AFTER_S = 1.8
-"""Time to look at what has happened."""
+"""Time to look at the result."""
 PATIENCE_S = 60.0
 """Nothing that is waited for takes as long."""
 
@@ -104,8 +104,8 @@ class Script:
     """The scenes, one after the other.
 
     Args:
-        seen: what the scenes wait for.
-        actors: by name; whoever is started is added.
+        seen: the state that the scenes wait for.
+        actors: by name; started members are added.
         producing: ends when all records are delivered after
         enough: is set.
     """
@@ -167,14 +167,14 @@ class Script:
 
     async def _one_more_joins(self) -> None:
         text = (
-            f"With {self.setup.assignor} everybody gives up all partitions first: "
-            f"nobody consumes until the new assignment is there."
+            f"With {self.setup.assignor} all members give up all partitions first: "
+            f"none consumes until the new assignment is there."
         )
         if self.setup.is_cooperative:
             text = (
-                "With cooperative-sticky only what has to move is given up, in one "
-                "generation, and taken in the next (KIP-429); the rest is consumed "
-                "all the while."
+                "With cooperative-sticky only partitions that have to move are given "
+                "up, in one generation, and assigned in the next (KIP-429); the rest "
+                "is consumed all the while."
             )
         await self._scene(2, "One more joins", text)
         self._join()
@@ -187,9 +187,9 @@ class Script:
         await self._scene(
             3,
             "A member crashes",
-            f"{name} is cut off without a goodbye. The broker counts on {name} until "
-            f"the session timeout ({timeout_s:g} s) is over: till then nobody reads "
-            f"its partitions.",
+            f"{name} is cut off without a goodbye. The broker considers {name} a "
+            f"member until the session timeout ({timeout_s:g} s) is over: till then "
+            f"no member reads its partitions.",
         )
         await victim.crash()
         await self._until(
@@ -233,7 +233,7 @@ class Script:
             6,
             "A member leaves",
             f"{goer.member.name} closes its consumer, which sends LeaveGroup: its "
-            f"partitions go to others at once, and nobody waits for a timeout.",
+            f"partitions go to others at once, without waiting for a timeout.",
         )
         await goer.leave()
         await self._until(

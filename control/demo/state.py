@@ -1,8 +1,8 @@
-"""What is seen of the group: by what the broker answers, and by what members say.
+"""The observed state of the group, from the broker's answers and from its members.
 
-Nothing here is made up for the picture. The group's state and who owns what for the
-broker come from DescribeGroups; generations, partitions and records from the
-consumers themselves; what was produced from the broker's acknowledgements.
+Nothing here is made up for the picture. The group's state and the owners of partitions
+come from DescribeGroups; generations, partitions and consumed records from the
+consumers themselves; produced records from the broker's acknowledgements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kohort.control.terminal import ranges
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
-"""Of a group, under Kafka's names and in their order."""
+"""States of a group, under Kafka's names and in their order."""
 EMPTY, _, _, STABLE = STATES
 EVENTS_KEPT = 1000
 """More than any terminal has lines; a demo may be left running."""
@@ -25,7 +25,7 @@ EVENTS_KEPT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What is played, by the command's options."""
+    """The command's options."""
 
     members: int
     partitions: int
@@ -46,7 +46,7 @@ class Setup:
 
 
 class Standing(StrEnum):
-    """How a member is doing."""
+    """Standing of a member."""
 
     JOINING = "joining"
     CONSUMING = "consuming"
@@ -63,14 +63,14 @@ LIVE = {Standing.JOINING, Standing.CONSUMING}
 
 @dataclass(slots=True)
 class Member:
-    """A member of the group, or somebody who wants to be one or was."""
+    """A present, future or former member of the group."""
 
     name: str
     number: int
     """In the order of their coming."""
     standing: Standing = Standing.JOINING
     partitions: frozenset[int] = frozenset()
-    """That the member says it has; of a guest, that the broker says it has."""
+    """As the member reports them; for a guest, as the broker does."""
     generation: int = -1
     """The last that it joined, by its own words."""
     records: int = 0
@@ -89,7 +89,7 @@ class Described(NamedTuple):
 
 
 class Kind(StrEnum):
-    """What an event is about."""
+    """Subject of an event."""
 
     SCENE = "scene"
     GROUP = "group"
@@ -108,11 +108,11 @@ class Event(NamedTuple):
     kind: Kind
     text: str
     detail: str = ""
-    """What a picture shows and lines do not."""
+    """More text for lines; the picture shows it elsewhere."""
 
 
 class Scene(NamedTuple):
-    """What is played at the moment."""
+    """The current scene."""
 
     where: str
     """Its number and how many there are, with a space behind."""
@@ -135,10 +135,10 @@ class Counts:
 
 
 class Seen:
-    """All that is known, and word of every change.
+    """The observed state of broker and members; notifies of every change.
 
     Args:
-        setup: what is played.
+        setup: the command's options.
         clock: the time in seconds.
 
     Attributes:
@@ -182,7 +182,7 @@ class Seen:
         return self._clock() - self._began
 
     def changed(self) -> None:
-        """Wakes up whoever waits for something."""
+        """Wakes up all waiters."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -202,15 +202,15 @@ class Seen:
         self.changed()
 
     def begin(self, number: int, title: str, text: str) -> None:
-        """A scene begins; 0 is none of those that are counted."""
+        """A scene begins; the number is 0 for one that is not counted."""
         where = f"{number}/{self.scenes}  " if number else ""
         self.scene = Scene(where, title, text)
         self.tell(Kind.SCENE, f"{where}{title}", text)
 
-    # -- what members say
+    # -- from members
 
     def add(self, name: str) -> Member:
-        """Somebody new."""
+        """A new member."""
         member = self.members[name] = Member(name, len(self.members))
         self.changed()
         return member
@@ -243,7 +243,7 @@ class Seen:
         else:
             read[partition] = offset + 1
 
-    # -- what the broker says
+    # -- from the broker
 
     def described(
         self, state: str, generation: int, members: Mapping[str, Described]
@@ -287,7 +287,7 @@ class Seen:
                 self.tell(Kind.GROUP, f"a rebalance begins: {before} -> {state}")
 
     def _meet(self, members: Mapping[str, Described]) -> dict[str, Described]:
-        """Members by name; guests are those that nobody here has started."""
+        """Members by name; guests are members that this program has not started."""
         present = {}
         for member_id, each in members.items():
             name = each.name
@@ -341,7 +341,7 @@ class Seen:
             Kind.GROUP, f"{text}: generation {self.generation}, {what}", f": {detail}"
         )
 
-    # -- what follows
+    # -- derived
 
     @property
     def live(self) -> list[Member]:
@@ -359,7 +359,7 @@ class Seen:
         return sum(m.standing is Standing.GUEST for m in self.members.values())
 
     def shares(self) -> dict[str, list[int]]:
-        """By the name that is shown, who owns what, as the broker last said."""
+        """Partitions by the owner's displayed name, from the broker's last answer."""
         found: dict[str, list[int]] = {}
         for partition, name in sorted(self.owners.items()):
             member = self.members.get(name)
@@ -387,7 +387,7 @@ class Seen:
 
     @property
     def waiting(self) -> int | None:
-        """Records that nobody has got yet; None while guests take some."""
+        """Records not consumed yet; None while there are guests."""
         if self.guests:
             return None
         read = self.counts.read

@@ -74,7 +74,7 @@ class _Handlers:
 
 @contextmanager
 def _refusals(*, is_there: bool) -> Iterator[None]:
-    """Answers what the cluster refuses: 404 if what the path names is not there."""
+    """Answers refusals of the cluster: 404 for an unknown resource, else 409."""
     try:
         yield
     except (OSError, StorageError) as error:

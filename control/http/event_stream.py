@@ -18,7 +18,7 @@ reader has missed. A stream takes no memory but a part of its socket's buffer, a
 not delay others.
 
 Browsers let a page of another origin read only responses that allow it (CORS); none
-here does. Still, such a page could open all streams and keep them from others. So
+here does. Still, the page could open all streams and keep them from others. So
 requests of a browser for a page of another origin are refused.
 """
 

@@ -6,7 +6,7 @@ requests there. Two checks keep those pages out:
 1. A request that changes something must be JSON. A page cannot send JSON to another
    origin without asking first (CORS), and no answer here allows it.
 2. On loopback, only loopback's own names are accepted as Host. So a page cannot reach
-   it under a domain of its own that points there (DNS rebinding).
+   it under a domain that an attacker points there (DNS rebinding).
 
 A server with a token, which is required beyond loopback, also demands it from each
 request that changes something.
@@ -68,13 +68,13 @@ def guard(host: str, token: str | None) -> Middleware:
         if request.method not in READING:
             if request.content_type != "application/json":
                 raise web.HTTPUnsupportedMediaType(
-                    text="what changes something is sent with "
+                    text="requests that change something must have "
                     "Content-Type: application/json"
                 )
             if token is not None and not _has_token(request, token):
                 raise web.HTTPUnauthorized(
-                    text="what changes something needs the token that the broker "
-                    "was started with, as Authorization: Bearer TOKEN",
+                    text="requests that change something need the token that the "
+                    "broker was started with, as Authorization: Bearer TOKEN",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
         return await handler(request)

@@ -39,9 +39,8 @@ class Control:
         broker: the broker, started, on the running loop.
         host: address to listen on.
         port: port to listen on; 0 for one that the system picks.
-        token: what requests that change something have to bring along, as
-            ``Authorization: Bearer TOKEN``; None, which is for loopback only, if
-            nothing is asked of them.
+        token: required from requests that change something, as ``Authorization: Bearer
+            TOKEN``; None, on loopback only, for no token.
 
     Raises:
         ControlError: from the constructor; beyond loopback there is no token.
@@ -110,7 +109,7 @@ class Control:
 
 @web.middleware
 async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Makes a JSON object of whatever goes wrong: {"error": a sentence}."""
+    """Answers errors as a JSON object: {"error": a sentence}."""
     try:
         return await handler(request)
     except web.HTTPMethodNotAllowed as error:

@@ -1,4 +1,4 @@
-"""Explanations over HTTP, of what the broker remembers.
+"""Explanations of rebalances over HTTP, from the remembered events.
 
 GET /why.json?group=G             sentences by rebalance, and findings
 GET /why.json?group=G&full=true   the output of ``kohort why --json``

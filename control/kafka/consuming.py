@@ -44,7 +44,7 @@ Records = Mapping[TopicPartition, list[ConsumerRecord]]
 
 @dataclass(frozen=True)
 class Start:
-    """Where to begin, without a group.
+    """Start position, without a group.
 
     Attributes:
         offset: `EARLIEST`, `LATEST`, or an offset; None for a time.
@@ -134,7 +134,7 @@ async def consume(config: ConsumerConfig, wanted: Wanted) -> int:
                 consumer.subscribe(pattern=wanted.pattern, listener=listener)
         await printing.run()
     except (asyncio.CancelledError, BrokenPipeError):
-        pass  # that is how it is told to end
+        pass  # both end it as intended
     finally:
         printing.is_over = True
         await consumer.close(CLOSE_MS)
@@ -164,7 +164,7 @@ class _Printing:
 
     Attributes:
         count: records that were printed.
-        is_over: whether what comes and goes is of no interest any more.
+        is_over: whether it has ended, so that changes of partitions are not printed.
     """
 
     def __init__(self, consumer: Consumer, wanted: Wanted) -> None:
@@ -262,7 +262,7 @@ class _Printing:
     def _cut(
         self, place: TopicPartition, rows: list[ConsumerRecord]
     ) -> list[ConsumerRecord]:
-        """Leaves out what came after the start, if that is where it ends."""
+        """Leaves out records behind the ends that ``--until-end`` has noted."""
         end = self._ends.get(place)
         if end is None or rows[-1].offset < end:
             return rows
@@ -286,7 +286,7 @@ class _Printing:
 
 
 class _Listener(ConsumerRebalanceListener):
-    """Says on stderr what the group has given and taken."""
+    """Prints assigned and revoked partitions on stderr."""
 
     def __init__(self, printing: _Printing) -> None:
         self._printing = printing

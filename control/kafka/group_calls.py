@@ -213,9 +213,9 @@ async def delete(access: Access, names: Sequence[str]) -> int:
 
 
 async def delete_offsets(access: Access, name: str, topics: Sequence[str]) -> int:
-    """Deletes what a group has committed of some topics."""
+    """Deletes a group's committed offsets of some topics."""
     async with admin_of(access) as admin:
-        # Topics may be gone that something is still committed of.
+        # There may be committed offsets of deleted topics.
         offsets = await admin.list_consumer_group_offsets({name: None})
         committed = offsets[name]
         places = await places_of(admin, topics, committed)
@@ -249,9 +249,9 @@ async def places_of(
     """The partitions that "TOPIC" and "TOPIC:0,2" stand for.
 
     Args:
-        admin: knows what there is.
+        admin: looks up the topics.
         topics: as above.
-        also: partitions that count even if there are none of their topic.
+        also: partitions that exist even if their topic does not.
 
     Raises:
         KohortError: the topic or partition is unknown.
@@ -273,7 +273,7 @@ async def places_of(
         for number in wanted:
             if number not in there:
                 raise UnknownTopicError(
-                    "there is no such partition", topic=name, partition=number
+                    "the topic has no such partition", topic=name, partition=number
                 )
             found[TopicPartition(name, number)] = None
     return list(found)

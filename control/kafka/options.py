@@ -34,7 +34,7 @@ _OPTIONS = (
         metavar="HOST:PORT[,...]",
         envvar=BOOTSTRAP_VARIABLE,
         show_envvar=True,
-        help=f"Brokers to begin with.  [default: {BOOTSTRAP}]",
+        help=f"Bootstrap brokers.  [default: {BOOTSTRAP}]",
     ),
     click.option(
         "-X",
@@ -49,7 +49,7 @@ _OPTIONS = (
         "file",
         metavar="FILE",
         type=click.Path(exists=True, dir_okay=False),
-        help="A properties file of them; -X goes before it.",
+        help="A properties file of client settings; -X overrides it.",
     ),
     click.option(
         "--timeout",
@@ -181,9 +181,9 @@ def _of_file(path: str) -> dict[str, str]:
 def run(main: Coroutine[Any, Any, int]) -> NoReturn:
     """Runs a command to its end, and ends the process with its exit code.
 
-    SIGINT and SIGTERM cancel it, so that it can finish what it has begun. What the
-    client raises is said in one line. That nobody reads what is printed is no
-    failure: it is how ``head`` says that it has seen enough.
+    SIGINT and SIGTERM cancel it, so that it can finish pending work. The client's
+    errors are printed in one line. A closed stdout is no failure: ``head`` closes it
+    when it has enough.
     """
     import asyncio
     import logging

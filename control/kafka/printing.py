@@ -16,7 +16,7 @@ K = TypeVar("K")
 
 
 def report(errors: Iterable[KohortError]) -> int:
-    """Says what went wrong; the exit code."""
+    """Prints errors; returns the exit code."""
     code = 0
     for error in errors:
         say(str(error))

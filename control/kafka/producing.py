@@ -125,10 +125,10 @@ async def produce(
     except OSError as error:
         failure = f"cannot read: {error.strerror or error}"
     finally:
-        # Sends what was taken until now, whatever has happened.
+        # Sends the records taken so far, even after an error.
         patience_ms = config.delivery_timeout_ms
         await producer.close(config.max_block_ms if failure else patience_ms)
-    # The callbacks of what has failed at the end are still to come.
+    # Callbacks of the last failed records run in the next turn of the loop.
     await asyncio.sleep(0)
     for text in (failure, sending.first_failure):
         if text is not None:
@@ -192,7 +192,7 @@ class _Sending:
         """Sends records, until one fails.
 
         Args:
-            where: what the input is.
+            where: name of the input.
             number: of the first one there.
             some: the records.
         """

@@ -159,7 +159,7 @@ def from_json(line: bytes) -> dict[str, Any]:
             found[argument] = number
     unknown = rest.keys() - _FIELDS
     if unknown:
-        raise ValueError(f"{min(unknown)}: there is no such field")
+        raise ValueError(f"{min(unknown)}: unknown field")
     return found
 
 
@@ -194,7 +194,7 @@ def _headers(rows: object) -> list[tuple[str, bytes | None]]:
         fields = dict(row)
         found.append((fields.pop("name"), _bytes(fields, "value")))
         if fields:
-            raise ValueError(f"headers: {min(fields)}: there is no such field")
+            raise ValueError(f"headers: {min(fields)}: unknown field")
     return found
 
 

@@ -35,9 +35,9 @@ class Reset:
     """The way in which offsets are set.
 
     Attributes:
-        option: that was said.
+        option: the option given.
         number: its offset, its shift, or its time in milliseconds.
-        plans: what its file says, by group.
+        plans: the plans of its file, by group.
     """
 
     option: str

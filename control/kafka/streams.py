@@ -1,8 +1,8 @@
 """stdin, stdout and files, without keeping the event loop waiting for them.
 
-Heartbeats go on while a pager stands still, and records are delivered while somebody
-thinks of the next one. File descriptors stay as they are: whoever makes a terminal
-non-blocking does that for all who have it.
+Heartbeats go on while a pager blocks, and records are delivered while the user types
+the next one. File descriptors stay blocking: a non-blocking terminal would be
+non-blocking for all processes that share it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Stream:
             remove(self.fd)
 
     def stop(self) -> None:
-        """Whoever waits has waited enough."""
+        """Wakes the waiter."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -107,7 +107,7 @@ async def lines(
         if not newline:
             if piece:
                 continue
-            # What is behind the last end of a line is one, unless it is nothing.
+            # The bytes behind the last end of a line, if any, are a line, too.
             if size:
                 yield [b"".join(pieces)]
             return

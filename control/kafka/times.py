@@ -65,7 +65,7 @@ def time_ms(text: str) -> int:
 
 
 def shown_time(ms: int) -> str:
-    """A point in time in UTC; "" for none, and the number for what no calendar has."""
+    """A time as ISO 8601 in UTC; "" for none, the number if it is out of range."""
     if ms < 0:
         return ""
     try:

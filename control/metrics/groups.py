@@ -1,9 +1,9 @@
 """Counts of groups, from the stream of events: plain numbers, few at that.
 
-Each group that there is has counters of its own, up to `MOST_GROUPS`. Those beyond
-share one set, so that a program that makes a new group for every test does not make
-metrics without end. A group that is gone gives its place to the next one that needs
-it; what it counted goes to the others then, so that nothing is lost from the sums.
+Each group has its own counters, up to `MOST_GROUPS`. Further groups share one set, so
+that a program that makes a new group for every test does not make metrics without
+end. A deleted group gives its place to the next one that needs it; its counts are
+added to the shared set then, so that sums stay right.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LONGEST_NAME: Final = 200
 """Characters of a group's id, beyond which it is one of the others: ids may have
 32,767, and stand in each of its series."""
 OTHERS: Final = "__other__"
-"""What the other groups, and topics, are called together. A group of that name is
-one of them."""
+"""Label of all other groups, or topics, together. A group of that name is counted
+among them."""
 
 REBALANCE_BOUNDS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -35,7 +35,7 @@ Count = dict[str, int]
 
 
 class GroupCounts:
-    """What has happened to one group, or to several.
+    """Counters of one group, or of several.
 
     Attributes:
         rebalances: those that began, by cause.

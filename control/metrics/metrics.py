@@ -30,7 +30,7 @@ Snapshot = dict[str, Any]
 
 
 class Metrics:
-    """Counts what happens in a broker, and says how it stands.
+    """Counters of a broker, and snapshots of its state.
 
     Args:
         broker: a broker, started.
@@ -163,7 +163,7 @@ class Metrics:
         return found, states
 
     async def _lag_of(self, group: Group) -> dict[str, int]:
-        """Records between what is committed and the end, by topic."""
+        """Records between the committed offsets and the ends, by topic."""
         topics = self._broker.cluster.topics.by_name
         lag: dict[str, int] = {}
         offsets = [*group.offsets.items()]
@@ -207,7 +207,7 @@ def _version() -> str:
 
 
 def _memory_bytes() -> int | None:
-    """What the process has in memory; None where the system does not say so."""
+    """Resident memory of the process, in bytes; None where /proc is missing."""
     try:
         pages = Path("/proc/self/statm").read_bytes().split()[1]
     except (OSError, IndexError):
@@ -216,7 +216,7 @@ def _memory_bytes() -> int | None:
 
 
 def _counts(counts: GroupCounts) -> Snapshot:
-    """What has happened to a group; a copy, as threads write it while it goes on."""
+    """Counters of a group; a copy, as a thread serializes it while they grow."""
     return {
         "rebalances": dict(counts.rebalances),
         "rebalance_seconds": _histogram(counts.rebalance_seconds),

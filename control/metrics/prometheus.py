@@ -1,4 +1,4 @@
-"""A snapshot as Prometheus reads it; what is not kohort's own is the library's."""
+"""A snapshot in Prometheus's format, with the library's metrics of the process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def exposed(snapshot: Snapshot, format_: str) -> tuple[bytes, str]:
 
 
 class _Kohort(Collector):
-    """What a snapshot says, family by family."""
+    """Metrics of a snapshot, family by family."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -75,7 +75,7 @@ class _Kohort(Collector):
 
 def _of_broker(snapshot: Snapshot) -> Iterator[Metric]:
     info = GaugeMetricFamily(
-        "kohort_run_info", "1; what runs.", labels=["version", "run"]
+        "kohort_run_info", "1; labels: version and run.", labels=["version", "run"]
     )
     info.add_metric([snapshot["version"], snapshot["run"]], 1)
     yield info
@@ -209,7 +209,7 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
 
 
 def _standing(groups: Sequence[Snapshot]) -> Iterator[Metric]:
-    """How groups stand now."""
+    """Current state of groups."""
     state = GaugeMetricFamily(
         "kohort_group_state",
         "1 for the state that a group is in, 0 for the others.",
@@ -246,10 +246,10 @@ def _counters(
     key: str,
     known: Iterable[str] = (),
 ) -> Metric:
-    """Counters of rows' mappings: by what the row is called, and by their keys.
+    """Counters of rows' mappings: by the row's name, and by their keys.
 
-    Those that are `known` are there before they happen: `increase` and `rate` do not
-    see that something appears.
+    Those that are `known` are exported as 0 from the start: `increase` and `rate` do
+    not count the first appearance of a series.
     """
     family = CounterMetricFamily(name, says, labels=labels)
     zeros = dict.fromkeys(known, 0)

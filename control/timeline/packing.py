@@ -18,7 +18,7 @@ from kohort.control.why.history import histories
 ACCOUNT: Final = "rebalance_account"
 
 GZIP_BITS: Final = zlib.MAX_WBITS + 16
-"""Of zlib: its largest window, in gzip's format."""
+"""``wbits`` of zlib: its largest window, in gzip's format."""
 
 
 class Packing:

@@ -69,7 +69,7 @@ def file_page(
     sentences: Mapping[str, list[str]],
     findings: Mapping[str, list[dict[str, Any]]],
 ) -> Page:
-    """A page that shows these events, and needs nothing besides.
+    """A page that shows these events and loads nothing else.
 
     Args:
         events: a line of JSON for each, gzip, base64; runs one after the other.

@@ -19,10 +19,10 @@ class Column(Generic[Row]):
     """One column.
 
     Attributes:
-        title: what stands above it.
-        cell: what it says of a row.
-        least: characters that it has at least, so that it does not come and go with
-            what is in it.
+        title: its heading.
+        cell: makes its text for a row.
+        least: its least width in characters, so that it does not come and go with its
+            contents.
         may_be_cut: whether it is worth something with no more than `least`.
         is_number: numbers stand on the right.
     """
@@ -43,7 +43,7 @@ def fitting(
     """A table of those columns that there is room for.
 
     Args:
-        rows: what it is about.
+        rows: its rows.
         columns: from left to right; the first is always there.
         last: the titles of those that are left out first, beginning with that one.
         width: characters that there are; None for as many as it takes.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Snapshot = Mapping[str, Any]
-"""What ``GET /metrics.json`` answers; see docs/metrics.md."""
+"""Response to ``GET /metrics.json``; see docs/metrics.md."""
 Tally = Mapping[str, int]
-"""How many there were, by name, in the order in which they are to be told."""
+"""Counts by name, in the order in which they are displayed."""
 
 _REFUSALS = ("refusals", "commit_refusals")
 
@@ -25,7 +25,7 @@ class GroupRow:
         state: as Kafka shows it; None: it is gone, or it is several.
         generation: None as for `state`.
         members: how many.
-        lag: records behind what is committed, of all topics.
+        lag: records behind the committed offsets, of all topics.
         rebalances: how many there were.
         new_rebalances: those since the snapshot before; 0 where there is none.
         causes: how many there were by cause, that of the last one first.
@@ -75,7 +75,7 @@ class ApiRow:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What there is to show.
+    """Contents of the screen.
 
     Attributes:
         now: the snapshot that it is made from.
@@ -96,7 +96,7 @@ class Frame:
 
 
 def frame(before: Snapshot | None, now: Snapshot) -> Frame:
-    """What has happened between two snapshots.
+    """Rates between two snapshots.
 
     Args:
         before: an earlier one; None, or one of another run: rates are averages since
@@ -204,7 +204,7 @@ def _buckets(row: Snapshot) -> list[int]:
 def quantile(
     bounds: Sequence[float], buckets: Sequence[int], share: float
 ) -> float | None:
-    """The bound below which this share of what was observed is.
+    """The bound below which this share of the observations is.
 
     Args:
         bounds: the largest value of each bucket but the last.

@@ -19,7 +19,7 @@ STATE_STYLES = {
     "CompletingRebalance": "yellow",
 }
 FIXED_LINES = 9
-"""Those about the broker, two heads, what is left out, and the lines between."""
+"""Lines about the broker, two headings, "and N more", and the lines between."""
 FEWEST_GROUPS = 3
 MOST_APIS = 8
 """As many as a member calls, and some."""
@@ -33,7 +33,7 @@ def picture(
     height: int | None = None,
     trouble: str | None = None,
 ) -> RenderableType:
-    """What there is to show.
+    """Renders the screen.
 
     Args:
         frame: see there.

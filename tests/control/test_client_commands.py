@@ -151,7 +151,7 @@ def test_a_line_that_is_no_record(name: str, there: Shell) -> None:
     code, said = there.sent(name, b'{"value": "3"}\n{"valeu": "4"}\n', "--json")
     assert (code, said.splitlines()[0]) == (
         1,
-        "kohort: line 2: valeu: there is no such field",
+        "kohort: line 2: valeu: unknown field",
     )
     assert there.done("consume", name, "-eq", "-f", "%s") == "123"
 
@@ -305,7 +305,7 @@ def test_offsets_are_set(name: str, there: Shell, tmp_path: Path) -> None:
     line = there.fails(*reset, "--from-file", str(file), code=2)
     assert line.endswith("line 1: must be TOPIC,PARTITION,OFFSET")
     line = there.fails(*reset, "--topic", f"{name}:7", "--to-latest")
-    assert "there is no such partition" in line
+    assert "the topic has no such partition" in line
 
 
 def test_groups_are_listed(name: str, there: Shell) -> None:

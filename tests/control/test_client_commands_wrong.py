@@ -34,7 +34,7 @@ def test_no_broker(command: list[str], shell: Shell) -> None:
     ("command", "why"),
     [
         ("topics list -b nowhere", "bootstrap.servers: 'nowhere' is not host:port"),
-        ("topics list -X foo.bar=1", "foo.bar: there is no such setting"),
+        ("topics list -X foo.bar=1", "foo.bar: unknown setting"),
         ("topics list -X foo", "-X 'foo': must be KEY=VALUE"),
         ("topics list -X client.id=a -X client_id=b", "-X client_id: is set twice"),
         ("topics list -b a:1 -X bootstrap.servers=b:1", "-b says it already"),

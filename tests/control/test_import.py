@@ -143,7 +143,7 @@ async def test_topics_that_are_there_stay(tmp_path: Path) -> None:
     target = tmp_path / "data"
     async with Broker(data_dir=target) as broker:
         broker.cluster.create_topic("t", 1)
-    with pytest.raises(DataDirError, match="a broker's, with topics of its own"):
+    with pytest.raises(DataDirError, match="a broker's and already has topics"):
         imported(KAFKA, target)
     async with Broker(data_dir=target) as broker:
         assert list(broker.cluster.topics.by_name) == ["t"]

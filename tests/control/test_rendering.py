@@ -136,7 +136,7 @@ def test_json_by_hand() -> None:
         (b"\xff", "no JSON"),
         (b"[" * 100_000, "no JSON"),
         (b"[]", "no JSON object"),
-        (b'{"val": 1}', "val: there is no such field"),
+        (b'{"val": 1}', "val: unknown field"),
         (b'{"value": 1}', "value: is no string"),
         (b'{"value": "\\ud800"}', "value: has half a character"),
         (b'{"value": "a", "value_base64": "YQ=="}', "value_base64: there is value"),
@@ -146,7 +146,7 @@ def test_json_by_hand() -> None:
         (b'{"timestamp": true}', "timestamp: True is no number"),
         (b'{"headers": 1}', "headers: is no list"),
         (b'{"headers": [1]}', "headers: one has no name"),
-        (b'{"headers": [{"name": "a", "v": 1}]}', "headers: v: there is no such"),
+        (b'{"headers": [{"name": "a", "v": 1}]}', "headers: v: unknown field"),
     ],
 )
 def test_json_that_is_no_record(line: bytes, why: str) -> None:

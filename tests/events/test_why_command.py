@@ -287,7 +287,7 @@ async def test_a_broker_without_the_group() -> None:
         result = await asyncio.to_thread(run, "g", "--http", control.url)
     assert (result.exit_code, result.output) == (
         1,
-        "kohort: there is no event of group 'g', and none of any other\n",
+        "kohort: there is no event of group 'g'; there are no groups yet\n",
     )
 
 

@@ -67,7 +67,7 @@ async def test_a_group_that_there_is_not() -> None:
     async with Broker(CONFIG) as broker:
         with pytest.raises(UnknownGroupError) as error:
             Group(broker, "g").history()
-        assert str(error.value) == "there is no group 'g', and none of any other"
+        assert str(error.value) == "there is no group 'g'; there are no groups yet"
         await fill(broker, counts=[0])
         async with consumer(broker, "t", group_id="billing") as ana:
             await poll_until(lambda: bool(ana.assignment()), ana)
