@@ -163,14 +163,14 @@ def _spark_type(type_: Type) -> Any:
 def tables() -> str:
     """The tables of ``docs/events.md``."""
     parts = ["## Fields of every event", "", *_table(COMMON)]
-    parts += ["", "## Rows", "", "What lists of some fields have in them.", ""]
+    parts += ["", "## Rows", "", "Elements of list fields.", ""]
     for name, fields in ROWS.items():
         parts += [f"### `{name}`", "", *_table(fields), ""]
     parts += ["## Kinds", ""]
     for kind in KINDS:
         parts += [f"### `{kind.name}`", "", kind.says, ""]
         if kind.causes:
-            parts += ["| cause | what it says |", "| --- | --- |"]
+            parts += ["| cause | meaning |", "| --- | --- |"]
             parts += [f"| `{cause}` | {says} |" for cause, says in kind.causes.items()]
             parts.append("")
         if kind.fields:
@@ -184,7 +184,7 @@ def _table(fields: Iterable[Field]) -> list[str]:
         f" | {field.says}{_words(field)} |"
         for field in fields
     ]
-    return ["| field | type | what it says |", "| --- | --- | --- |", *rows]
+    return ["| field | type | meaning |", "| --- | --- | --- |", *rows]
 
 
 def _words(field: Field) -> str:

@@ -237,7 +237,7 @@ _BYTES = Field("bytes", "long", "of all assignments; null: none was made")
 _METADATA_BYTES = Field(
     "metadata_bytes", "long", "of all subscriptions; null: no assignment was made"
 )
-_WAITS = _always("waits", "[wait]", "who was waited for, and how long")
+_WAITS = _always("waits", "[wait]", "members that the group waited for, and how long")
 
 _ACCOUNT = (
     # The rebalance, and why it began.
@@ -308,7 +308,7 @@ _ACCOUNT = (
         "pauses",
         "[pause]",
         "eager members, from their JoinGroup to their assignment; cooperative members"
-        " go on with what they keep, and have none",
+        " go on with the partitions that they keep, and have none",
     ),
     _always("paused_ns", "long", "the sum of all pauses whose `count` is not 0"),
     Field(
@@ -413,7 +413,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "leader_chosen",
         "A group has another leader.",
-        (Field("previous_leader", "string", "who led before"),),
+        (Field("previous_leader", "string", "the previous leader"),),
         words.LEADER_CAUSES,
     ),
     Kind(
@@ -488,8 +488,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "partitions_changed",
-        "A member's assignment has changed. If only its bytes differ, or something"
-        " besides partitions, none is gained and none lost.",
+        "A member's assignment has changed. If its partitions are the same, and only"
+        " other bytes of it differ, none is gained and none lost.",
         (
             _always("owned", "[part]", "its partitions now"),
             _always("partitions_gained", "[part]", "new ones"),
@@ -546,7 +546,7 @@ KINDS: tuple[Kind, ...] = (
             _STATE,
             _always("members", "[string]", "in order of arrival"),
             Field("protocol", "string", "the assignor's name"),
-            Field("leader", "string", "who leads"),
+            Field("leader", "string", "the leader"),
         ),
     ),
     Kind(
@@ -574,7 +574,7 @@ KINDS: tuple[Kind, ...] = (
     # -- the stream itself
     Kind(
         "events_lost",
-        "This reader was too slow: events are missing here, and only here. It bears"
+        "This reader was too slow: events are missing here, and only here. It has"
         " the number and the times of the last one that is missing.",
         (
             _always("first", "long", "the first sequence that is missing"),

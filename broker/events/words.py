@@ -29,8 +29,8 @@ REBALANCE_CAUSES: Final[Words] = MappingProxyType(
         "session_expired": "a member sent no heartbeat for its session timeout",
         "metadata_changed": "a member rejoined with other protocols or subscriptions",
         "leader_rejoined": "the leader rejoined: its topics may have changed",
-        "static_member_replaced": "a static member came back, and what it supports"
-        " or the moment made a new assignment necessary",
+        "static_member_replaced": "a static member came back, and the group needs a new"
+        " assignment: its assignor changes, or a join or sync phase was under way",
         "sync_timeout": "members did not send SyncGroup in time",
         "group_over_max_size": "the group was loaded with more members than"
         " group.max.size (KIP-389)",
