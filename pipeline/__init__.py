@@ -1,4 +1,4 @@
-"""From events to answers: tables of what groups did, made by Spark.
+"""From events to answers: tables of group activity, made by Spark.
 
 It reads data, never the broker's code.
 """

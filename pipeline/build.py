@@ -1,8 +1,8 @@
 """Builds: all tables of silver and gold, made of the events, and published at once.
 
-A build has a folder of its own, and readers do not see it before ``current.json`` is
-moved to it, which is the last act of a build whose checks have not failed. Killed
-before, it has changed nothing, and the next build takes its folder away.
+Each build has its own folder, and readers do not see it before ``current.json`` is
+moved to it, the last act of a build whose checks have not failed. Killed before, it
+has changed nothing, and the next build removes its folder.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _SETTINGS: Final = "gold/settings"
 """Its rows may come from a comparison with another run: no build carries them over."""
 
 Progress = Callable[[str, str], None]
-"""Is told of each table: its path, and ``begins``, ``ends`` or ``fails``."""
+"""Called for each table: its path, and ``begins``, ``ends`` or ``fails``."""
 
 
 class NoEventsError(PipelineError):
@@ -90,8 +90,8 @@ class Build:
     Attributes:
         id: its folder's name.
         outcome: of its checks: passed, marked, or failed: it is not published then.
-        tables: what was made.
-        checks: what was found, worst first.
+        tables: its tables.
+        checks: results of the checks, worst first.
         seconds: how long it took.
         runs: which were computed; None: all.
     """
@@ -123,7 +123,7 @@ def current(lake: Lake) -> str | None:
 
 
 def about(lake: Lake, build_id: str) -> dict[str, Any] | None:
-    """The lineage of a build; None: there is no such build, or it did not end."""
+    """The lineage of a build; None: the build is unknown, or did not end."""
     text = lake.read_text(f"{BUILDS}/{build_id}/{lineage.OF_BUILD}")
     found: dict[str, Any] | None = None if text is None else json.loads(text)
     return found
@@ -154,14 +154,14 @@ def build(
 
     Args:
         lake: where events are, and where tables go.
-        options: what the user may set about the tables.
-        rules: what the user may set about the checks.
+        options: the user's options of the tables.
+        rules: the user's rules of the checks.
         runs: computes only these; rows of the others are taken from the current
             build, if that was made by the same code with the same options. Else all
             are computed. Runs of later ingests than its are computed as well.
         keep: how many published builds are left.
-        progress: is told.
-        recipe: what is made; None: `whole_recipe`.
+        progress: called for each table.
+        recipe: the tables to make; None: `whole_recipe`.
         events: the events; None: those of the lake.
 
     Raises:
@@ -179,7 +179,7 @@ def build(
             if made.is_published:
                 _publish(lake, made.id, keep)
         except BaseException:
-            # What is left lies after a kill only.
+            # So that only a killed build leaves its folder.
             with suppress(Exception):
                 lake.remove(making.folder)
             raise
@@ -204,7 +204,7 @@ def _publish(lake: Lake, build_id: str, keep: int) -> None:
 
 
 def _sweep(lake: Lake, kept: Sequence[str]) -> None:
-    """Takes away what was not published, but the last that has failed since."""
+    """Removes unpublished builds, except the latest failed one since the last."""
     others = [name for name in lake.names(BUILDS) if name not in kept]
     latest = max(kept, default="")
     failed = [
@@ -273,7 +273,7 @@ class _Making:
     def carry(self, base: str, runs: Sequence[str]) -> None:
         """Computes these runs only, and those of ingests that the base has not.
 
-        Only if the base has what this build would make of the same events.
+        Only if the base has the same code and options.
         """
         said = about(self.lake, base) or {}
         known = said["inputs"]["ledger"] if said else {}
@@ -287,7 +287,7 @@ class _Making:
             self.base, self.runs = base, sorted({*runs, *ingested})
 
     def make(self, events: DataFrame | None) -> Build:
-        """Makes all tables, and says what has come of them."""
+        """Makes all tables; returns the build."""
         if events is None:
             from kohort.pipeline import bronze
 
@@ -323,7 +323,7 @@ class _Making:
         return failed or every
 
     def _make(self, table: Table, sources: quality.Sources) -> Made:
-        """Makes a table, in a thread of its own."""
+        """Makes a table; runs in a thread per table."""
         self.progress(table.path, "begins")
         try:
             made = self._made(table, sources)

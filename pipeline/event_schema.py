@@ -7,7 +7,7 @@ documents have it; a test holds the two together, and
 
 writes it anew. Within a schema version fields and kinds are only added: what older
 events lack is null, unknown fields are left out, and events of unknown kinds are let
-through. Where a later version changes what a field means, `UPGRADES` has a step.
+through. Where a later version changes the meaning of a field, `UPGRADES` has a step.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REQUIRED: Final = ("schema", "run", "node", "sequence", "kind", "time_ns")
 """Without one of them an object is no event."""
 
 RAW: Final = "raw"
-"""The column with the text of what is no event."""
+"""The column with the text of records that are no events."""
 WHY: Final = "why"
 """The column with one of `REASONS`. (Events have a `reason` of their own.)"""
 
@@ -61,11 +61,11 @@ REASONS: Final = MappingProxyType(
     {
         NULL: "a record without a value: a tombstone",
         NOT_JSON: "no JSON, or more than one object",
-        CUT_OFF: "begins as an object, and does not end: what a kill leaves",
+        CUT_OFF: "begins as an object, and does not end: the broker was killed",
         NO_OBJECT: "JSON, and no object",
         WRONG_TYPE: "a field has another type than it has in events",
         NO_EVENT: f"one of {', '.join(REQUIRED)} is missing, or null",
-        OTHER_VERSION: f"its schema version is none of 1 to {VERSION}: newer",
+        OTHER_VERSION: f"its schema version is not 1 to {VERSION}: newer",
     }
 )
 """Reasons for quarantine."""
@@ -120,7 +120,7 @@ def parsed(texts: DataFrame, column: str) -> DataFrame:
 
 
 def checked(rows: DataFrame) -> DataFrame:
-    """The same as `parsed`, of rows that have types already, such as Parquet's.
+    """The same as `parsed`, for rows that have types already, as Parquet's have.
 
     The columns of a row that is no event stay as they are.
 
@@ -169,7 +169,7 @@ def _why_no_event(raw: str, prefix: str) -> Column:
     text = sql.trim(sql.col(raw))
     ends = sql.substring(text, -1, 1) == "}"
     is_object = sql.substring(text, 1, 1) == "{"
-    # Who parses does not look at what follows a value; in a list it does.
+    # The parser ignores text after a value, but not inside a list.
     listed = sql.try_parse_json(sql.concat(sql.lit("["), sql.col(raw), sql.lit("]")))
     no_json = (
         listed.isNull() | sql.try_variant_get(listed, "$[1]", "variant").isNotNull()

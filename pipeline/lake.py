@@ -1,7 +1,7 @@
-"""The folder that has everything, on whatever file system Spark reaches.
+"""The lake: the folder with all data, on any file system that Spark reaches.
 
     bronze/files/<ingest>/        of an ingest: events/*.parquet, quarantine/*.parquet
-    bronze/ledger/<ingest>.json   makes it count: what was read, and what is there
+    bronze/ledger/<ingest>.json   makes it count: its input files and its contents
     bronze/stream/<stream>/       of a stream: Structured Streaming's file sink
     checkpoints/<stream>/         how far a stream has come
     builds/<build>/               tables made of these
@@ -84,7 +84,7 @@ class Lake:
         self.path = absolute(os.fspath(path)).rstrip("/") or "/"
         if any(mark in self.path for mark in _MARKS):
             raise LakeError(
-                f"{self.path}: the path of a lake has none of {' '.join(_MARKS)}:"
+                f"{self.path}: the path of a lake must not have {' '.join(_MARKS)}:"
                 " Spark reads every path as a pattern"
             )
 
@@ -98,7 +98,7 @@ class Lake:
         return f"{self.path}/{path}" if path else self.path
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Whether the file or folder exists."""
         where = self._path(path)
         return bool(self._system().exists(where))
 
@@ -178,7 +178,7 @@ class Lake:
 
         Args:
             name: of the lock.
-            what: what its holder does, for whoever comes second.
+            what: the holder's work, for the error of a second process.
 
         Raises:
             LakeError: another process has it; the text says which.

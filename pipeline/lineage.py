@@ -47,7 +47,7 @@ class Inputs:
     """The contents of bronze that count.
 
     Attributes:
-        ledger: each ingest by its id: what its ledger says.
+        ledger: contents of the ledger of each ingest, by its id.
         streams: each stream by its name: ``batch``, its last one that counts, and
             ``offsets``, up to where that had read: by topic and partition.
     """
@@ -100,7 +100,7 @@ class Made:
         rows: how many it has.
         files: how many it is in.
         size: their bytes.
-        seconds: how long it took, with what it waited for.
+        seconds: how long it took, with waiting for other tables.
         made_from: paths of the tables that it was made from.
         carried_from: the build that rows of other runs were taken from; None: all
             were made anew.

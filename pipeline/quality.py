@@ -1,4 +1,4 @@
-"""Checks of the data: what is missing, double, or cannot be.
+"""Checks of the data: missing, duplicate and impossible events.
 
 Each check has a share above which it fails the build, which is then not published, or
 marks the run. All of them are made in one go, by Spark's own expressions.
@@ -31,14 +31,14 @@ ALL_RUNS: Final = "silver/runs of all"
 """The runs, those too that are not computed."""
 
 LATE_S: Final = 60
-"""An event that a stream brings so long after the broker's machine made it is late."""
+"""An event is late if a stream reads it this long after the broker published it."""
 _BUCKET_BITS: Final = 16
 """Sequences are looked at in stretches of 65,536: small enough to be sorted apart."""
 _ONLY_NAMED: Final = 3
 """Runs that are named where a check has marked some."""
 
 Sources = Mapping[str, "Callable[[], DataFrame]"]
-"""Inputs of checks besides the tables, made when a check reads them."""
+"""Inputs of checks other than the tables, made when a check reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Rule:
     """One check.
 
     Attributes:
-        says: what is counted, and of what.
+        says: its numerator and denominator, in words.
         threshold: the share above which it does not pass.
-        otherwise: what becomes of it then: `MARKED`, or `FAILED`.
+        otherwise: the outcome then: `MARKED`, or `FAILED`.
     """
 
     says: str
@@ -129,7 +129,7 @@ class Rules:
     otherwise: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, name: str) -> Rule:
-        """A check's rule, with what the user has said."""
+        """A check's rule, with the user's changes."""
         rule = CHECKS[name]
         return Rule(
             rule.says,
@@ -164,7 +164,7 @@ class Check:
 
 
 def sources(lake: Lake, events: DataFrame, runs: Sequence[str] | None) -> Sources:
-    """The inputs of checks besides the tables.
+    """The inputs of checks other than the tables.
 
     Args:
         lake: where it is.
@@ -173,7 +173,7 @@ def sources(lake: Lake, events: DataFrame, runs: Sequence[str] | None) -> Source
     """
     from kohort.pipeline import bronze
 
-    # At once: what comes meanwhile is not among the events, either.
+    # At once: later records are not among the events, either.
     identities, quarantine = bronze.identities(lake, runs), bronze.quarantine(lake)
     return {
         EVENTS: lambda: events,
@@ -228,11 +228,11 @@ def checks(rows: DataFrame) -> Sequence[Check]:
 
 
 def judged(frames: Frames, rules: Rules, before: DataFrame | None = None) -> DataFrame:
-    """``gold/quality``: what the checks find, and what becomes of that.
+    """``gold/quality``: the results of the checks, with their outcomes.
 
     Args:
         frames: the tables, `IDENTITIES`, `QUARANTINE` and `ALL_RUNS`.
-        rules: what the user has said.
+        rules: the user's rules.
         before: rows of runs that are not computed: they are judged anew.
     """
     from pyspark.sql import functions as sql
@@ -271,7 +271,7 @@ def _by_check(said: Mapping[str, float | str]) -> Column:
     return sql.element_at(sql.create_map(*pairs), sql.col("check"))
 
 
-# -- what is counted. Each gives (run, check, found, of)
+# -- counts. Each function returns (run, check, found, of)
 
 
 def _of_runs(frames: Frames) -> DataFrame:
@@ -308,7 +308,7 @@ def _for_each_run(frames: Frames, found: DataFrame) -> DataFrame:
 
 
 def _counted(rows: DataFrame, *counts: tuple[str, Column, Column]) -> DataFrame:
-    """Several checks by one aggregation: (check, what is found, of what)."""
+    """Several checks by one aggregation of (check, numerator, denominator)."""
     from pyspark.sql import functions as sql
 
     cells = [
@@ -483,7 +483,7 @@ def _two_owners(frames: Frames) -> DataFrame:
 
 
 def _unintroduced(frames: Frames) -> DataFrame:
-    """Members that nobody has introduced."""
+    """Members with events, but without one that adds them to their group."""
     from pyspark.sql import functions as sql
 
     loaded = (

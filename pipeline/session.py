@@ -1,8 +1,8 @@
 """The one place that starts Spark.
 
-Spark runs in a Java process beside this one, which ends with it. What that process
-says goes to a file that nobody sees, unless it does not start: then the reason is
-looked up there, and told in a sentence.
+Spark runs in a Java process beside this one, which ends with it. Its output goes to a
+temporary file. If it does not start, the reason is read from there and raised in a
+sentence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DRIVER_MEMORY: Final = "2g"
 CONNECT_S: Final = 5.0
 """Seconds that a master may take to accept a connection."""
 LONGEST_REASON: Final = 600
-"""Characters of what Spark said, where no better words are known."""
+"""Characters of Spark's output in an error without a sentence here."""
 
 _LOGGING: Final = """\
 rootLogger.level = error
@@ -86,8 +86,8 @@ def session(
         packages: Maven coordinates of the connector, instead of `CONNECTOR`; empty:
             it comes with the jars.
         jars: files, or addresses, of jars.
-        driver_memory: of the Java process here, such as ``4g``; with a local master
-            that is where everything happens. `DRIVER_MEMORY` where nothing is said.
+        driver_memory: of the local Java process, as in ``4g``; with a local master all
+            work is done in it. None: `DRIVER_MEMORY`.
         ui: whether Spark serves its pages.
 
     Raises:
@@ -124,7 +124,7 @@ def session(
 
 
 def stop(spark: SparkSession) -> None:
-    """Ends Spark and its Java process; what is stopped already is left alone."""
+    """Ends Spark and its Java process; harmless if they have ended already."""
     context = type(spark.sparkContext)
     gateway = context._gateway
     with contextlib.suppress(Exception):
@@ -154,7 +154,7 @@ def _pyspark() -> tuple[Any, Any, Any]:
 def _refuse_a_second(context: Any) -> None:
     if context._active_spark_context is not None:
         raise SparkProblem(
-            "Spark runs in this process already, with settings of its own: stop it"
+            "Spark runs in this process already, with other settings: stop it"
             " (spark.stop()), or hand that session over instead of making one"
         )
     # The Java process of one that was stopped would be taken again, with its jars.
@@ -219,7 +219,7 @@ def _add(settings: dict[str, str], key: str, more: Iterable[str]) -> None:
 
 
 def _there(jars: Iterable[str]) -> Iterator[str]:
-    """Without a jar Spark itself would start, and later not find what is in it."""
+    """Checks that jars exist: Spark itself would start, and miss classes later."""
     for jar in jars:
         if "://" not in jar and not Path(jar).exists():
             raise SparkProblem(f"there is no jar {jar}")
@@ -295,7 +295,7 @@ def _text(said: IO[bytes]) -> str:
 
 
 def _why(error: Exception, said: str, settings: Mapping[str, str]) -> str:
-    """The error in a sentence, and what to do."""
+    """The error in a sentence, with advice."""
     everything = f"{said}\n{error}"
     if "UnsupportedClassVersionError" in everything or "Unrecognized option" in said:
         return "this Java is too old for Spark, which needs Java 17: set JAVA_HOME"

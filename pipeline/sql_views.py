@@ -66,7 +66,7 @@ def must_have(lake: Lake, runs: Collection[str]) -> None:
 
 
 def meant(name: str) -> str:
-    """A sentence about which table somebody might have meant."""
+    """A sentence with similar names of tables."""
     bare = name.replace("`", "").replace(".", "_").lower()
     names = [view(table) for table in TABLES]
     likely = [each for each in names if each.partition("_")[2] == bare]

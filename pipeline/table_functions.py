@@ -1,4 +1,4 @@
-"""The type of the functions that compute tables, and what they are given.
+"""The type of the functions that compute tables, and of their arguments.
 
 A table is a pure function of the tables before it, whether events came from files or
 from a stream.

@@ -17,7 +17,7 @@ from kohort.pipeline.tables import TABLES, Table, table
 PAGE: Final = Path("docs/pipeline-tables.md")
 _MARK: Final = "<!-- made by: python -m kohort.pipeline.tables_page -->"
 _PATHS: Final = (
-    "Silver says what groups did, gold what a platform team decides by. In SQL a table"
+    "Silver has the activity of groups, gold the numbers for decisions. In SQL a table"
     ' is called by its layer and its name: `kohort pipeline query "SELECT * FROM'
     ' gold_hours"`. In a build it is a folder of Parquet files, `gold/hours`. See'
     " [the pipeline](pipeline.md)."

@@ -66,17 +66,17 @@ def ingest(
 ) -> Ingested:
     """Takes files of events into the lake: JSON lines, plain or .gz, and Parquet.
 
-    A file that was taken before, and has the same size and time of modification, is
-    skipped; of one that has grown, or changed, what is not there yet is taken.
+    A file that was ingested before, and has the same size and time of modification, is
+    skipped; of one that has grown, or changed, only new events are added.
 
     Args:
         lake: takes them.
         paths: files, folders with everything below, or patterns (``runs/*.jsonl``). Of
             folders the files whose names end as `TEXTS`, or with `PARQUET`, are taken.
-        progress: is told what goes on.
+        progress: called with a line about each step.
 
     Raises:
-        BronzeError: there is no such file, or it cannot be read.
+        BronzeError: a file is missing, or cannot be read.
         LakeError: another process is at it.
     """
     with lake.lock("ingest", "ingest"):
@@ -88,7 +88,7 @@ def ingest(
             for entry in entries
             for each in entry["files"]
         }
-        # What was taken last counts: a file may go back to what it was.
+        # The last ingest of a file counts: the file may have been restored since.
         last = {
             each["path"]: (each["path"], each["size"], each["modified_ms"])
             for entry in entries
@@ -107,9 +107,9 @@ def ingest(
 
 
 def _sweep(lake: Lake, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Takes away what ingests that were killed have left.
+    """Removes the files of killed ingests.
 
-    Where there are no locks another one may be at it, so there it stays.
+    Without locks (on a remote lake) another ingest may be running, so they stay there.
     """
     if lake.is_local:
         count = {entry["id"] for entry in entries}
@@ -186,7 +186,7 @@ class _Ingest:
         quarantined = self._write_quarantine() if bad else {}
         folder, events, runs = "events", written, list[str]()
         if written:
-            self._progress(f"looking for what is there already, of {written} events")
+            self._progress(f"looking for known events among {written}")
             folder, events, runs = self._only_new(written)
         done = Ingested(
             self._id,
@@ -200,7 +200,7 @@ class _Ingest:
         return done
 
     def _write(self) -> tuple[int, int]:
-        """Writes all events, perhaps twice, and counts them, and what is none."""
+        """Writes all events, duplicates included; counts events and other records."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sql
 
@@ -218,7 +218,7 @@ class _Ingest:
 
     def _write_quarantine(self) -> dict[str, int]:
         """Only where there is something: it reads everything a second time."""
-        self._progress("putting aside what is no event")
+        self._progress("putting aside records that are no events")
         where = self._lake.uri(f"{self._base}/quarantine")
         bad = quarantined(self._rows().filter(f"{WHY} is not null"))
         bad.write.parquet(where)
@@ -251,7 +251,7 @@ class _Ingest:
         return everything.select(*names, arrived, RAW, WHY)
 
     def _only_new(self, written: int) -> tuple[str, int, list[str]]:
-        """Writes anew without what is there already, if something is.
+        """Writes the events again without those that the lake has, if it has some.
 
         Returns:
             The folder that counts, how many events it has, and the runs of them.

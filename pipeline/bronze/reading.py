@@ -81,7 +81,7 @@ def identities(lake: Lake, runs: Collection[str] | None = None) -> DataFrame:
 def quarantine(lake: Lake) -> DataFrame:
     """Records that are no events: the columns of `quarantine_schema`.
 
-    Of a file that was taken again only what it had the last time: a line that was cut
+    Of a file that was ingested again only those of the last time: a line that was cut
     off may be whole by now.
     """
     from pyspark.sql import functions as sql

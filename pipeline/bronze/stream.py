@@ -1,7 +1,7 @@
 """Events of a running broker, as they happen: its topic, by Structured Streaming.
 
-What of a topic was read is in the stream's checkpoint, and which of its files count in
-the file sink's own log, so that each record is there once, whatever is killed when.
+The stream's checkpoint has the offsets read so far, and the file sink's log the files
+that count, so that each record is there once, even if Spark or this process is killed.
 
 No event is left out for being late. The watermark is on when events arrive, of which
 none ever is: it bounds for how long a record that comes twice is known. How late
@@ -64,7 +64,7 @@ _OPTIONS: Final = MappingProxyType(
         "kafka.max.poll.records": "10000",
         "kafka.default.api.timeout.ms": str(PATIENCE_MS),
         "kafka.request.timeout.ms": str(PATIENCE_MS // 2),
-        # A batch's memory, and what a kill makes do again.
+        # Bounds a batch's memory, and the work that a kill makes do again.
         "maxOffsetsPerTrigger": "500000",
         # Not to lose records in silence.
         "failOnDataLoss": "true",
@@ -73,7 +73,7 @@ _OPTIONS: Final = MappingProxyType(
 
 
 SKIP_LOST: Final = MappingProxyType({"failOnDataLoss": "false"})
-"""For `start`: goes on with what is left of a topic whose retention took records."""
+"""For `start`: continues with the rest of a topic that lost records to retention."""
 
 
 class StreamError(PipelineError):
@@ -98,7 +98,7 @@ def start(
         bootstrap: the broker's address.
         name: of the stream; one that is there goes on where it was.
         topic: the topic, whose values are events as JSON.
-        once: reads what is there now, and ends.
+        once: reads up to the current end of the topic, and ends.
         every: the pause between batches.
         known_for: how long a record that comes twice is known by the stream; each
             number of an event in that time is some 300 bytes of memory. A clock must
@@ -154,19 +154,20 @@ def follow(
     once: bool = False,
     every: str = "5 seconds",
 ) -> StreamingQuery:
-    """Tells of which runs a stream has brought events, once they are in bronze.
+    """Calls back with the runs whose events a stream has written to bronze.
 
-    A batch that was told and not ended when the process was killed is told again.
+    A batch whose callback had not returned when the process was killed comes again.
 
     Args:
         lake: has the stream.
         name: of the stream: its latest folder is followed.
-        on_batch: is told a number, and runs with new events; if it raises, this ends.
-        once: tells what is there now, and ends.
+        on_batch: called with a batch number and the runs with new events; if it raises,
+            the query ends.
+        once: calls back for the batches that are there now, and ends.
         every: the pause between looks.
 
     Raises:
-        StreamError: there is no such stream.
+        StreamError: an unknown stream.
     """
     actual = _latest(lake, name)
     if actual is None:
@@ -190,7 +191,7 @@ def follow(
 
 
 def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineError:
-    """The error that says why a query has ended, and what to do."""
+    """The error with the reason why a query has ended, and advice."""
     if isinstance(error, PipelineError):
         return error
     text = str(error).partition("=== Streaming Query ===")[0]
@@ -237,7 +238,7 @@ def _rows(records: DataFrame, known_for: str) -> DataFrame:
         (~is_event).alias("quarantined"),
         (is_event & (sql.col("kind") == LOST)).alias("_lost"),
     )
-    # What is no event has no identity: its place tells it apart.
+    # A record that is no event has no identity: its place tells it apart.
     rows = rows.withColumn("_place", sql.when(~is_event, sql.col("_place")))
     once = rows.withWatermark(ARRIVED, known_for).dropDuplicatesWithinWatermark(
         [*IDENTITY, "_lost", "_place"]
@@ -277,7 +278,7 @@ def _topic(lake: Lake, options: Mapping[str, str], topic: str) -> tuple[str, int
     )
 
     kafka = java(lake.spark, ADMIN)
-    if isinstance(kafka, JavaPackage):  # what is no class is taken for one
+    if isinstance(kafka, JavaPackage):  # py4j returns a package for a missing class
         raise StreamError(
             "this session has no Kafka connector: start it with session(connector=True)"
         )
@@ -355,6 +356,6 @@ def _mind_the_clock(lake: Lake, actual: str, known_for: str) -> None:
         marks += map(int, re.findall(r'atchWatermarkMs":(\d+)', text or ""))
     if time.time() * 1000 <= max(marks):
         raise StreamError(
-            f"this machine's clock is more than {known_for} behind what it was when the"
-            " stream ran last: set it right first"
+            f"this machine's clock is more than {known_for} behind its time at the"
+            " stream's last run: set it right first"
         )

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def build(access: Access, *, options: Options, rules: Rules, keep: int) -> int:
     """Makes all tables of the events anew, and publishes them.
 
-    Readers have the tables of the build before until all are there. Where a check of
-    the data fails, the build is not published, and the exit code is 1; what it has
-    found can be looked at: query --build ID --name quality.
+    Readers see the tables of the build before until all are there. If a check of the
+    data fails, the build is not published, and the exit code is 1; to see the results
+    of the checks: query --build ID --name quality.
     """
     from kohort.pipeline.commands.output import of_build, show
 

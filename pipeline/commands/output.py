@@ -66,7 +66,7 @@ def _cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that does nothing to a terminal: what moves cursors is spelt out."""
+    """Text with control characters escaped, so that it is harmless to a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -144,7 +144,7 @@ def of_tables(names: Sequence[str] = ()) -> list[RenderableType]:
 
 
 def answer(found: DataFrame, limit: int) -> list[RenderableType]:
-    """Rows for people, not more than so many."""
+    """A table for people, of `limit` rows at most."""
     plain = _plain(found)
     got = plain.limit(limit + 1).collect()
     numbers = [name for name, type_ in found.dtypes if type_ in _NUMBERS]
@@ -186,7 +186,7 @@ def _csv_line(cells: Iterable[Any]) -> str:
 
 
 def _plain(found: DataFrame) -> DataFrame:
-    """Numbers as they are, all else as text: times in UTC, what is nested as JSON."""
+    """Numbers as they are, all else as text: times in UTC, nested values as JSON."""
     from pyspark.sql import functions as sql
 
     named = _named_apart(found)

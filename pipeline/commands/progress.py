@@ -23,9 +23,9 @@ _SHOWN: Final = 3
 
 
 class Progress:
-    """One line that says what is going on, on a terminal; nothing elsewhere.
+    """Shows progress in one line, on a terminal only.
 
-    What it is told may come from any thread.
+    Its methods may be called from any thread.
 
     Attributes:
         spark: the session, once there is one: its stages are shown.

@@ -36,7 +36,7 @@ _SHOWN_ROWS: Final = 100
     metavar="N",
     type=click.IntRange(min=1),
     default=_SHOWN_ROWS,
-    help="So many rows are shown; JSON and CSV have all.",
+    help="Shows this many rows at most; JSON and CSV have all.",
 )
 @click.option(
     "--run",

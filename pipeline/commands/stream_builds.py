@@ -53,7 +53,7 @@ class Counts:
     seen: int = -1
 
     def look(self, query: StreamingQuery) -> None:
-        """Takes what a query tells of its batches."""
+        """Takes the progress of a query's batches."""
         last = query.lastProgress
         if last is None:
             return
@@ -68,7 +68,7 @@ class Counts:
                 continue
             self.lag = _lag(batch["sources"])
             observed = batch["observedMetrics"].get(stream.METRICS)
-            # A batch without records is told of again and again.
+            # Spark reports a batch without records again and again.
             if not batch["numInputRows"]:
                 self.rate = 0.0
                 continue
@@ -106,7 +106,7 @@ class Live:
 
     Attributes:
         lake: takes the events.
-        stopping: set by whoever wants an end.
+        stopping: set to end it.
         bootstrap: brokers to begin with.
         topic: the topic.
         name: the stream's.
@@ -114,8 +114,8 @@ class Live:
         options: of the tables.
         rules: of the checks.
         keep: builds that are left.
-        progress: shows what goes on.
-        say: is told each line that is printed.
+        progress: shows progress.
+        say: prints a line.
         skips_lost: goes on where records that were not read are gone from the topic.
         counts: how far it has come.
         touched: runs that have got events since a build was last begun.
@@ -167,7 +167,7 @@ class Live:
             if once and self.every is not None and not self.stopping.is_set():
                 self.build(None)
         except Exception:
-            # Whoever wants an end has Spark give up what it is at.
+            # A stop cancels Spark's running jobs, which raises here.
             if not self.stopping.is_set():
                 raise
         finally:
@@ -212,7 +212,7 @@ class Live:
             self.touched.clear()
         self.owed |= touched
         try:
-            # What was touched when this process's predecessor ended is not known.
+            # Runs that the process before had touched, and not built, are unknown.
             self.build(sorted(self.owed) if self.is_based else None)
         except Exception as error:
             if self.stopping.is_set():
@@ -222,7 +222,7 @@ class Live:
             self.say(f"no build: {told(error)}")
 
     def build(self, runs: Sequence[str] | None) -> None:
-        """Makes the tables, and says what has come of that."""
+        """Makes the tables, and prints the result."""
         self.progress.tables(len(TABLES))
         try:
             made = builds.build(

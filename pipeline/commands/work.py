@@ -44,7 +44,7 @@ class Access:
         memory: of the driver.
         packages: of the connector; None: the usual.
         jars: more of them.
-        progress: shows what is going on.
+        progress: shows progress.
         stopping: set once the user wants an end.
         stopped_by: the signal that said so.
         lake: the lake, once Spark is there.
@@ -145,7 +145,7 @@ def perform(access: Access, work: Callable[[], int]) -> NoReturn:
 def _signals(access: Access) -> Iterator[None]:
     def stop(number: int, _: FrameType | None) -> None:
         if access.stopping.is_set():
-            # Java ends when this process does; what it leaves, the next one removes.
+            # Java ends with this process; the next build or ingest removes its files.
             os._exit(128 + number)
         access.stopped_by = number
         access.stopping.set()
@@ -212,7 +212,7 @@ def _mute() -> None:
 
 
 def in_a_sentence(error: BaseException) -> str:
-    """The first line of what Spark says, without Java's class names and stack."""
+    """The first line of Spark's error, without Java's class names and stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     text = (causes[-1].removeprefix("Caused by: ") if causes else "") or next(

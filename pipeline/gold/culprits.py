@@ -10,7 +10,7 @@ from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
 
 
 def culprits(frames: Frames, options: Options) -> DataFrame:
-    """gold/culprits. Where nobody is named the name is null, so that they add up."""
+    """gold/culprits. Without a culprit the name is null, so that the rows add up."""
     rows = frames["silver/rebalances"].groupBy(
         *GROUP, "cause", F.col("culprit_name").alias("name")
     )
@@ -24,7 +24,7 @@ def culprits(frames: Frames, options: Options) -> DataFrame:
 
 
 def waits(frames: Frames) -> DataFrame:
-    """Join phases that waited for somebody, with the ``name`` of who it was.
+    """Join phases that waited for a member, with its ``name``.
 
     The id stands for a member whose membership was not seen.
     """

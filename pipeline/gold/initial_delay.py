@@ -33,7 +33,7 @@ def initial_delay(frames: Frames, options: Options) -> DataFrame:
 
 
 def _labelled(frames: Frames) -> DataFrame:
-    """Runs that can be in a pair, and ``others``: their labels besides the delay's.
+    """Runs that can be in a pair, with ``others``: all labels but the delay's.
 
     As a list in order, as maps cannot be compared.
     """
@@ -54,7 +54,7 @@ def _labelled(frames: Frames) -> DataFrame:
 
 
 def _groups(frames: Frames) -> DataFrame:
-    """Groups of runs: what they cost, and how long their first assignment took."""
+    """Groups of runs: the cost of their rebalances, and the time to an assignment."""
     came = (
         frames["silver/memberships"]
         .groupBy(*GROUP)

@@ -247,13 +247,13 @@ def _events(events: DataFrame) -> DataFrame:
     )
 
 
-# -- what does not add up
+# -- metrics that cannot be summed over hours
 
 
 def _exact(frames: Frames, keys: Sequence[str]) -> DataFrame:
     """Percentiles, different names and causes, by any keys.
 
-    One union of narrow rows, so that it is one shuffle whatever there is.
+    One union of narrow rows, so that all of them take one shuffle.
     """
     rebalances = at_hour(frames["silver/rebalances"], "started_ns", keys)
     names = at_hour(_refused_full(frames), "time_ns", keys).where("name is not null")

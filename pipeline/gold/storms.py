@@ -15,7 +15,7 @@ def storms_of(rebalances: DataFrame, options: Options) -> DataFrame:
     A stretch is k rebalances that follow each other within t. A rebalance is in a storm
     if the last stretch that began at or before it reaches to it, and in the same one as
     the rebalance before if a stretch has both. So two running frames per row
-    are enough, whatever k is.
+    are enough for any k.
 
     Returns:
         run, group, number, started_ns, cause, culprit_name, storm.

@@ -1,4 +1,4 @@
-"""One HTML file that says what happened, to whom, why, and what to change.
+"""The report: one HTML file with events, affected groups, causes and advice.
 
 Nothing here loads PySpark or plotly before it is needed.
 """
@@ -30,7 +30,7 @@ def write(
         spark: has all tables as temporary views: ``gold_groups`` for gold/groups.
         output: the file; one that is there is replaced, once the report is complete.
         runs: of these only; None: all.
-        about: what the lineage of the build says.
+        about: the lineage of the build.
 
     Raises:
         OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""The groups that are told of in sentences, and the words of causes."""
+"""The groups that the report describes in sentences, and the words of causes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MATTERS: Final = (
     "records_reprocessed",
     "interrupted",
 )
-"""Columns of ``groups`` that say what hurts: groups with most of it are affected."""
+"""Columns of ``groups`` that measure harm: the groups with the most are affected."""
 
 CAUSES: Final[Mapping[str, str]] = WORDS["rebalance_causes"]
 

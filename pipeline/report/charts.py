@@ -179,8 +179,8 @@ def ranges(
     Args:
         rows: the first is at the top.
         by: the column with their names.
-        columns: which numbers, and what they are called, from least to most.
-        x: what the numbers are.
+        columns: (column, label) of the numbers, from least to most.
+        x: title of the axis.
     """
     names = _unlike(row[by] for row in reversed(rows))
     figure = go.Figure()

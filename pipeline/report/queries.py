@@ -1,8 +1,8 @@
 """The queries of the report: each has a name, and each number comes from one of them.
 
 A query is SQL over the tables of a build as views, ``gold_groups`` for gold/groups. It
-begins with a comment: what it gives, and, after ``-- name:``, what columns mean that
-are not a table's own.
+begins with a comment: its result and, after ``-- name:``, the meanings of columns that
+no table has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Query:
     Attributes:
         name: what `kohort pipeline query --name` calls it.
         sql: its text, with the comment.
-        says: what it gives, in words.
+        says: its result, in words.
         meanings: of columns, those of the comment.
         tables: the tables that it reads.
     """
@@ -41,7 +41,7 @@ class Query:
     tables: tuple[Table, ...]
 
     def meaning(self, column: str) -> str:
-        """The meaning of a column of its answer; empty: it has no such column."""
+        """The meaning of a column of its result; empty for an unknown column."""
         if column in self.meanings:
             return self.meanings[column]
         for table in self.tables:
@@ -136,7 +136,7 @@ def sql(name: str, runs: Sequence[str] | None = None) -> str:
         runs: of these only: each table that it reads is narrowed to them; None: all.
 
     Raises:
-        KeyError: there is no such query.
+        KeyError: an unknown query.
     """
     query = BY_NAME[name]
     if runs is None:
@@ -156,13 +156,13 @@ def sql(name: str, runs: Sequence[str] | None = None) -> str:
 def _condition(table: Table, wanted: str) -> str:
     names = {column.name for column in table.columns}
     if "run" in names:
-        # What is said of all runs together (gold/quality) is said of these, too.
+        # Rows about all runs together (gold/quality) are about these, too.
         return f"run IN ({wanted})" + (" OR run IS NULL" if "check" in names else "")
     return f"run_with IN ({wanted}) AND run_without IN ({wanted})"
 
 
 def _literal(text: str) -> str:
-    r"""A string as Spark's SQL spells it, whatever is in it: ``'it\'s'``."""
+    r"""A string literal of Spark's SQL, escaped: ``'it\'s'``."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

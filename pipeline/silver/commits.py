@@ -23,8 +23,8 @@ from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
 
 _PARTITION: Final = (*GROUP, "topic", "partition")
 _OWN: Final = ("hash", *_PARTITION)
-"""The same, and a hash of it before: rows are compared by the first 8 bytes of what
-they are sorted by, and these differ where the names of runs and groups do not."""
+"""The same, after a hash of it: Spark compares rows by the first 8 bytes of the sort
+key, and a hash's differ where the names of runs and groups do not."""
 
 _START: Final = (*GROUP, "node", "sequence")
 """The start of a rebalance."""
@@ -99,7 +99,7 @@ def reprocessed(frames: Frames, _options: Options) -> DataFrame:
 
 
 def _turns(rows: DataFrame) -> DataFrame:
-    """Each accepted row A, with what was refused to others since the one before.
+    """Each accepted row A, with the commits of others refused since the one before.
 
     Columns: the partition's, before: that one's offset, a: of A, refused_offset: the
     largest offset that was refused to other member ids than A's; null: none was.
@@ -207,8 +207,8 @@ def _stretches(totals: DataFrame) -> DataFrame:
     worked_off_ns: when T was first back at lag_before, while it was the largest.
 
     The start grows along the order. So the largest (start, T) so far has the
-    largest T of that rebalance so far, without another sort. What is later than
-    `_PEAK_NS` after it is left out there.
+    largest T of that rebalance so far, without another sort. Rows later than
+    `_PEAK_NS` after it are left out there.
     """
     so_far = up_to_here(along(*GROUP))
     change, total = f.col("change"), f.col("total")

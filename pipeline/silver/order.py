@@ -1,7 +1,7 @@
 """Shared by the tables of silver: the order of events, windows along it, schemas.
 
-All windows run from the start of their rows to the current one: what is to come is
-known by looking back along the reversed order, or by counting.
+All windows run from the start of their rows to the current one: later rows are found
+by looking back along the reversed order, or by counting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every table of silver and gold, every column, and what each number means.
+"""Every table of silver and gold, every column, and the definition of each number.
 
 The schemas, the checks of the tests and the page in the documents are made from here.
-What is computed elsewhere, in another language, is computed from these words alone.
+An implementation in another language needs these words alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of gold: what a platform team decides by."""
+"""The tables of gold: the numbers for decisions of a platform team."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _METRICS: Final = columns(
         "partition-seconds of unread, the part that is in it, without group_empty",
     ),
     ("member_s", "double", "member-seconds of memberships, the part that is in it"),
-    ("capacity_lost", "double", "paused_s / member_s; null: nobody was there"),
+    ("capacity_lost", "double", "paused_s / member_s; null: there was no member"),
     ("members_most", "bigint", "of its completed rebalances: the most members"),
     ("storms", "bigint", "that began in it"),
     ("storm_rebalances", "bigint", "rebalances of those storms"),
@@ -82,11 +82,11 @@ _METRICS: Final = columns(
 HOURS = Table(
     "hours",
     GOLD,
-    "A group in an hour (UTC). What has a duration but is no rebalance counts"
-    " with the part that is in the hour; all else by when it began. An hour has"
+    "A group in an hour (UTC). Rebalances and moments count in the hour in which"
+    " they begin; other durations with the part that is in the hour. An hour has"
     " a row if the group has an event in it, or a part of a membership,"
     " pause or unread time longer than 0. Sums and counts are 0 where there is nothing"
-    " to count, unless said otherwise.",
+    " to count, unless a column says otherwise.",
     ("run", "group", "hour"),
     (*GROUP, *columns(("hour", "timestamp", "when it begins")), *_METRICS),
 )
@@ -108,7 +108,7 @@ RUN_METRICS = Table(
     (
         *columns(
             ("run", "string", "the start of the broker"),
-            ("labels", "map<string,string>", "what the user calls it"),
+            ("labels", "map<string,string>", "the user's labels (serve --label)"),
             ("scenario", "string", "the label scenario"),
             ("seed", "string", "the label seed"),
             ("first_ns", "bigint", "its first event"),
@@ -146,8 +146,8 @@ STORMS = Table(
     GOLD,
     "A storm: many rebalances of a group in a short time. A stretch is k"
     " rebalances that follow each other (k = 5) and of which the last starts"
-    " not later than t after the first (t = 60 s); the build may be told"
-    " another k and t. Stretches that have a rebalance in common are one storm.",
+    " not later than t after the first (t = 60 s); k and t are options of the"
+    " build. Stretches that have a rebalance in common are one storm.",
     ("run", "group", "from_ns"),
     (
         *GROUP,
@@ -188,7 +188,7 @@ CULPRITS = Table(
 WAITED_FOR = Table(
     "waited_for",
     GOLD,
-    "For whom a group waited: in how many join phases it was the last.",
+    "A member that a group waited for: in how many join phases it was the last.",
     ("run", "group", "name"),
     (
         *GROUP,
@@ -211,7 +211,7 @@ WAITED_FOR = Table(
 INITIAL_DELAY = Table(
     "initial_delay",
     GOLD,
-    "What the initial delay (KIP-134) saved: pairs of runs with the same"
+    "Savings by the initial delay (KIP-134): pairs of runs with the same"
     " labels, the scenario and the seed among them, but for"
     " group.initial.rebalance.delay.ms, which is 0 in one of them and a number"
     " above 0 in the other. Each with each, where there are several. Groups"
@@ -239,14 +239,14 @@ INITIAL_DELAY = Table(
             ),
         ),
         ("first_assignment_without_s", "double", "the same"),
-        ("later_s", "double", "with - without: what it cost; null: one of them is"),
+        ("later_s", "double", "with - without: its cost; null: one of them is"),
     ),
 )
 
 SETTINGS = Table(
     "settings",
     GOLD,
-    "A setting that would help a group, and what speaks for it.",
+    "A setting that would help a group, with its evidence.",
     ("run", "group", "rule"),
     (
         *GROUP,
@@ -259,7 +259,7 @@ SETTINGS = Table(
             ("cases", "bigint", "how often it was seen"),
             ("rebalances_saved", "bigint", "at the most, had it been set; null: none"),
             ("paused_saved_s", "double", "member-seconds, the same"),
-            ("confidence", "double", "0 to 1; the rule says from what"),
+            ("confidence", "double", "0 to 1; computed as the rule says"),
         ),
     ),
 )

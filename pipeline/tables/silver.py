@@ -1,4 +1,4 @@
-"""The tables of silver: what groups did, in intervals and rows."""
+"""The tables of silver: group activity, as intervals and rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUNS = Table(
     ("run",),
     columns(
         ("run", "string", "unique to it"),
-        ("labels", "map<string,string>", "what the user calls it"),
+        ("labels", "map<string,string>", "the user's labels (serve --label)"),
         ("scenario", "string", "the label scenario; null: there is none"),
         ("seed", "string", "the label seed; null: there is none"),
         ("first_ns", "bigint", "time_ns of its first event"),
@@ -60,7 +60,7 @@ REBALANCES = Table(
             (
                 "is_second_half",
                 "boolean",
-                "a cooperative member rejoined to have assigned what it had given up",
+                "a cooperative member rejoined to have revoked partitions assigned",
             ),
             ("previous_state", "string", "the group's state before it"),
             ("expected", "array<string>", "members that were to join"),
@@ -97,14 +97,14 @@ REBALANCES = Table(
 MEMBERSHIPS = Table(
     "memberships",
     SILVER,
-    "A member's time in a group. Who was only given an id, and never joined,"
-    " has none; neither has an id of which only the end was seen. The member's"
+    "A member's time in a group. A pending member that never joined has none;"
+    " neither has an id of which only the end was seen. The member's"
     " own events are the member_joined, member_replaced, member_synced,"
     " partitions_changed, member_left, member_expired and member_kicked that"
     " have it as member_id, but those with was_pending. Its ends are the last"
     " three kinds of those, and the member_replaced that has it as"
     " replaced_member_id. A coordinator that moves may bring back a member"
-    " whose end was not stored: what counts is the last end, in order, and none"
+    " whose end was not stored: the last end, in order, counts, and none"
     " if a group_loaded after it has the member. Or it may know nothing of a"
     " member: one of which no end counts is forgotten by the first group_loaded"
     " that is later (by time_ns) than from_ns and than every group_loaded that"
@@ -248,7 +248,7 @@ UNREAD = Table(
         ),
         *MEMBER,
         *columns(
-            ("reader", "string", "who reads them afterwards; null: nobody yet"),
+            ("reader", "string", "the member that reads them next; null: none yet"),
             ("cause", "string", UNREAD_CAUSES),
             ("from_ns", "bigint", "its start: of a crash, the last sign of life"),
             ("until_ns", "bigint", "its end"),
@@ -266,7 +266,7 @@ COMMITS = Table(
     (
         *GROUP,
         *columns(
-            ("member_id", "string", "who committed; null: no member, such as an admin"),
+            ("member_id", "string", "the committer; null: no member, as an admin"),
             ("name", "string", "instance_id of the event, else client_id, member_id"),
             ("client_id", "string", "of the event"),
             ("host", "string", "of the event"),
@@ -341,7 +341,7 @@ REFUSALS = Table(
 MOVES = Table(
     "moves",
     SILVER,
-    "What a completed rebalance of consumers did to partitions.",
+    "Moves of partitions by a completed rebalance of consumers.",
     ("run", "group", "number"),
     (
         *GROUP,
@@ -362,13 +362,13 @@ MOVES = Table(
 LAGS = Table(
     "lags",
     SILVER,
-    "What lag a completed rebalance built up, as commits show it. T, the"
+    "The lag that a completed rebalance built up, as commits show it. T, the"
     " group's lag after an OffsetCommit, is the sum over its partitions of"
     " end_offset - offset (at least 0) of the last accepted row at or before"
     " it, in order; only rows that have an end_offset count, and only events"
     " with such rows. The rebalance's events are those from its"
     " rebalance_started to the next one of the group; for the peak those not"
-    " later than 30 s after ended_ns: what comes later is of every day. No row"
+    " later than 30 s after ended_ns: later lag has other causes. No row"
     " where there is no T before it, or none for the peak.",
     ("run", "group", "number"),
     (

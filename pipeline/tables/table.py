@@ -33,7 +33,7 @@ class Column:
     Attributes:
         name: its name; ends with the unit, where it has one.
         type: as SQL spells it.
-        says: what it means.
+        says: its meaning.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Table:
     Attributes:
         name: its name, without the layer.
         layer: `SILVER` or `GOLD`.
-        says: what a row is.
+        says: the meaning of a row.
         key: the columns that tell rows apart.
         columns: all of them, in order.
     """
@@ -79,7 +79,7 @@ class Table:
 
 
 def columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
-    """Columns of (name, type, what it says)."""
+    """Columns of (name, type, meaning)."""
     return tuple(Column(*row) for row in rows)
 
 
