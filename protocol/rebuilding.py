@@ -55,7 +55,9 @@ def scan_records(
             stop = start + size
             if size < 0 or stop > end:
                 raise WireError(f"a record of {size} bytes")
-            _, position = varint_at(data, start + 1)  # its timestamp
+            position = start + 2
+            if data[start + 1] & 0x80:  # its timestamp, mostly of one byte
+                _, position = varint_at(data, start + 1)
             delta, position = delta_at(data, position)
             key, position = bytes_at(data, position, stop)
             if position >= stop:

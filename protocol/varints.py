@@ -42,6 +42,10 @@ def delta_at(data: Buffer, position: int) -> tuple[int, int]:
         WireError: it is no int32; Kafka refuses it, too.
         IndexError: the data end in it.
     """
+    delta = data[position]
+    if not delta & 0x81:
+        # Nearly always one byte, and not negative: no call for that.
+        return delta >> 1, position + 1
     delta, position = varint_at(data, position)
     if not -(2**31) <= delta < 2**31:
         raise WireError(f"an offset delta of {delta}")
@@ -60,9 +64,15 @@ def bytes_at(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
         WireError: they would end behind `end`.
         IndexError: the data end before them.
     """
-    size, position = varint_at(data, position)
-    if size < 0:
-        return None, position
+    size = data[position]
+    if size & 0x81:
+        size, position = varint_at(data, position)
+        if size < 0:
+            return None, position
+    else:
+        # Mostly one byte, as in `delta_at`.
+        size >>= 1
+        position += 1
     if position + size > end:
         raise WireError(f"{size} bytes, where {end - position} are left")
     return bytes(data[position : position + size]), position + size

@@ -99,6 +99,20 @@ def test_building_keeps_times_of_any_distance() -> None:
     assert times_of(records.build_batch(some)) == [-(2**63), LAST, 0]
 
 
+@pytest.mark.parametrize("number", [0, 63, 64, -1, -64, -65, 2**31 - 1])
+@pytest.mark.parametrize("size", [0, 63, 64])
+def test_compaction_reads_varints_of_any_length(number: int, size: int) -> None:
+    """One byte of a varint has room for -64 to 63."""
+    key = b"k" * size
+    record = b"\0" + varint(number) * 2 + varint(size) + key + b"\1\0"
+    batch = sealed(NOW, 1, varint(len(record)) + record)
+    ((offset, found, has_value, start, stop),) = rebuilding.scan_records(
+        batch, records.HEADER_SIZE, 1, 100
+    )
+    assert (offset, found, has_value) == (100 + number, key, False)
+    assert batch[start:stop] == record
+
+
 @pytest.mark.parametrize("delta", [2**31, -(2**31) - 1, 2**40, 2**63 - 1])
 def test_an_offset_delta_is_an_int32(delta: int) -> None:
     """ListOffsets would give an offset that no log has."""
