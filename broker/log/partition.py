@@ -280,7 +280,6 @@ class Partition:
                 verdict.last_offset,
                 verdict.timestamp_ms,
                 start,
-                is_duplicate=True,
             )
         if verdict == ErrorCode.NONE:
             return None

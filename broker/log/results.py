@@ -33,7 +33,6 @@ class AppendResult:
         log_start_offset: -1 with errors that Kafka finds before it has the log.
         error_message: as in the response; None for most errors, as in Kafka.
         record_errors: (position in the batch, message) of refused records.
-        is_duplicate: the batch was there already; nothing was appended.
         reason: the fault in words, for logs.
     """
 
@@ -44,7 +43,6 @@ class AppendResult:
     log_start_offset: int
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str]] = ()
-    is_duplicate: bool = False
     reason: str = ""
 
 

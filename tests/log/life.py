@@ -58,15 +58,17 @@ class Life:
         return self.partition.append(batch, now_ms=NOW + time).error_code
 
     def produce(self, sequence: int) -> tuple[int, int, bool]:
-        """(Error, offset, is a duplicate) of one record of producer 5."""
+        """(Error, offset, whether nothing was appended) of a record of producer 5."""
         batch = build_batch(
             [Record(0, NOW, b"k", b"v")],
             producer_id=5,
             producer_epoch=0,
             base_sequence=sequence,
         )
+        end = self.partition.log_end_offset
         result = self.partition.append(batch, now_ms=NOW)
-        return result.error_code, result.base_offset, result.is_duplicate
+        is_repeated = self.partition.log_end_offset == end
+        return result.error_code, result.base_offset, is_repeated
 
     def bases(self) -> list[int]:
         """The base offsets of the segments, in memory and on the disk."""

@@ -42,10 +42,19 @@ class Scene:
 
     def appended(self, count: int, sequence: int, *, epoch: int = 0) -> int:
         """The base offset of records that have to be accepted, and as new ones."""
+        end = self.partition.log_end_offset
         result = self.send(count, sequence, epoch=epoch)
         assert not result.error_code, result
-        assert not result.is_duplicate
+        assert result.base_offset == end
         return result.base_offset
+
+    def repeated(self, count: int, sequence: int, *, epoch: int = 0) -> AppendResult:
+        """The answer to records that are in the log already."""
+        end = self.partition.log_end_offset
+        result = self.send(count, sequence, epoch=epoch)
+        assert not result.error_code, result
+        assert self.partition.log_end_offset == end
+        return result
 
     def refused(self, count: int, sequence: int, *, epoch: int = 0) -> int:
         """The error of records that must not get into the log."""
@@ -80,7 +89,7 @@ def test_a_repeated_batch_is_answered_as_before() -> None:
         ),
         now_ms=scene.now_ms,
     )
-    assert again == AppendResult(ErrorCode.NONE, 0, 2, NOW, 0, is_duplicate=True)
+    assert again == AppendResult(ErrorCode.NONE, 0, 2, NOW, 0)
     assert scene.partition.log_end_offset == 5
     assert len(scene.partition.store) == 2
 
@@ -100,8 +109,7 @@ def test_five_batches_are_remembered() -> None:
     for sequence in range(6):
         scene.appended(1, sequence)
     for sequence in range(1, 6):
-        again = scene.send(1, sequence)
-        assert (again.is_duplicate, again.base_offset) == (True, sequence)
+        assert scene.repeated(1, sequence).base_offset == sequence
     assert scene.refused(1, 0) == OUT_OF_ORDER
 
 
@@ -138,8 +146,8 @@ def test_sequences_wrap_within_a_batch() -> None:
     """The last record of a batch may have a lower sequence than its first."""
     scene = Scene()
     scene.appended(4, MAX_SEQUENCE - 1)
-    again = scene.send(4, MAX_SEQUENCE - 1)
-    assert (again.is_duplicate, again.base_offset, again.last_offset) == (True, 0, 3)
+    again = scene.repeated(4, MAX_SEQUENCE - 1)
+    assert (again.base_offset, again.last_offset) == (0, 3)
     assert scene.refused(1, 3) == OUT_OF_ORDER
     assert scene.appended(1, 2) == 4
 
@@ -149,7 +157,7 @@ def test_a_producer_without_epoch() -> None:
     scene = Scene()
     scene.appended(1, 0, epoch=-1)
     scene.appended(1, 9, epoch=-1)
-    assert scene.send(1, 9, epoch=-1).is_duplicate
+    scene.repeated(1, 9, epoch=-1)
     assert scene.appended(1, 4, epoch=0) == 2
     assert scene.refused(1, 5, epoch=-1) == FENCED
 
@@ -169,12 +177,8 @@ def test_deleted_records_are_remembered() -> None:
     scene = Scene()
     scene.appended(1, 0)
     scene.partition.delete_records(1)
-    again = scene.send(1, 0)
-    assert (again.is_duplicate, again.base_offset, again.log_start_offset) == (
-        True,
-        0,
-        1,
-    )
+    again = scene.repeated(1, 0)
+    assert (again.base_offset, again.log_start_offset) == (0, 1)
     assert scene.refused(1, 5) == OUT_OF_ORDER
     assert scene.appended(1, 1) == 1
 
