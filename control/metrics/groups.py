@@ -103,17 +103,15 @@ class GroupFold:
 
     How long things took is read from the accounts of rebalances.
 
-    Args:
-        since_ns: rebalances that began earlier are not measured.
-
     Attributes:
+        since_ns: rebalances that began earlier are not measured.
         by_group: counts of groups that have their own.
         others: the counts of the others.
         gone: groups that are gone, the first first: their places can be had.
     """
 
-    def __init__(self, since_ns: int = 0) -> None:
-        self.since_ns = since_ns
+    def __init__(self) -> None:
+        self.since_ns = 0
         self.by_group: dict[str, GroupCounts] = {}
         self.others = GroupCounts()
         self.gone: dict[str, None] = {}

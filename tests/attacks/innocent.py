@@ -51,7 +51,6 @@ class Report:
 
     Attributes:
         requests: heartbeats, commits and pings that were answered.
-        p50: of all requests.
         p99: of all requests.
         longest: of all requests.
         evicted: answers UNKNOWN_MEMBER_ID.
@@ -61,7 +60,6 @@ class Report:
     """
 
     requests: int
-    p50: float
     p99: float
     longest: float
     evicted: int
@@ -110,7 +108,6 @@ class _Group:
         waits = sorted(period.waits) or [0.0]
         return Report(
             len(period.waits),
-            waits[len(waits) // 2],
             waits[len(waits) * 99 // 100],
             waits[-1],
             period.evicted,

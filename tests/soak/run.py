@@ -44,7 +44,6 @@ class Look:
     """A look into the broker.
 
     Attributes:
-        at_s: since the beginning.
         memory_mb: resident.
         tasks: of the loop, by coroutine.
         timers: of the loop that are to fire.
@@ -53,7 +52,6 @@ class Look:
         objects: of kohort's classes, by name.
     """
 
-    at_s: float
     memory_mb: float
     tasks: dict[str, int]
     timers: dict[str, int]
@@ -94,7 +92,6 @@ class _Host:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._began = time.monotonic()
         self._asking = asyncio.Lock()
         self.bootstrap = ""
         self.nodes: list[int] = []
@@ -116,7 +113,7 @@ class _Host:
     async def look(self) -> Look:
         """Looks into it."""
         found = await self.tell(look=True)
-        return Look(time.monotonic() - self._began, **found)
+        return Look(**found)
 
 
 @contextlib.asynccontextmanager
