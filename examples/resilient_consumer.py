@@ -7,9 +7,9 @@ It is a static member (KIP-345): restarted within 15 seconds under its instance 
 it gets its partitions back, and the others notice nothing. Rebalances are
 cooperative (KIP-429): only partitions that move stop for a moment.
 
-Every record is processed at least once. Only what `process` has returned from is
-committed: every 100 records, and before partitions go to somebody else. After a
-crash up to 100 records are processed again, so `process` should not mind.
+Every record is processed at least once. A record is committed after `process` has
+returned: every 100 records, and before partitions are revoked. After a crash up to
+100 records are processed again, so `process` must tolerate repetition.
 
 Ends with 0 after SIGTERM or SIGINT; with 75 if the group is full (EX_TEMPFAIL: do
 not start again before there is room); with 1 for other errors that do not pass.
@@ -61,8 +61,8 @@ log = logging.getLogger("consumer")
 async def process(record: ConsumerRecord) -> None:
     """Yours: returns when the record is dealt with, within max.poll.interval.ms.
 
-    What it raises ends the program; the record is then the next one's. It may be
-    cancelled where it awaits, and the record counts as not processed.
+    An exception ends the program; the next owner of the partition processes the record
+    again. It may be cancelled where it awaits; the record then counts as not processed.
     """
     print(f"{record.topic}-{record.partition}@{record.offset}", flush=True)
 
@@ -72,8 +72,8 @@ class ResilientConsumer(ConsumerRebalanceListener):
 
     Args:
         topic: to read.
-        settings: the consumer's, besides `SETTINGS` or in place of them.
-        process: what is done with each record.
+        settings: of the consumer; they override `SETTINGS`.
+        process: called with each record.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ResilientConsumer(ConsumerRebalanceListener):
         self.consumer = Consumer(**{**SETTINGS, **settings})
         self._topic = topic
         self._process = process
-        # What is processed and not committed: the offsets to go on from.
+        # The next offsets of processed, uncommitted records.
         self._done: dict[TopicPartition, OffsetAndMetadata] = {}
         self._count = 0
 
@@ -121,8 +121,8 @@ class ResilientConsumer(ConsumerRebalanceListener):
         try:
             await self.consumer.commit(self._done)
         except (CommitFailedError, RebalanceInProgressError) as error:
-            # The group has moved on. The next polls say what became of the
-            # partitions; whoever has them begins at the last commit.
+            # The group has moved on. The next polls report lost or revoked
+            # partitions; their new owners begin at the last commit.
             log.warning("not committed, the group has moved on: %s", error)
         except KohortError as error:
             if not error.retriable:
@@ -134,10 +134,10 @@ class ResilientConsumer(ConsumerRebalanceListener):
     # -- handlers; all of them are called while `getone` or `close` is awaited
 
     async def on_error(self, error: KohortError) -> None:
-        """Goes on after what may pass; the client itself has tried again before.
+        """Goes on after a retriable error; the client has already retried it.
 
         Raises:
-            KohortError: what does not pass.
+            KohortError: an error that is not retriable.
         """
         if not error.retriable:
             raise error
@@ -147,11 +147,11 @@ class ResilientConsumer(ConsumerRebalanceListener):
     async def on_partitions_assigned(
         self, assigned: AbstractSet[TopicPartition]
     ) -> None:
-        """Logs what has come: cooperative members keep what they had."""
+        """Logs new partitions: cooperative members keep those that they had."""
         log.info("partitions assigned: %s", _names(assigned))
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
-        """Commits what is processed of them: the next owner begins there."""
+        """Commits their processed records: the next owner begins there."""
         log.info("partitions revoked: %s", _names(revoked))
         done = {p: self._done.pop(p) for p in revoked if p in self._done}
         if not done:

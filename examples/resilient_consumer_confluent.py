@@ -7,9 +7,9 @@ It is a static member (KIP-345): restarted within 15 seconds under its instance 
 it gets its partitions back, and the others notice nothing. Rebalances are
 cooperative (KIP-429): only partitions that move stop for a moment.
 
-Every record is processed at least once. Only what `process` has returned from is
-committed: every 100 records, and before partitions go to somebody else. After a
-crash up to 100 records are processed again, so `process` should not mind.
+Every record is processed at least once. A record is committed after `process` has
+returned: every 100 records, and before partitions are revoked. After a crash up to
+100 records are processed again, so `process` must tolerate repetition.
 
 Ends with 0 after SIGTERM or SIGINT; with 75 if the group is full (EX_TEMPFAIL: do
 not start again before there is room); with 1 for other errors that do not pass.
@@ -45,12 +45,12 @@ COMMIT_EVERY = 100
 POLL_S = 0.5
 """A signal is noticed between polls."""
 ANSWER_S = 10.0
-"""For the coordinator to say what is committed."""
+"""Time limit for the coordinator's answer with committed offsets."""
 STOPPED = 0
 FAILED = 1
 GROUP_IS_FULL = 75
 FULL_TEXT = "Consumer group is already at its full capacity."
-"""KIP-389's; librdkafka has words of its own."""
+"""KIP-389's text; librdkafka has another one."""
 
 FULL = {
     KafkaError.GROUP_MAX_SIZE_REACHED,  # 81, as Apache Kafka sends it
@@ -64,7 +64,8 @@ DO_NOT_PASS = FULL | {
     KafkaError.INVALID_SESSION_TIMEOUT,
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes look so
 }
-"""Besides those that librdkafka itself takes for fatal. It would go on with them."""
+"""Errors that end the program, though librdkafka would retry them; it reports others
+as fatal itself."""
 
 log = logging.getLogger("consumer")
 
@@ -72,7 +73,8 @@ log = logging.getLogger("consumer")
 def process(record: Message) -> None:
     """Yours: returns when the record is dealt with, within max.poll.interval.ms.
 
-    What it raises ends the program; the record is then the next one's.
+    An exception ends the program; the next owner of the partition processes the record
+    again.
     """
     print(f"{record.topic()}-{record.partition()}@{record.offset()}", flush=True)
 
@@ -82,8 +84,8 @@ class ResilientConsumer:
 
     Args:
         topic: to read.
-        settings: the consumer's, besides `SETTINGS` or in place of them.
-        process: what is done with each record.
+        settings: of the consumer; they override `SETTINGS`.
+        process: called with each record.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class ResilientConsumer:
         self._is_cooperative = strategies == "cooperative-sticky"
         self._topic = topic
         self._process = process
-        # What is processed and not committed: the offsets to go on from.
+        # The next offsets of processed, uncommitted records.
         self._done: dict[tuple[str, int], TopicPartition] = {}
         self._count = 0
         self._failure: KafkaError | None = None
@@ -159,8 +161,8 @@ class ResilientConsumer:
         return all(row.error is None for row in rows)
 
     def _refused(self, error: KafkaError) -> None:
-        # What does not pass ends the loop. Else the next commit has it, or it is
-        # processed again.
+        # A final error ends the loop. Otherwise the next commit includes the records,
+        # or they are processed again.
         log.error("not committed: %s", error)
         if _is_final(error):
             self._failure = error
@@ -168,23 +170,23 @@ class ResilientConsumer:
     # -- handlers; all of them are called by `poll` or `close`
 
     def on_error(self, error: KafkaError) -> None:
-        """Remembers what does not pass; librdkafka tries all else again by itself."""
+        """Remembers a final error; librdkafka retries all others itself."""
         log.warning("%s", error)
         if self._failure is None and _is_final(error):
             self._failure = error
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Logs what has come: cooperative members keep what they had."""
+        """Logs new partitions: cooperative members keep those that they had."""
         log.info("partitions assigned: %s", _names(partitions))
-        # Where nothing is committed librdkafka asks where the partition begins. If
-        # it is revoked before the answer, and comes back, librdkafka (2.16) gives
-        # out records from the beginning whatever is committed by then. Begun at 0
-        # it need not ask, unless 0 is gone.
+        # Without a committed offset librdkafka asks where the partition begins. If
+        # it is revoked before the answer, and assigned again, librdkafka (2.16)
+        # returns records from the beginning, even if offsets have been committed
+        # since. Started at 0 it need not ask, unless record 0 has been deleted.
         try:
             known = consumer.committed(partitions, ANSWER_S) if partitions else []
         except KafkaException as error:
-            log.warning("not known what is committed: %s", error)
-            return  # what follows is librdkafka's own way
+            log.warning("committed offsets unknown: %s", error)
+            return  # librdkafka looks them up again itself
         new = {(each.topic, each.partition) for each in known if each.offset < 0}
         for each in partitions:
             if (each.topic, each.partition) in new:
@@ -195,7 +197,7 @@ class ResilientConsumer:
             consumer.assign(partitions)
 
     def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Commits what is processed of them: the next owner begins there."""
+        """Commits their processed records: the next owner begins there."""
         log.info("partitions revoked: %s", _names(partitions))
         places = [(each.topic, each.partition) for each in partitions]
         done = [self._done.pop(place) for place in places if place in self._done]
