@@ -162,8 +162,7 @@ RESULTS: dict[type, Callable[[Any], effects.Result]] = {
 class BrokerContext(Context):
     """A group of a broker, with the verbs of `Context`; time is real.
 
-    Every request goes over a connection of its own, so that one that waits
-    holds up no other.
+    Every request has its own connection, so that one that waits holds up no other.
     """
 
     address: ClassVar[tuple[str, int]]
@@ -238,7 +237,7 @@ def _create_topics(address: tuple[str, int]) -> None:
 
 
 def _play(cell: tuple[str, str]) -> str:
-    """What a broker answers in one cell of the table."""
+    """The broker's answer in one cell of the table."""
     request, state = cell
     try:
         return PLAYS[request](state)

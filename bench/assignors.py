@@ -1,11 +1,11 @@
-"""What a leader pays for the division of a large group, in CPU seconds.
+"""CPU seconds of a leader for the assignment of a large group.
 
     python -m bench.assignors
     python -m bench.assignors --members 2000 --partitions 10000 --topics 10
 
 For each assignor: members with equal and with different subscriptions, without and
 with racks; a new group, the same after a tenth of its members were replaced, and one
-in which a single member has had everything.
+in which a single member has had all partitions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kohort.client.assignors.contract import (
 
 RACKS = "abc"
 LIMIT_S = 3.0
-"""What 2,000 members by 10,000 partitions may take."""
+"""Limit for 2,000 members by 10,000 partitions."""
 
 Group = dict[str, MemberSubscription]
 Cluster = dict[str, list[PartitionRacks]]
@@ -73,7 +73,7 @@ class Scene:
 
 
 def remember(assignor: Assignor, group: Group, given: Assignment) -> Group:
-    """The members, with what they have had."""
+    """The members, with their previous partitions."""
     eager = assignor.name != "cooperative-sticky"
     return {
         member: MemberSubscription(
@@ -91,7 +91,7 @@ def remember(assignor: Assignor, group: Group, given: Assignment) -> Group:
 def timed(
     assignor: Assignor, cluster: Cluster, group: Group
 ) -> tuple[Assignment, float]:
-    """An assignment, and what it has cost."""
+    """An assignment, and its CPU seconds."""
     start = time.process_time()
     given = assignor.assign(cluster, group)
     return given, time.process_time() - start

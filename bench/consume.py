@@ -1,4 +1,4 @@
-"""What consuming costs: this client next to aiokafka and confluent-kafka.
+"""The cost of consuming: this client next to aiokafka and confluent-kafka.
 
 Each client reads the same topic from its beginning to its end, partitions assigned
 by hand, one client after the other and several rounds; the broker is a process of
@@ -46,12 +46,12 @@ from kohort.client.producer import Producer
 
 BATCH_SIZE = 16_384
 MANY = 500
-"""Records that are asked for at once, the default of all three."""
+"""Most records per call, the default of all three."""
 
 Opened = tuple[Callable[[Target], Any], type]
 """Opens a consumer, and its library's type of a topic's partition."""
 Read = Callable[[Target, str, Sequence[int], int], Coroutine[None, None, Cost]]
-"""Reads so many records: (broker, topic, partitions, count)."""
+"""Reads `count` records: (broker, topic, partitions, count)."""
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What events cost where nobody reads them: CPU of coordinator and driver, on and off.
+"""The cost of events without a reader: CPU of coordinator and driver, on and off.
 
     python -m bench.events
 
@@ -38,7 +38,7 @@ from kohort.protocol.consumer import (
 
 PARTITIONS = 10
 _CLIENT = Client("bench", "/127.0.0.1", 1)
-"""Of a commit."""
+"""The sender of commits."""
 
 
 class _Still:
@@ -55,7 +55,7 @@ class _Still:
 
 
 class _Nobody:
-    """Whom replies go to."""
+    """Recipient of replies, which drops them."""
 
     def answer(self, _: object) -> None:
         pass
@@ -97,7 +97,7 @@ class Group:
             self._driver.submit(join)
 
     def rebalance(self) -> None:
-        """Everybody joins and syncs; who leads deals the partitions out anew."""
+        """All members join and sync; the leader assigns the partitions anew."""
         self._join()
         shift, count = next(self._rounds), len(self.ids)
         dealt = [
@@ -115,14 +115,14 @@ class Group:
         assert self.coordinator.groups["g"].state == "Stable"
 
     def heartbeat(self) -> None:
-        """Everybody is alive."""
+        """All members send a heartbeat."""
         generation_id = self.coordinator.groups["g"].generation_id
         for member_id in self.ids:
             beat = Heartbeat(_Nobody(), "g", generation_id, member_id, None)
             self._driver.submit(beat)
 
     def commit(self) -> None:
-        """Everybody commits."""
+        """All members commit."""
         generation_id = self.coordinator.groups["g"].generation_id
         for member_id in self.ids:
             offsets = [("orders", p, 5, -1, "", 5) for p in range(PARTITIONS)]

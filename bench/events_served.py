@@ -1,13 +1,13 @@
-"""What events cost `kohort serve`: CPU of the whole process, with events and without.
+"""The cost of events in `kohort serve`: CPU of the process, with events and without.
 
     python -m bench.events_served                  # CPU time
     python -m bench.events_served --instructions   # by valgrind, repeatable; Linux
 
 Brokers at default settings (but for an initial rebalance delay of 0, as in the
-benchmark) stand side by side and are given the same requests in turns: `on` is
+benchmark) run side by side and get the same requests in turns: `on` is
 `kohort serve`, `off` the same whose stream makes no events. `--base FOLDER` adds
 another version of kohort, by the `src` folder of its checkout. Instructions are those
-of the process; what the kernel does for it is in its CPU time only.
+of the process; the kernel's work for it is in its CPU time only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ main()
 
 
 class Measured:
-    """A broker in a process of its own, and a group on it.
+    """A broker in a separate process, and a group on it.
 
     Args:
         name: `on`, `off` or `base`.
@@ -85,7 +85,7 @@ class Measured:
         self.load = GroupLoad((found[1], int(found[2])), members)
 
     def cost(self, run: str, times: int) -> float:
-        """What each request, or each member's part in a rebalance, has cost.
+        """The cost of each request, or of each member's part in a rebalance.
 
         Returns:
             Microseconds, or thousands of instructions.
@@ -120,7 +120,7 @@ class Measured:
 
 
 class Rounds:
-    """What rounds have cost, by run and by broker."""
+    """Costs of rounds, by run and by broker."""
 
     def __init__(self) -> None:
         self.costs: dict[str, dict[str, list[float]]] = {}

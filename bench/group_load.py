@@ -1,8 +1,8 @@
 """A fixed amount of load on one group, over the wire: the same requests every time.
 
-What the load generator of the benchmark does in a given time, this does a given
-number of times: so the same broker has the same work in every run, however fast the
-machine is just then.
+The load generator of the benchmark runs for a given time; this one repeats its
+requests a given number of times, so that a broker has the same work in every run, on a
+fast or a slow machine.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ VERSIONS = {
 """API versions: those of the load generator for groups and topics."""
 
 PARTITIONS = 10
-"""Of a commit."""
+"""Partitions of a commit."""
 DEPTH = 8
 """Heartbeats or commits under way on a connection."""
 BUSY = 64
 """Members that send those."""
 
 ANSWER_S = 300.0
-"""No answer takes so long, fifty times slower than usual either."""
+"""Time limit of an answer; none takes that long even fifty times slower than usual."""
 _TOPIC = "loadgen"
 
 
@@ -87,7 +87,7 @@ def frame_of(name: str, message: object) -> bytes:
 
 
 def message_of(name: str, frame: bytes) -> Any:
-    """The response to such a request."""
+    """Decodes the response to a request of this API."""
     return frames.response(name, VERSIONS[name], frame)
 
 
@@ -152,7 +152,7 @@ class GroupLoad:
         self._divide()
 
     def _divide(self) -> None:
-        """All have joined: they are told so, and sync; half of them too early."""
+        """Reads the answers of all joins, and syncs; half of the members too early."""
         replies = [self._joined(i) for i in range(len(self._ids))]
         assert {reply.error_code for reply in replies} == {ErrorCode.NONE}
         (self._generation,) = {reply.generation_id for reply in replies}
@@ -178,7 +178,7 @@ class GroupLoad:
             assert answer.error_code == ErrorCode.NONE
 
     def churn(self, times: int) -> int:
-        """Everybody rejoins with something new to say, and syncs; so many times.
+        """All members rejoin with new metadata, and sync; `times` times.
 
         Returns:
             How many members did so, a member counted each time.
@@ -190,7 +190,7 @@ class GroupLoad:
         return times * len(self._ids)
 
     def heartbeat(self, times: int) -> int:
-        """Everybody is alive, several times at once; so many times.
+        """All members send several heartbeats at once; `times` times.
 
         Returns:
             How many heartbeats that was.
@@ -207,7 +207,7 @@ class GroupLoad:
         return times * DEPTH * len(frames)
 
     def commit(self, times: int) -> int:
-        """Everybody commits some partitions, several times at once; so many times.
+        """All members commit some partitions, several times at once; `times` times.
 
         Returns:
             How many commits that was.

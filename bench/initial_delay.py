@@ -56,7 +56,7 @@ DELAYS_MS = (0, 1_000, 3_000, 10_000)
 
 @dataclass(frozen=True)
 class Deployment:
-    """Members that start one after the other, and what they ask for.
+    """Members that start one after the other, and their timeouts.
 
     The timeouts are the defaults of Kafka's own consumer: 5 minutes
     (`max.poll.interval.ms`), 45 s and 3 s.
@@ -74,7 +74,7 @@ class Deployment:
 
 @dataclass
 class Outcome:
-    """How a deployment went; times are in ms since its first member started.
+    """Result of a deployment; times are in ms since its first member started.
 
     Attributes:
         generations: how many there were; one rebalance leads to each.
@@ -91,10 +91,10 @@ class Outcome:
 
 
 class World:
-    """The coordinator, its members, and what they are about to do.
+    """The coordinator, its members, and their next actions.
 
     Args:
-        deployment: what is played.
+        deployment: the deployment to play.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -171,7 +171,7 @@ class Client:
         self._joining = self.member.enter()
 
     def react(self) -> bool:
-        """Takes an answer that has come, if any."""
+        """Takes the next answer, if there is one."""
         if self._joining is not None and self._joining.answered:
             result, self._joining = self._joining.result, None
             self._take_join(result)
@@ -222,7 +222,7 @@ class RealClient:
     """A member of the group of some broker, as `Client` is on virtual time.
 
     Args:
-        deployment: what it asks for.
+        deployment: has its timeouts.
         group_id: the group that it joins.
         settled: to be called whenever it has its assignment.
     """
@@ -347,7 +347,7 @@ async def _find_coordinator(group_id: str, host: str, port: int) -> None:
     writer.close()
 
 
-# -- what is printed
+# -- output
 
 
 def table() -> str:
@@ -372,7 +372,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Prints the table, or what becomes of one deployment."""
+    """Prints the table, or the result of one deployment."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--bootstrap", help="host:port of a broker, for real time")
     parser.add_argument("--members", type=int)

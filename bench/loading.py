@@ -1,7 +1,7 @@
 """How long coordinators take to load 100,000 groups with 1,000,000 committed offsets.
 
 This writes a data directory with `__consumer_offsets` in 50 partitions, starts a
-broker on it in a process of its own, and prints how long and how much CPU time it
+broker on it in a separate process, and prints how long and how much CPU time it
 takes until each coordinator answers, its memory, and how long other clients have to
 wait for an answer meanwhile:
 
@@ -53,7 +53,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def group_id(number: int) -> str:
-    """The name of a group, as long as such names are."""
+    """The name of a group, of a realistic length."""
     return f"application-{number:06}-consumers"
 
 
@@ -63,7 +63,7 @@ def group_id(number: int) -> str:
 def _records(
     number: int, offsets: int, now_ms: int
 ) -> tuple[GroupRecord, list[OffsetRecord]]:
-    """A group of one member that is Stable, and what it has committed."""
+    """A Stable group of one member, and its committed offsets."""
     group = group_id(number)
     partitions = list(range(offsets))
     subscription = encode(Subscription([TOPIC]), 1)
@@ -132,7 +132,7 @@ def prepare(served: BrokerProcess, offsets: int) -> None:
     served.stop()
 
 
-# -- what is measured
+# -- measurements
 
 
 class Process:
@@ -159,7 +159,7 @@ class Waiting(threading.Thread):
 
     Args:
         port: of the broker.
-        api_name: of what it asks.
+        api_name: of the request.
         version: of the request.
         message: the request.
     """
@@ -180,7 +180,7 @@ class Waiting(threading.Thread):
                     began = time.perf_counter()
                     wire.call(*self._request)
                     self.waits_ms.append((time.perf_counter() - began) * 1000)
-        except Exception as error:  # noqa: BLE001 - told in `report`
+        except Exception as error:  # noqa: BLE001 - printed by `report`
             self.failure = error
 
     def report(self) -> str:
@@ -222,7 +222,7 @@ def until_loaded(wire: BlockingClient, served: BrokerProcess, groups: int) -> No
 
 
 def check(wire: BlockingClient, groups: int, offsets: int) -> None:
-    """All groups are there, and of one of them everything."""
+    """Checks that all groups are there, and one of them completely."""
     listed = wire.call("ListGroups", 4, ListGroupsRequest()).groups
     assert len(listed) == groups, len(listed)
     last = groups - 1
@@ -234,7 +234,7 @@ def check(wire: BlockingClient, groups: int, offsets: int) -> None:
 
 
 def measure(served: BrokerProcess, groups: int, offsets: int) -> None:
-    """Starts the broker on the directory, and prints what it costs."""
+    """Starts the broker on the directory, and prints the cost."""
     began = time.monotonic()
     served.start()
     served.until_ready()

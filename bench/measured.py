@@ -1,8 +1,8 @@
-"""What the benchmarks of clients share: a broker, records, and what they cost.
+"""Shared by the benchmarks of clients: a broker, records, and their costs.
 
-Clients take turns, round after round, so that whatever else the machine does meets
-all of them; of each the round with the least CPU time counts, and the clients are
-held against each other within a round: the median of those ratios is printed.
+Clients take turns, round after round, so that other work of the machine slows all of
+them; of each the round with the least CPU time counts, and the clients are compared
+with each other within a round: the median of those ratios is printed.
 
 Linux only: the broker's CPU time is read from /proc.
 """
@@ -31,7 +31,7 @@ _DISTINCT = 256
 
 
 class Cost(NamedTuple):
-    """What one round has cost.
+    """Cost of one round.
 
     Attributes:
         client_s: CPU time of this process, threads of libraries included.
@@ -74,7 +74,7 @@ class Meter:
         self._client = time.process_time()
 
     def read(self) -> Cost:
-        """What it has cost so far."""
+        """The cost so far."""
         client = time.process_time() - self._client
         wall = time.monotonic() - self._wall
         broker = self._target.cpu_s()
@@ -89,7 +89,7 @@ def key_of(number: int) -> bytes:
 
 
 def values_of(count: int, size: int) -> list[bytes]:
-    """Values of so many bytes: half of each repeats, so that codecs have work."""
+    """Values of `size` bytes: half of each repeats, so that codecs have work."""
     some = [os.urandom(size // 2) + b"kohort " * size for _ in range(_DISTINCT)]
     cut = [value[:size] for value in some]
     return [cut[number % _DISTINCT] for number in range(count)]
@@ -123,7 +123,7 @@ def parser_for(
 
 @contextlib.contextmanager
 def target_of(asked: argparse.Namespace) -> Iterator[Target]:
-    """The broker that was asked for, or one in a process of its own."""
+    """The broker of ``--bootstrap``, or one in a separate process."""
     if asked.bootstrap:
         yield Target(asked.bootstrap, None)
         return
@@ -146,7 +146,7 @@ async def create(target: Target, topic: str, partitions: int) -> None:
 
 
 def heading(asked: argparse.Namespace) -> str:
-    """Where, when and how much was measured."""
+    """Date, machine, broker and size of the measurement."""
     against = asked.bootstrap or "kohort"
     return (
         f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, "
@@ -175,7 +175,7 @@ def rows_of(
     """A row for each client.
 
     Args:
-        rounds: by client, what each round has cost.
+        rounds: by client, the cost of each round.
         peers: by client, the one whose CPU time is 1.
         codec: of the batches.
         size: bytes of a value.

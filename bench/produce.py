@@ -1,7 +1,7 @@
-"""What producing costs: this client next to aiokafka and confluent-kafka.
+"""The cost of producing: this client next to aiokafka and confluent-kafka.
 
 Each client sends the same records to the same broker, one client after the other and
-several rounds; the broker is a process of its own, or any Kafka:
+several rounds; the broker is a separate process, or any Kafka:
 
     python -m bench.produce
     python -m bench.produce --bootstrap localhost:9092 --codecs none zstd

@@ -1,8 +1,8 @@
-"""What a runaway deployment costs a broker (KIP-389, KIP-394).
+"""The cost of a runaway deployment to a broker (KIP-389, KIP-394).
 
 5,000 processes join one group where `group.max.size` is 100. This starts a
-broker in a process of its own, plays that with raw requests, each process on a
-connection of its own, and prints the broker's memory and CPU time:
+broker in a separate process, plays that with raw requests, one connection for each
+process, and prints the broker's memory and CPU time:
 
     python -m bench.runaway
 
@@ -122,7 +122,7 @@ def _chunks(items: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class Play:
-    """A deployment that runs away, and what it is seen to cost.
+    """A runaway deployment, and its measured cost.
 
     Args:
         broker: that it joins a group of.
@@ -139,7 +139,7 @@ class Play:
         self._rss_kib = broker.rss_kib()
 
     def report(self, what: str, requests: int = 0, cpu_s: float = 0.0) -> None:
-        """Prints memory, what it grew by, and the CPU time per request."""
+        """Prints memory, its growth, and the CPU time per request."""
         rss_kib = self._broker.rss_kib()
         grown = (rss_kib - self._rss_kib) / 1024
         self._rss_kib = rss_kib
@@ -151,7 +151,7 @@ class Play:
         )
 
     async def _refused(self, clients: Sequence[WireClient], version: int) -> None:
-        """Some who are refused ask `ROUNDS` times."""
+        """Some refused processes retry `ROUNDS` times."""
         request = _join("v3", LONG_MS)
         for _ in range(ROUNDS):
             answers = await asyncio.gather(
@@ -161,7 +161,7 @@ class Play:
             assert codes == {ErrorCode.GROUP_MAX_SIZE_REACHED}, codes
 
     async def members_or_refused(self) -> None:
-        """JoinGroup v3: the limit bounds everything."""
+        """JoinGroup v3: the limit bounds the members."""
         cpu_s = self._broker.cpu_s()
         request = _join("v3", LONG_MS)
         joining = {
@@ -206,7 +206,7 @@ class Play:
             )
 
     async def ids_left_behind(self) -> None:
-        """JoinGroup v9 to a group that is not full: ids for everybody, and a while."""
+        """JoinGroup v9 to a group that is not full: all get ids, which expire later."""
         request = _join("v9", SHORT_MS)
         ids: list[str] = []
         last_at = 0.0
@@ -268,7 +268,7 @@ def _sync(joined: JoinGroupResponse) -> SyncGroupRequest:
 
 
 async def run(processes: int, limit: int, log_level: str) -> None:
-    """Plays both, and prints what was measured as Markdown."""
+    """Plays both, and prints the measurements as Markdown."""
     async with served(limit, log_level) as broker:
         print("| step | requests | CPU us each | RSS in MiB | grown by |")
         print("| --- | ---: | ---: | ---: | ---: |")

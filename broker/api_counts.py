@@ -69,7 +69,7 @@ class Histogram:
         self.total += value
 
     def add(self, other: Histogram) -> None:
-        """Counts what another one of the same bounds has counted."""
+        """Adds the counts of another one of the same bounds."""
         self.buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
         self.total += other.total
 

@@ -20,7 +20,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Tells the time, in seconds since the epoch, which never goes backwards."""
+    """The time in seconds since the epoch, which never goes backwards, and timers."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -50,5 +50,5 @@ class RealClock:
         return time.monotonic() + self._ahead
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Calls `callback` from the event loop once `when` has come."""
+        """Calls `callback` from the event loop at `when` or later."""
         return self._loop.call_later(max(0.0, when - self.now()), callback)

@@ -57,7 +57,7 @@ class Setting:
     """A value that was set.
 
     Attributes:
-        origin: who set it, for people: ``--set``, the name of a file, ...
+        origin: its source, for people: ``--set``, the name of a file, ...
     """
 
     value: Value
@@ -180,8 +180,8 @@ class Config:
         key = TOPIC_KEYS[name]
         parents = [self.entry(parent) for parent in key.parents]
         synonyms = [s for parent in parents for s in parent.synonyms]
-        # Kafka tells where a value comes from only if the value is the parent's
-        # as it stands: not for hours that became milliseconds.
+        # Kafka returns the source of a value only if it is the parent's value
+        # unchanged: not for hours that became milliseconds.
         text, source = to_text(self.topic_default(name)), DEFAULT_CONFIG
         if synonyms and synonyms[0][0] == key.parents[0]:
             _, text, source = synonyms[0]

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from kohort.protocol.slotted import slotted
 
-# The throttled rates, and offloading assignors, are known to Kafka by name only: no
+# Kafka knows the throttled rates, and offloading assignors, by name only: no
 # definition of a broker's configuration has them.
 #
-# node.id has no default in Kafka, which asks for it; kohort starts without being
-# told anything, as node 1.
+# node.id has no default in Kafka, which requires it; kohort starts without any
+# setting, as node 1.
 _BROKER = """
 add.partitions.to.txn.retry.backoff.max.ms      int      100 0.. read-only
 add.partitions.to.txn.retry.backoff.ms          int      20 1.. read-only

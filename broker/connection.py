@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def is_idle(self, now: float, seconds: float) -> bool:
-        """Whether nothing came or went for this many seconds; to be asked regularly.
+        """Whether nothing came or went for this many seconds; to be called regularly.
 
         As in Kafka that includes a client whose request waits, even for an hour.
         """
@@ -515,7 +515,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _flush(self) -> None:
-        """One write for everything that has been answered by now."""
+        """Writes all responses so far at once."""
         out = self._out
         if not out:
             return

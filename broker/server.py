@@ -55,7 +55,7 @@ class Listener:
         """Takes the port; clients cannot connect yet.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be listened on.
         """
         # Two brokers on one port would share its connections without a word.
         self._server = await asyncio.get_running_loop().create_server(

@@ -60,8 +60,7 @@ def is_on(level: str) -> bool:
 class Logger:
     """A logger whose lines carry a name; costs nothing until it is used.
 
-    Events are names, as in ``log.info("group_created", group="g")``; what
-    belongs to them are fields.
+    Events are names with fields, as in ``log.info("group_created", group="g")``.
     """
 
     __slots__ = ("_bound", "_name", "_version")

@@ -142,10 +142,10 @@ class CommonConfig:
 
     Attributes:
         ssl_context: makes connections with TLS; see `security_protocol`.
-        authenticate: proves who the client is on every new connection (SASL).
+        authenticate: authenticates the client on every new connection (SASL).
 
     Raises:
-        ConfigError: a value cannot be; the message names the key.
+        ConfigError: an invalid value; the message names the setting.
     """
 
     bootstrap_servers: Sequence[str] = _words(("localhost:9092",))

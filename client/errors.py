@@ -16,7 +16,7 @@ class KohortError(Exception):
     """The base of all errors of the client.
 
     Args:
-        message: what happened.
+        message: the error in words.
         api: Kafka's name of the API that was called.
         broker: the broker that was asked, as in "127.0.0.1:9092 (node 1)".
         group: group id.
@@ -129,7 +129,7 @@ class RequestTimedOutError(KohortError):
 
     @classmethod
     def after(cls, last: KohortError | None) -> Self:
-        """Time is up; the last error, if there was one, tells where."""
+        """Time is up; where it happened comes from the last error, if any."""
         if last is None:
             return cls("no answer in the time that was given")
         return cls(

@@ -31,7 +31,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import NO_TIMESTAMP
 
 CLOSE_MS = 30_000
-"""How long `close` may take, unless told otherwise."""
+"""Default time limit of `close`."""
 _LAST_MS = 500
 """The last part of that time, reserved for closing the connections."""
 
@@ -130,7 +130,7 @@ class Producer:
         )
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
-        """Sends what there is, and ends all connections.
+        """Sends all records, and ends all connections.
 
         Returns within the time; records not delivered by then fail with
         `ClosedError`, and may be in the log or not. Cancelled, it does that at once.
@@ -180,7 +180,7 @@ class Producer:
 
         Args:
             topic: where to.
-            value: bytes, or what ``value.serializer`` takes; None for null.
+            value: bytes, or an argument of ``value.serializer``; None for null.
             key: likewise.
             partition: None: the partitioner chooses.
             timestamp_ms: since the epoch; None for now.
@@ -360,7 +360,7 @@ class Producer:
         self._choices.clear()
 
     async def _wait_for_room(self, topic: str, size: int, deadline: float) -> None:
-        """Waits until there is memory, behind those who came before."""
+        """Waits until there is memory, in the order of calls."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         entry = (size, waiter)
         self._waiters.append(entry)
@@ -388,7 +388,7 @@ class Producer:
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Sends all records that were taken so far, and waits until none is left.
 
-        Whether they were delivered is for those to know who sent them.
+        Failed deliveries raise in the futures of `send`, not here.
 
         Args:
             timeout_ms: None for as long as it takes; ``delivery.timeout.ms`` is
@@ -445,7 +445,7 @@ class Producer:
             delivery.set_exception(each)
 
     def progressed(self) -> None:
-        """There is memory for those who wait, and flushes may be over."""
+        """Wakes calls that wait for memory, and ends finished flushes."""
         accumulator, waiters = self._accumulator, self._waiters
         while waiters and accumulator.has_room(waiters[0][0]):
             size, waiter = waiters.popleft()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Something that the user can do something about; its text says what.
+    """An error that the user can fix; the message says how.
 
     Attributes:
         code: the exit code: 1 it did not work, 2 the command is wrong.

@@ -5,9 +5,9 @@ documents have it; a test holds the two together, and
 
     python -m tests.pipeline.test_event_schema
 
-writes it anew. Within a schema version fields and kinds are only added: what older
-events lack is null, unknown fields are left out, and events of unknown kinds are let
-through. Where a later version changes the meaning of a field, `UPGRADES` has a step.
+writes it anew. Within a schema version fields and kinds are only added: fields that
+older events lack are null, unknown fields are left out, and events of unknown kinds
+stay. Where a later version changes the meaning of a field, `UPGRADES` has a step.
 """
 
 from __future__ import annotations

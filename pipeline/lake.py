@@ -3,7 +3,7 @@
     bronze/files/<ingest>/        of an ingest: events/*.parquet, quarantine/*.parquet
     bronze/ledger/<ingest>.json   makes it count: its input files and its contents
     bronze/stream/<stream>/       of a stream: Structured Streaming's file sink
-    checkpoints/<stream>/         how far a stream has come
+    checkpoints/<stream>/         offsets that a stream has read
     builds/<build>/               tables made of these
     current.json                  the build that readers see
 

@@ -1,7 +1,7 @@
 """Lineage: the inputs, code, options and time that a table was made of.
 
-It is kept with each table, as ``_lineage.json`` in its folder (Spark leaves aside what
-begins with an underscore), and with each build, as ``lineage.json``.
+It is kept with each table, as ``_lineage.json`` in its folder (Spark ignores files that
+begin with an underscore), and with each build, as ``lineage.json``.
 """
 
 from __future__ import annotations

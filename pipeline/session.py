@@ -63,7 +63,7 @@ _DEFAULTS: Final = MappingProxyType(
 
 
 class SparkProblem(PipelineError):  # noqa: N818 - nothing of ours is wrong
-    """Spark does not start, or ends; the text says what to do about it."""
+    """Spark does not start, or ends; the message has advice."""
 
 
 def session(
@@ -116,7 +116,7 @@ def session(
         except Exception as error:
             _forget(context_class)
             raise SparkProblem(_why(error, _text(said), settings)) from error
-    # What PySpark raises it also logs, on the terminal.
+    # PySpark also logs the errors that it raises, on the terminal.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     made: SparkSession = session_class(context)
@@ -246,7 +246,7 @@ def _reach(master: str) -> None:
 
 @contextlib.contextmanager
 def _logging(settings: dict[str, str]) -> Iterator[None]:
-    """Tells Java what to log from its first line on; the file is read at the start."""
+    """Configures Java's logging from its first line on; it reads the file at start."""
     with tempfile.TemporaryDirectory(prefix="kohort-spark-") as folder:
         path = Path(folder) / "log4j2.properties"
         path.write_text(_LOGGING, encoding="utf-8")

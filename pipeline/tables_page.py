@@ -1,4 +1,4 @@
-"""The page that says what every table and column means, in the documents.
+"""The page of the documents with all tables and columns, and their meanings.
 
     python -m kohort.pipeline.tables_page
 

@@ -111,7 +111,7 @@ class _Reader:
         return name
 
     def flush(self) -> None:
-        """Reads what `fixed` collected."""
+        """Reads the values that `fixed` has collected."""
         if not self._run:
             return
         names = ", ".join(name for name, _ in self._run)

@@ -62,7 +62,7 @@ _XERIAL_BLOCK = 32 * 1024
 
 # An LZ4 frame's descriptor: version 1, independent blocks of up to 64 KiB, no
 # checksums, and the descriptor's own check byte. Java's client refuses frames
-# of linked blocks, which are what cramjam makes, so frames are made here.
+# of linked blocks, the only ones of cramjam, so frames are made here.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK = 64 * 1024
 _LZ4_STORED = 0x80000000

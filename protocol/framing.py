@@ -69,8 +69,8 @@ class Framer:
         """The frames that these bytes complete.
 
         Raises:
-            WireError: the size of a frame is negative or above the limit. What
-                was complete before that is in the error's `frames`.
+            WireError: the size of a frame is negative or above the limit. The
+                complete frames before it are in the error's `frames`.
         """
         frames: list[Frame] = []
         if self._missing:
@@ -130,7 +130,7 @@ class Framer:
 
 
 class FrameSizeError(WireError):
-    """A frame of a size that cannot be.
+    """A frame of an invalid size.
 
     Attributes:
         frames: the frames before it.

@@ -2,11 +2,10 @@
 
     python -m bench.afternoon --minutes 30 --events FOLDER/afternoon.jsonl
 
-A `kohort serve` of its own, three groups over three client libraries, records that
-are written all the while, and what befalls them by `bench.afternoon.plan`: rolling
-restarts, a crash loop, a pod that stands still, a group that is full. What was really
-done, and when, is written to `FOLDER/afternoon.script.jsonl`, so that what a report
-says of the events can be held against it.
+A separate `kohort serve`, three groups over three client libraries, records that are
+written all the while, and the incidents of `bench.afternoon.plan`: rolling restarts, a
+crash loop, a stalled pod, a full group. The actions that were really done are written
+to `FOLDER/afternoon.script.jsonl`, with times, to compare with a report on the events.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ STOP_S = 20.0
 
 
 class Script:
-    """What was done, and when: JSON lines.
+    """Log of actions with their times: JSON lines.
 
     Args:
         file: to write to.
@@ -57,20 +56,20 @@ class Script:
         self._file = file
 
     def say(self, do: str, **more: object) -> None:
-        """One line: when (ns since the epoch, by the machine), what, to whom."""
+        """Writes a line: time (ns since the epoch, by the machine), action, target."""
         line = json.dumps({"time_ns": time.time_ns(), "do": do, **more})
         print(line, file=self._file, flush=True)
 
 
 class Pod:
-    """A pod, and whoever starts it again.
+    """A pod that is started again when its process ends.
 
     Args:
         team: whose.
         number: from 0.
         bootstrap: where the broker is.
-        script: is told what happens to it.
-        log: what it says on stderr goes there.
+        script: logs the actions on it.
+        log: gets its stderr.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class Pod:
                 await self._start("it had ended by itself")
 
     def _taken(self) -> asyncio.subprocess.Process | None:
-        """Its process, which nobody starts again from now on; None: it is down."""
+        """Its process, which is not started again from now on; None: it is down."""
         process, self._process = self._process, None
         return None if process is None or process.returncode is not None else process
 
@@ -180,7 +179,7 @@ class Pod:
 
 @contextlib.asynccontextmanager
 async def served(events: Path, log: IO[bytes]) -> AsyncIterator[str]:
-    """A broker in a process of its own: its address."""
+    """Runs a broker in a separate process; yields its address."""
     settings = [f"--set=group.max.size={GROUP_MAX_SIZE}"]
     labels = ["--label=scenario=afternoon", f"--label=group.max.size={GROUP_MAX_SIZE}"]
     process = await asyncio.create_subprocess_exec(
@@ -216,7 +215,7 @@ async def write(bootstrap: str) -> None:
 
 
 async def act(wanted: Act, pod: Pod, at: float) -> None:
-    """Waits until its time (of the loop) has come, and does it."""
+    """Waits until its time (of the loop), and does it."""
     await asyncio.sleep(at - asyncio.get_running_loop().time())
     await pod.do(wanted)
 
@@ -245,7 +244,7 @@ async def play(bootstrap: str, minutes: float, script: Script, log: IO[bytes]) -
     await asyncio.gather(*doing)
     writing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await writing  # what it says, if it ended before
+        await writing  # raises its error, if it ended before
 
 
 async def record(minutes: float, events: Path) -> None:

@@ -1,7 +1,7 @@
-"""What happens in the afternoon, as data: who is in which group, and what befalls whom.
+"""The plan of the afternoon, as data: teams of pods, and the actions on them.
 
 Times are in minutes of an afternoon of 30; a shorter one has them all the sooner,
-but for session timeouts, which stay what they are.
+but for session timeouts, which stay the same.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 MINUTES: Final = 30.0
 """How long the plan is."""
 GROUP_MAX_SIZE: Final = 4
-"""Of the broker (KIP-389): `audit` is to have more pods than that for a while."""
+"""The broker's setting (KIP-389): for a while `audit` has more pods than that."""
 PARTITIONS: Final = 12
-"""Of the topic of each group."""
+"""Partitions of each group's topic."""
 WRITTEN: Final = 40
 """Records per second that are written to each topic, all the while."""
 
@@ -61,7 +61,7 @@ class Act:
             (SIGSTOP for `STALL_S`, then SIGCONT).
         group: whose pod.
         pod: which, from 0.
-        why: what it is a part of.
+        why: the incident that it is part of.
     """
 
     at: float

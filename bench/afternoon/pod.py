@@ -1,9 +1,9 @@
-"""A pod: one consumer of a group, in a process of its own, that works at its own speed.
+"""A pod: one consumer of a group, in a separate process, that works at a given speed.
 
     python -m bench.afternoon.pod LIBRARY BOOTSTRAP GROUP NAME ASSIGNOR SESSION_MS \
         HEARTBEAT_MS SPEED
 
-It reads a batch, takes its time over it, and commits what it has done once a second.
+It reads a batch, takes its time over it, and commits processed records once a second.
 SIGTERM: it finishes its batch, commits and leaves. Exit codes: 0 then; 75 where the
 group is full; 1 for another error.
 """
@@ -28,7 +28,7 @@ GROUP_IS_FULL: Final = 75
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a pod is to be."""
+    """Settings of a pod."""
 
     bootstrap: str
     group: str
@@ -243,7 +243,7 @@ LIBRARIES: Final[Mapping[str, Callable[[Wanted], Any]]] = MappingProxyType(
 
 
 class Pod:
-    """Reads, works, commits, until it is told to stop."""
+    """Reads, works and commits until SIGTERM."""
 
     def __init__(self, library: str, wanted: Wanted) -> None:
         self._speed = wanted.speed
@@ -272,7 +272,7 @@ class Pod:
         self._consumer.close()
 
     def _commit(self) -> None:
-        """What is refused is somebody else's now, and done again there."""
+        """Commits; the new owner of a refused partition processes its records again."""
         done, self._done = self._done, {}
         if done:
             try:

@@ -1,9 +1,8 @@
 """Histories of groups on virtual time: kohort's own coordinator, and clients made up.
 
-Members join, crash, are bounced, come too many, pause for too long, and commit what
-they have processed of topics that grow steadily; the coordinator moves. What the
-coordinator says of it is true, down to the order of events; only the clients are not
-real ones.
+Members join, crash, are bounced, come too many, pause for too long, and commit
+processed records of topics that grow steadily; the coordinator moves. The
+coordinator's events are real, down to their order; only the clients are not.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ STEP_S: Final = 0.25
 """How often clients do something."""
 HEARTBEAT_S: Final = 3.0
 SPEED: Final = 4.0
-"""A consumer processes so many times what a partition gets meanwhile."""
+"""Rate at which a consumer processes, by the rate at which a partition grows."""
 SESSION_MS: Final = 10_000
 REBALANCE_MS: Final = 15_000
 TIRED_OF_FULL_S: Final = 5.0
@@ -49,16 +48,16 @@ _GROUP_IS_FULL: Final = 81
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a group is like.
+    """A kind of group.
 
     Attributes:
-        name: what it is called.
+        name: its name.
         members: how many it usually has.
         partitions: of its topic.
         commit_s: how often a member commits.
         protocol: its assignor.
         is_static: whether members have instance ids (KIP-345).
-        per_hour: how often something happens, by what: see `Life`.
+        per_hour: incidents per hour, by kind: see `Life`.
         most: group.max.size; 0 for no limit.
         delay_ms: group.initial.rebalance.delay.ms.
         rate: records per second and partition.
@@ -94,7 +93,7 @@ class Client:
 
     @property
     def member_id(self) -> str:
-        """What it was told that it is called; empty: nothing yet."""
+        """Its member id; empty before it has one."""
         return "" if self._member is None else self._member.member_id
 
     # -- its process
@@ -113,7 +112,7 @@ class Client:
         self._join()
 
     def crash(self) -> None:
-        """The process is gone; nobody is told."""
+        """The process is gone, without LeaveGroup."""
         self.is_up = False
         self.owned = ()
         self.doing = "nothing"
@@ -128,19 +127,19 @@ class Client:
         self.crash()
 
     def say_goodbye(self) -> None:
-        """The process ends for good, and leaves whoever it is."""
+        """The process ends for good, and leaves, even if it is a static member."""
         if self._member is not None and self._member.member_id:
             self._member.leave()
         self.crash()
 
     def pause(self, seconds: float) -> None:
-        """Processing hangs: nothing is sent for so long."""
+        """Processing hangs: nothing is sent for some seconds."""
         self.quiet_until = self.life.now + seconds
 
-    # -- what it does every moment
+    # -- every moment
 
     def step(self) -> None:
-        """Does what is due."""
+        """Does its next actions that are due."""
         if not self.is_up or self.life.now < self.quiet_until:
             return
         if self.doing == "joining":
@@ -200,7 +199,7 @@ class Client:
 
     def _next_of(self, doing: str) -> None:
         if doing == "rejoining":
-            # Clients commit what they give up; too late, where they are out already.
+            # Clients commit partitions that they give up; too late, if removed already.
             self._commit()
             self._join()
         else:
@@ -229,7 +228,7 @@ class Client:
         self._next_commit = now + self.life.kind.commit_s * self.life.random.random()
         self.doing = "working"
         if set(before) - set(self.owned):
-            # What was given up can go to others now (KIP-429).
+            # Revoked partitions can go to others now (KIP-429).
             self._wait("rejoining", 0.1)
 
     def _work(self) -> None:
@@ -254,7 +253,7 @@ class Client:
         return self.life.random.uniform(0.05, longest[0])
 
     def _commit(self) -> bool:
-        """Commits what it has processed; whether that was taken."""
+        """Commits processed records; returns whether that was accepted."""
         if not self.owned:
             return True
         life = self.life
@@ -305,9 +304,9 @@ class _Told(Context):
 
 
 class Life:
-    """A group for some time: from nobody to nobody.
+    """A group for some time: from its first member to none.
 
-    What can happen, by `Kind.per_hour`: ``crash`` and ``leave`` (it comes back a little
+    Incidents, by `Kind.per_hour`: ``crash`` and ``leave`` (it comes back a little
     later), ``roll`` (all are bounced, one after the other), ``loop`` (one crashes again
     and again), ``pause`` (one hangs for longer than its session), ``crowd`` (three more
     come and ask for a while), ``move`` (another node takes over).
@@ -357,10 +356,10 @@ class Life:
         )
         return self.context.quick_commit(event)
 
-    # -- who gets what
+    # -- assignments
 
     def divide(self, members: list[str]) -> list[tuple[str, bytes]]:
-        """What the leader says: the range assignor's way, or the sticky one's."""
+        """The leader's assignment, as by the range assignor or the sticky one."""
         if self.kind.protocol == "range":
             shares = _ranges(members, self.kind.partitions)
         else:
@@ -372,10 +371,10 @@ class Life:
             for m, p in shares.items()
         ]
 
-    # -- what happens to it
+    # -- incidents
 
     def _plan(self) -> None:
-        """Begins with everybody's start, and ends with everybody's leave."""
+        """Begins with the start of all members, and ends with their leaves."""
         last = self.seconds * 0.9 - 30
         for client in self.clients:
             self._at(
@@ -435,10 +434,10 @@ class Life:
     # -- its events
 
     def live(self) -> list[dict[str, Any]]:
-        """Everything that happens.
+        """Plays the life of the group.
 
         Returns:
-            Events without who saw them: ``t_ns`` is ns since it began, ``hops`` how
+            Events without their source: ``t_ns`` is ns since it began, ``hops`` how
             often the coordinator had moved before.
         """
         due = sorted(self._due, reverse=True)
@@ -477,9 +476,9 @@ def _ranges(members: list[str], partitions: int) -> dict[str, list[int]]:
 def _sticky(
     members: list[str], owned: dict[str, tuple[int, ...]], partitions: int
 ) -> dict[str, list[int]]:
-    """Who has something keeps its share of it; the rest goes to those with the least.
+    """Owners keep their share; the rest goes to the members with the fewest.
 
-    What somebody has that it has to give up goes to nobody yet (KIP-429).
+    A partition that its owner has to give up is not assigned yet (KIP-429).
     """
     each, more = divmod(partitions, len(members))
     shares: dict[str, list[int]] = {}

@@ -3,8 +3,8 @@
     python -m bench.pipeline.synthetic --events 20000000 --out DIR
     python -m bench.pipeline.measure DIR
 
-With ``--by-table`` the tables are made once more, one after the other, to see what each
-costs.
+With ``--by-table`` the tables are made once more, one after the other, to see the cost
+of each.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 One run with many groups, of which the first has a third of all events, for as many
 half hours as it takes, and four small ones: two seeds, each with the initial delay and
-without. Histories are those of `bench.pipeline.lives`, some of each kind, told again
-and again with other members, times, offsets and numbers. The same arguments make the
+without. Histories are those of `bench.pipeline.lives`, some of each kind, repeated
+with other members, times, offsets and numbers. The same arguments make the
 same events.
 """
 
@@ -63,12 +63,12 @@ class Copy:
 
     Attributes:
         run: its run.
-        group: its id; None for what no group has to do with.
+        group: its id; None for events about no group.
         templates: that it lives through, in turns.
         rate: records per second and partition.
-        lasts: for so many turns.
+        lasts: how many turns it lasts.
         node: which node has it, from 0.
-        generation: what it has come to.
+        generation: its generation so far.
     """
 
     run: str
@@ -107,7 +107,7 @@ def with_accounts(life: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 class World:
-    """All runs, and what their groups live through."""
+    """All runs, and the templates of their groups."""
 
     def __init__(self, events: int, groups: int, seed: int) -> None:
         self.seed = seed
@@ -163,14 +163,14 @@ class World:
         return sum(len(self.lives[name]) for name in names) / len(names)
 
     def _third_of(self, others: float) -> Kind:
-        """The big group, committing so often that it has half of what others have."""
+        """The big group, with a commit rate that gives it half of others' events."""
         idle = self._size(self._live(replace(BIG, commit_s=1e9)))
         seconds = self.turn_s * 0.9 - 40
         commits = max(others / 2 - idle, BIG.members)
         return replace(BIG, commit_s=BIG.members * seconds / commits)
 
     def turn(self, number: int) -> Iterator[dict[str, Any]]:
-        """Who lives through what in a turn; has to be called turn by turn."""
+        """Template of each copy in a turn; has to be called turn by turn."""
         for i, copy in enumerate(self.copies):
             if number >= copy.lasts:
                 continue
@@ -270,11 +270,11 @@ _SPECIAL: Final = MappingProxyType(
         ),
     }
 )
-"""How columns are made of a template's row t and a copy c, where they are not t's."""
+"""Expressions of columns from a template's row t and a copy c; others are t's."""
 
 
 class Writer:
-    """Tells histories again, and writes them as Parquet, turn by turn."""
+    """Repeats histories, and writes them as Parquet, turn by turn."""
 
     def __init__(self, world: World, out: Path) -> None:
         self.out = out
@@ -325,7 +325,7 @@ class Writer:
             self._db.unregister("life")
 
     def turn(self, number: int, most: int) -> None:
-        """Adds a turn of all copies, but not more than so many events."""
+        """Adds a turn of all copies, `most` events at most."""
         copies = pa.Table.from_pylist([*self._world.turn(number)], schema=_COPIES)
         self._db.register("copies", copies)
         verb = (
@@ -334,7 +334,7 @@ class Writer:
         self._do(
             f"{verb} SELECT {', '.join(self._columns)}, c.copy, c.turn, t.row"
             " FROM s.templates AS t JOIN copies AS c USING (template)"
-            # Who was there before is known to the coordinator already.
+            # The coordinator already knows members of the turn before.
             " WHERE c.turn = 0 OR t.previous_state IS DISTINCT FROM 'Dead'"
             f" ORDER BY t.t_ns, c.copy, t.row LIMIT {most}"
         )
@@ -346,7 +346,7 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Numbers what is held, and writes it."""
+        """Numbers the held events, and writes them."""
         if not self._held:
             return
         bases = [
@@ -395,7 +395,7 @@ class Writer:
 
 
 def write(out: Path, events: int, groups: int = 30, seed: int = 1) -> int:
-    """Writes Parquet files with so many events.
+    """Writes Parquet files with `events` events.
 
     Args:
         out: a folder, which may be there.

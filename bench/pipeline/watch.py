@@ -1,7 +1,7 @@
-"""What a program and all its children use: CPU, memory, room on the disk. Linux.
+"""Measures a program and all its children: CPU, memory, room on the disk. Linux.
 
 A Java process that a program starts is not always waited for, so `RUSAGE_CHILDREN`
-would miss it: /proc is asked, five times a second.
+would miss it: /proc is read, five times a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of what a program did.
+    """A phase of a program.
 
     Attributes:
         name: as it said itself.
@@ -41,7 +41,7 @@ class Phase:
 
 
 class _Watch(threading.Thread):
-    """Looks again and again until it is told to stop."""
+    """Measures again and again until `stop`."""
 
     def __init__(self, pid: int, scratch: Path) -> None:
         super().__init__(daemon=True)
@@ -72,7 +72,7 @@ class _Watch(threading.Thread):
             return sum(self._cpu.values())
 
     def forget_peaks(self) -> None:
-        """The next phase has peaks of its own."""
+        """Resets the peaks for the next phase."""
         with self._lock:
             self.memory = self.disk = 0
 
@@ -80,8 +80,8 @@ class _Watch(threading.Thread):
 def _tree(root: int) -> Iterator[tuple[int, int, float, int]]:
     """(pid, birth, CPU seconds, resident bytes) of a process and of all below it.
 
-    What a process has just started uses that one's memory until it becomes another
-    program; that is counted once.
+    A child that was just forked shares its parent's memory until it becomes another
+    program; that memory is counted once.
     """
     found: dict[int, tuple[int, int, float, int]] = {}
     sizes: dict[int, int] = {}
@@ -126,10 +126,10 @@ def watched(module: str, arguments: Sequence[str], scratch: Path) -> list[Phase]
         module: its name. A line ``ended NAME`` of its output ends a phase; other lines
             are printed.
         arguments: of it.
-        scratch: the folder where it keeps what does not fit in memory.
+        scratch: the folder for its data that does not fit in memory.
 
     Returns:
-        Its phases, from its start to its last such line.
+        Its phases, from its start to its last ``ended`` line.
 
     Raises:
         RuntimeError: it failed.

@@ -1,4 +1,4 @@
-"""The work that is measured, in a process of its own.
+"""The measured work, in a separate process.
 
 python -m bench.pipeline.work (build|tables) EVENTS OUT MEMORY
 """
@@ -42,7 +42,7 @@ def _build(events: Path, out: Path, memory: str) -> None:
 
 
 def _tables(events: Path, out: Path, memory: str) -> None:
-    """The tables, one after the other, to see what each costs."""
+    """Makes the tables, one after the other, to see the cost of each."""
     from kohort.pipeline import gold, session, silver
     from kohort.pipeline.table_functions import EVENTS, Options
     from kohort.pipeline.tables import TABLES

@@ -258,7 +258,7 @@ def _subscribes(protocols: Protocols) -> bool:
 
 
 def _is_named(metadata: bytes) -> bool:
-    """Whether a subscription that has the name somewhere in it means the topic."""
+    """Whether a subscription whose bytes contain the name subscribes to the topic."""
     try:
         return EVENTS_TOPIC in decode_subscription(metadata).topics
     except WireError:

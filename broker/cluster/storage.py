@@ -260,11 +260,11 @@ class ClusterStorage:
         self._data_dir.checkpoint()
 
     def flush(self) -> None:
-        """Flushes what ``flush.ms`` says; errors are logged."""
+        """Flushes logs whose ``flush.ms`` has passed; errors are logged."""
         self._data_dir.flush(self._now_ms())
 
     def close(self) -> None:
-        """Writes down everything, and unlocks the directory; errors are logged."""
+        """Saves all state, and unlocks the directory; errors are logged."""
         if self._data_dir.journal.has_changes:
             finish(self._rewrite())
         self._data_dir.close()

@@ -2,7 +2,7 @@
 
 It decides as Apache Kafka 4.3 does for groups of the classic protocol. It reads
 no clock and draws no random number: the time comes with each event, ids from
-the function that it is given.
+`new_member_id`.
 
 One rebalance through the files: ana, the leader, and ben are in a Stable group, and
 carl joins.
@@ -180,7 +180,7 @@ class Coordinator:
         """Takes an event.
 
         Args:
-            event: what happened.
+            event: a request, or a timer that fired.
             now: seconds since the epoch, never less than before.
 
         Returns:

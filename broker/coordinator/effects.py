@@ -38,7 +38,7 @@ class JoinResult:
     leader: str = ""
     skip_assignment: bool = False
     members: MemberRows = ()
-    """Everybody; for the leader only."""
+    """All members; for the leader only."""
 
 
 @slotted
@@ -220,7 +220,7 @@ class Disarm:
 class GroupRecord:
     """A group as it has to be found again after a restart.
 
-    What Kafka writes to ``__consumer_offsets`` as GroupMetadataValue.
+    Kafka writes it to ``__consumer_offsets`` as GroupMetadataValue.
     """
 
     group_id: str

@@ -50,7 +50,7 @@ class Join:
 
 @slotted
 class Sync:
-    """A member asks for its assignment; the leader brings everybody's (SyncGroup)."""
+    """A member asks for its assignment; the leader sends those of all (SyncGroup)."""
 
     token: object
     group_id: str
@@ -123,7 +123,7 @@ class CommitOffsets:
 
 @slotted
 class FetchOffsets:
-    """Committed offsets are asked for (OffsetFetch)."""
+    """A request for committed offsets (OffsetFetch)."""
 
     token: object
     group_id: str
@@ -133,7 +133,7 @@ class FetchOffsets:
 
 @slotted
 class DescribeGroup:
-    """One group's state and members are asked for (DescribeGroups)."""
+    """A request for one group's state and members (DescribeGroups)."""
 
     token: object
     group_id: str
@@ -174,7 +174,7 @@ class TopicsDeleted:
 
 @slotted
 class Expired:
-    """A timer that was armed has come."""
+    """An armed timer fires."""
 
     key: TimerKey
 

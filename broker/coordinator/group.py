@@ -58,7 +58,7 @@ class Group:
         window_ms: the length of the initial window that is open; None for none.
         remaining_ms: how much longer initial windows may last after that one.
         join_deadline: when the join phase, or the window, ends; None outside.
-        sync_deadline: when those who have not synced are removed.
+        sync_deadline: when members that have not synced are removed.
         rows: the latest generation's members: (id, instance id, metadata).
         started: when the join phase began, in seconds since the epoch.
         completed: when the last one was over.
@@ -313,7 +313,7 @@ class Group:
 
         Args:
             member: the member.
-            members: everybody, if it leads.
+            members: all members, if it leads.
             skip_assignment: whether it need not assign again (KIP-814).
         """
         return JoinResult(

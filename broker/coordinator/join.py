@@ -82,7 +82,7 @@ def _refuse(
     code: int,
     member_id: str | None = None,
 ) -> None:
-    """Refuses a join; the answer has its own member id unless told otherwise."""
+    """Refuses a join; by default the answer has the request's member id."""
     answered = event.member_id if member_id is None else member_id
     turn.reply(event.token, JoinResult(code, answered))
     notices.member_refused(turn, group, event, code)
@@ -110,7 +110,7 @@ def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
 def _turn_away(turn: Turn, group: Group, event: Join) -> None:
     """Refuses a join to a full group; a late member loses its place.
 
-    The rebalance does not end by that, even if all who remain have joined.
+    The rebalance does not end by that, even if all remaining members have joined.
     """
     member = group.members.get(event.member_id)
     if member is not None:
@@ -214,7 +214,7 @@ def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> 
 def _answer_again(
     turn: Turn, group: Group, member: Member, event: Join, *, is_leader: bool
 ) -> None:
-    """Tells a member about the generation it is in; nothing of it changes."""
+    """Answers a member with its current generation, which does not change."""
     member.told_at = turn.now
     notices.member_joined(turn, group, member, event, "repeated")
     members = group.current_members() if is_leader else ()

@@ -35,7 +35,7 @@ class Member:
         armed: when the session's timer fires next, at or before `deadline`;
             never, where there is no timer.
         client: the sender of its first JoinGroup, on the connection of the latest.
-        identity: who it is, for notices.
+        identity: its ids and client, for notices.
         owned: the assignment that listeners know it by; unlike `assignment` it
             stays while the group rebalances.
         told_at: when its join was answered, in seconds since the epoch.

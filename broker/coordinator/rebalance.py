@@ -131,7 +131,7 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
 
 
 def _keep_within_max_size(turn: Turn, group: Group) -> None:
-    """Sends away who came last, where the limit was lowered while joins waited."""
+    """Removes the latest members above a limit lowered while joins waited."""
     surplus = len(group.members) - turn.settings.max_size
     if surplus > 0:
         for member in [*group.members.values()][-surplus:]:

@@ -38,7 +38,7 @@ class GroupState(StrEnum):
     STABLE = "Stable"
     """Members have their assignments.
 
-    Everything of the current generation succeeds.
+    All requests of the current generation succeed.
     Ends when: a member joins, leaves or expires, the leader rejoins, a follower
     changes its metadata, or a member does not fetch its assignment in time.
     """

@@ -57,7 +57,7 @@ class Turn:
         self._replies: list[Effect] = []
 
     def end(self) -> list[Effect]:
-        """Everything that is to happen, in order."""
+        """All effects, in order."""
         self.effects += self.notices
         self.effects += self._replies
         return self.effects

@@ -12,8 +12,8 @@ from kohort.broker.events.account.reasons import POLL_INTERVAL
 _SECOND: Final = 1_000_000_000
 
 ARRIVAL_GAP_NS: Final = 10 * _SECOND
-"""The longest pause between arrivals of one start. The longest delay that anybody would
-wait for is of that order; a member that comes later was added."""
+"""The longest pause between arrivals of one start. The longest useful initial delay is
+of that order; a member that comes later was added."""
 HELD_UP_NS: Final = 5 * _SECOND
 """Waits for one member that are too long. A member learns of a rebalance by its next
 heartbeat: 3 s by default (heartbeat.interval.ms), and some time to revoke in."""

@@ -327,7 +327,7 @@ class Reader:
             self._notify()
 
     def _give_up(self, seen: Seen) -> None:
-        """An event is lost: others have come before it was read."""
+        """Counts an event as lost: the buffer is full of later ones."""
         self.rows -= seen.notice.weight
         self.lost += 1
         first, _ = self._gaps.get(seen.source, (seen.sequence, seen))
@@ -380,7 +380,7 @@ class NodeEvents:
         """Something happened.
 
         Args:
-            notice: what.
+            notice: the raw event.
             now: the broker's clock, seconds since the epoch.
         """
         stream = self._stream
@@ -542,7 +542,7 @@ class Events:
 
         Args:
             listener: the function.
-            unheard: kinds that it is not told about; that may change.
+            unheard: kinds that it is not called with; the set may change.
         """
         self.listeners = (*self.listeners, (listener, unheard))
 

@@ -26,7 +26,7 @@ def alter(
 
     Args:
         request: its message has `resources` and `validate_only`.
-        new_values: everything that is to be set of a resource.
+        new_values: makes all values to set of a resource.
 
     Returns:
         A row of the response each: error code, error message, type and name.

@@ -63,7 +63,7 @@ class Target(Protocol):
         """Takes these values in place of those that are set.
 
         Raises:
-            RefusedError: they cannot be; then everything is as it was.
+            RefusedError: a value is invalid; nothing has changed.
         """
 
 

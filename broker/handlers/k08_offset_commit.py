@@ -243,7 +243,7 @@ def _publish_refusals(request: Request, found: _Found, pace: Pace) -> Work:
     refused: dict[int, list[OffsetRow]] = {}
     for topic, codes in zip(found.topics, found.errors, strict=True):
         known = by_id.get(topic.topic_id)
-        # A topic of which there is an id only is called by that, in hexadecimals.
+        # A topic without a known name is listed by its id, in hexadecimals.
         name = topic.name or (topic.topic_id.hex() if known is None else known.name)
         for p, code in zip(topic.partitions, codes, strict=True):
             if code:

@@ -173,7 +173,7 @@ def clean(
 
 
 class _Cleaning:
-    """One cleaning: what both passes share."""
+    """One cleaning: the state that both passes share."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ def storage_errors(what: str, path: Path) -> Iterator[None]:
 
 
 def failure(what: str, path: Path, error: OSError) -> StorageError:
-    """One line for one error: what could not be done, to which file, and why."""
+    """One line for one error: the operation, the file and the reason."""
     return StorageError(f"cannot {what} {path}: {error.strerror or error}")
 
 

@@ -156,7 +156,7 @@ class Journal:
             # The next change is written over it.
             log.warning("cluster_log_not_cut", path=str(self._path), reason=str(error))
 
-    # -- writing everything down anew
+    # -- rewriting
 
     @property
     def has_changes(self) -> bool:
@@ -165,7 +165,7 @@ class Journal:
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether everything should be written down anew, and that has not begun."""
+        """Whether a rewrite is due and has not begun."""
         return self._size > self._limit and self._meanwhile is None
 
     def rewrite(
@@ -174,7 +174,7 @@ class Journal:
         configs: Mapping[str, Mapping[str, str]],
         next_producer_id: int,
     ) -> Generator[None, None, None]:
-        """Writes everything down anew, a piece at a time.
+        """Rewrites cluster.json, a piece at a time.
 
         Changes may come in between the pieces: they go into the new cluster.log,
         whether `topics` had them already or not.

@@ -186,7 +186,7 @@ class BatchStore:
         return buffers
 
     def batch(self, index: int) -> bytes:
-        """A batch in one piece; for those who read its records."""
+        """A batch in one piece, for reading its records."""
         found = self._batches[index]
         return found if isinstance(found, bytes) else b"".join(found)
 

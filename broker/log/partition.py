@@ -380,7 +380,7 @@ class Partition:
         self.watchers.pop(callback, None)
 
     def wake(self) -> None:
-        """Calls all who watch: also for those who delete or move the partition."""
+        """Calls all watchers; also called when the partition is deleted or moved."""
         watchers = tuple(self.watchers)
         self.woken = len(watchers)
         for callback in watchers:

@@ -132,7 +132,7 @@ class Recovery:
     # -- trusted segments: before the recovery point
 
     def _load_before(self, first: int) -> None:
-        """Takes the segments before `first` for what their indexes say."""
+        """Trusts the indexes of the segments before `first`."""
         for segment, following in zip(
             self._segments[:first], self._segments[1:], strict=False
         ):

@@ -33,7 +33,7 @@ MOST_RELATIVE: Final = 2**31 - 1
 """Indexes have 31 bits for an offset within the segment."""
 
 CHUNK: Final = 256 * 1024
-"""Bytes that are read at once by those who read all."""
+"""Bytes that are read at once when the whole segment is read."""
 
 _NEAR = 8 * 1024  # more than lies between two entries of an index, by default
 _INTERVAL = 4096  # of an index that is made anew
@@ -347,7 +347,7 @@ class Segment:
         return True
 
     def forget_batches(self) -> None:
-        """Knows of no batch any more; `note` tells of each that there is."""
+        """Forgets all batches; call `note` for each batch in the file."""
         self.size = 0
         self.next_offset = self.base_offset
         self.max_timestamp = self.first_timestamp = -1

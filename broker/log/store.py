@@ -48,7 +48,7 @@ class LogState:
 
 
 class Replacement(Protocol):
-    """Batches that are to stand for all before an offset: what compaction leaves."""
+    """The output of compaction: replaces all batches before an offset."""
 
     def add(self, batch: bytes) -> None:
         """The next batch, in the order of offsets.
@@ -215,11 +215,11 @@ class Store(Protocol):
         """Begins a replacement of all batches before `end`.
 
         Args:
-            end: what `cleanable_end` gave.
+            end: as from `cleanable_end`.
         """
 
     def flush(self) -> None:
-        """Makes everything survive a loss of power.
+        """Flushes all batches, so that they survive a loss of power.
 
         Raises:
             StorageError: that did not work.

@@ -57,7 +57,7 @@ class GroupDriver:
             the replies that stand on them go out.
         lost: called if `append` raises `StorageError`, with the effects that it
             was among: the coordinator's state is ahead of the log then.
-        publish: takes what happened, and when.
+        publish: takes a notice, and its time.
     """
 
     def __init__(

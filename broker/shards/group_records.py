@@ -31,8 +31,8 @@ from kohort.protocol.offsets_reader import Reader
 NO_TOPIC_IDS: Final[Mapping[str, bytes]] = {}
 
 _MOST_HEADS = 1 << 16
-"""Starts of records that are kept, some 200 bytes each: what 1,000 groups with 64
-partitions each commit again and again."""
+"""Starts of records that are cached, some 200 bytes each: enough for 1,000 groups
+that commit 64 partitions each."""
 
 _PLACES = 64
 """How many places in a batch have their starts kept; a commit of more partitions

@@ -14,7 +14,7 @@ class Loadable(Protocol):
     """A shard, as far as its loader knows it."""
 
     def finish_load(self) -> None:
-        """Everything is read."""
+        """Takes note that all records are read."""
 
     def fail_load(self, error: Exception) -> None:
         """The log cannot be read."""

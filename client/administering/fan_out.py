@@ -82,7 +82,7 @@ async def fan_out(
     Items whose error is retriable are tried again while there is time.
 
     Args:
-        cluster: that is asked.
+        cluster: sends the requests.
         deadline: on the cluster's clock.
         items: topics, groups or partitions to ask about.
         route: as above.

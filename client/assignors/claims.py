@@ -31,7 +31,7 @@ class Claims:
     """The previous owners.
 
     Attributes:
-        owned: what each member owned, as an ordered set; members in Java's order.
+        owned: partitions of each member, as an ordered set; members in Java's order.
         contested: partitions that two members of one generation have claimed.
         outdated: for partitions that members of an older generation claim, the one
             among them of the newest; to go back there costs least.

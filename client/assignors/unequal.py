@@ -23,8 +23,8 @@ from kohort.client.assignors.java_order import PartitionSet, string_hash, utf16
 from kohort.client.assignors.racks import Racks
 
 PATIENCE = 50
-"""Rounds in which everything is done as in the Java client, which has no proof that
-it comes to an end. It took seven at most in 10,000 groups."""
+"""Rounds that move partitions exactly as the Java client does, whose algorithm has no
+proof that it ends. It took seven at most in 10,000 groups."""
 
 
 class Least:
@@ -238,7 +238,7 @@ class UnequalDivision:
         return rest
 
     def _near(self, takers: Sequence[int], racks: frozenset[str]) -> list[int]:
-        """Those on one of the racks, or on none that is known."""
+        """Members on one of the racks, and those without a known rack."""
         of_member = self._racks.of_member
         return [
             number

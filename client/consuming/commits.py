@@ -9,9 +9,9 @@ member or has another generation, the member loses its partitions, and the liste
 `on_partitions_lost` is called (`group/leave.py`); a fenced member fails, too. If the
 group rebalances, the member joins, and the listener is called as in any rebalance.
 
-A commit that is tried again goes out in the generation of the time, if its
-partitions have been the member's all the time; else it fails: it might undo what
-the next owner has committed.
+A commit that is tried again is sent with the current generation, if the member has
+owned its partitions without interruption; else it fails: it might overwrite a commit
+of the next owner.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Commits:
             self._losses[place] = self._losses.get(place, 0) + 1
 
     async def drained(self) -> None:
-        """Returns when all that was handed in so far has come to an end."""
+        """Returns when all commits so far have ended."""
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -157,7 +157,7 @@ class Commits:
             self._line.release()
 
     def _is_kept(self, posted: _Posted) -> bool:
-        """Whether all its partitions have been the member's all the time."""
+        """Whether the member has owned its partitions without interruption."""
         member = posted.member
         return (
             member is not None

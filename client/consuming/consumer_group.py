@@ -71,7 +71,7 @@ class ConsumerRebalanceListener:
 
 
 class ConsumerGroup:
-    """Everything of a consumer that needs a ``group_id``.
+    """The part of a consumer that needs a ``group_id``.
 
     Args:
         on_change: is called when a poll has something to look at.
@@ -114,7 +114,7 @@ class ConsumerGroup:
         await self.commits.drained()
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Ends everything immediately; returns the tasks that are not done."""
+        """Ends all work immediately; returns the tasks that are not done."""
         tasks = self.subscription.stop()
         tasks += self.driver.under_way() + self.commits.under_way()
         self.driver.stop()

@@ -115,7 +115,7 @@ class Fetcher:
         cluster.listeners.append(self._metadata_changed)
 
     def stop(self) -> None:
-        """Ends everything at once."""
+        """Cancels all requests at once."""
         self._is_stopped = True
         if self._metadata_changed in self._cluster.listeners:
             self._cluster.listeners.remove(self._metadata_changed)
@@ -172,7 +172,7 @@ class Fetcher:
     def positions(
         self, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of partitions, as they are committed, where they are known."""
+        """The known positions of partitions, in the form of a commit."""
         found = {}
         for place in places:
             partition = self.partitions.get(place)

@@ -69,7 +69,7 @@ class Partition:
         self.forget()
 
     def seek_to(self, timestamp: int) -> None:
-        """Goes on from a point in time, once its offset is known."""
+        """Continues from a timestamp, once its offset is known."""
         self.position = None
         self.forget()
         self.reset = timestamp
@@ -109,7 +109,7 @@ class Partition:
 
     @property
     def is_still(self) -> bool:
-        """Whether nothing of it is given out now."""
+        """Whether no record of it is given out now."""
         return self.is_paused or self.is_held
 
     @property

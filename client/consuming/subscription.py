@@ -41,7 +41,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class Subscription:
-    """Tells the member its topics, and keeps up with a pattern.
+    """Passes the member its topics, and keeps up with a pattern.
 
     Args:
         on_error: takes errors for the next poll.

@@ -192,7 +192,7 @@ class MemberDriver:
         await self._ended.wait()
 
     def stop(self) -> None:
-        """Ends everything immediately and for good, without LeaveGroup."""
+        """Ends the membership immediately and for good, without LeaveGroup."""
         self._is_stopped = True
         with contextlib.suppress(ValueError):
             self._cluster.listeners.remove(self._metadata_changed)

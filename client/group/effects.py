@@ -34,14 +34,14 @@ class Cancel:
 
 @slotted
 class MakeAssignment:
-    """Assign partitions to everybody; `AssignmentMade` comes back."""
+    """Assign partitions to all members; `AssignmentMade` comes back."""
 
     token: int
     protocol_name: str
     subscriptions: Subscriptions
     """A member whose subscription cannot be read is left out, and gets nothing."""
     topics: Sequence[str]
-    """All that anybody subscribes to: to be watched from now on."""
+    """The subscribed topics of all members, to be watched from now on."""
     is_skipped: bool
     """Only the partitions are to be looked up: nothing is assigned (KIP-814)."""
 

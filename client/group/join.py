@@ -123,7 +123,7 @@ def answered(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
 def failed(turn: Turn, member: Member, *, was_waiting: bool) -> None:
     """Joins again after a JoinGroup without a response.
 
-    `was_waiting` tells whether the connection broke after the request was sent.
+    `was_waiting`: whether the connection broke after the request was sent.
     """
     member.transition(UNJOINED)
     member.rejoin_for(member.join_reason)

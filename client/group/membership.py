@@ -55,7 +55,7 @@ def handle(member: Member, event: Event, now: float) -> list[Effect]:
 
     Args:
         member: the member, which changes.
-        event: what happened.
+        event: from the application, the coordinator or a timer.
         now: seconds on the driver's clock, never less than before.
 
     Returns:

@@ -29,7 +29,7 @@ class MemberState(StrEnum):
     COMPLETING_REBALANCE = "completing_rebalance"
     """In a new generation, without its assignment. Sends heartbeats.
 
-    The leader assigns; then everybody's SyncGroup waits for its answer.
+    The leader assigns; then every member's SyncGroup waits for its answer.
     Ends when: SyncGroup is answered, or fails; membership is lost; it leaves.
     """
 

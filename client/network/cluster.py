@@ -143,8 +143,8 @@ class Cluster:
             timeout_ms: how long; None for ``default.api.timeout.ms``.
 
         Raises:
-            KohortError: none has answered, or one in a way that does not get
-                better. Everything is closed.
+            KohortError: none has answered, or one with an error that is not retriable.
+                All connections are closed.
         """
         try:
             servers = ", ".join(link.name for link in self._bootstrap)
@@ -356,7 +356,7 @@ class Cluster:
         raise failed
 
     def _candidates(self) -> list[Link]:
-        """Nodes to ask what any node knows, the best first.
+        """Nodes for requests that any node can answer, the best first.
 
         That is one with a connection and little to do, or else one that can be
         tried at once. Bootstrap servers come last: all nodes may have moved.
@@ -411,7 +411,7 @@ class Cluster:
         if self._is_closed:
             raise ClosedError("the client was closed")
         if self._refreshing_next is None:
-            # One at a time, and one more for all who ask meanwhile.
+            # One at a time, and one more for all callers meanwhile.
             task = asyncio.create_task(self._refresh_after(self._refreshing))
             task.add_done_callback(retrieve)
             self._refreshing_next = task
@@ -504,10 +504,10 @@ class Cluster:
         self.metadata = NOTHING
 
     async def _keep_fresh(self) -> None:
-        """Fetches the metadata when it is asked for, and when it is old."""
+        """Fetches the metadata on request, and when it is old."""
         failures = 0
         while True:
-            # However often it is asked for, there is some time between.
+            # A pause between fetches, also for frequent requests.
             await self._sleep(self._retry.seconds(max(1, failures)))
             age = self.clock() - self.metadata.fetched_at
             left = self.config.metadata_max_age_ms / 1000 - age
@@ -553,6 +553,6 @@ class Cluster:
         self._coordinators.forget(group)
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The id of the node that leads a partition, where one is known to."""
+        """The node id of a partition's leader; None if it is unknown."""
         found = self.metadata.leader(topic, partition)
         return None if found == NO_NODE else found

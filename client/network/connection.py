@@ -40,7 +40,7 @@ SOFTWARE_NAME = "kohort"
 """Software name in ApiVersions (KIP-511). A kohort broker answers it with KIP-389's
 error number, if it is configured to."""
 LARGEST_RESPONSE = 1024 * 1024 * 1024
-"""Bytes; no broker sends so much, and "HTTP" as a size is more."""
+"""Bytes; no broker sends as much, and "HTTP" read as a size is more."""
 LARGEST_FIRST_RESPONSE = 1024 * 1024
 """Bytes, of ApiVersions; the alert of a peer that wants TLS is more as a size."""
 

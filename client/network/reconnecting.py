@@ -18,7 +18,7 @@ log = logging.getLogger("kohort.client")
 T = TypeVar("T")
 
 JITTER = 0.2
-"""Back-offs differ by so much of themselves, that not all come back at once."""
+"""Share by which back-offs vary, so that not all clients come back at once."""
 
 
 class Backoff:
@@ -93,8 +93,8 @@ class Link:
     async def connection(self) -> Connection:
         """The connection, a new one if need be.
 
-        One attempt is made for all who wait for it; it goes on if one of them is
-        cancelled. It waits for its time if the last one has failed.
+        All waiters share one attempt; it goes on if one of them is cancelled. It
+        waits for the back-off if the last one has failed.
 
         Raises:
             ConnectionFailedError: the attempt fails.
@@ -179,7 +179,7 @@ def reluctance(link: Link) -> tuple[int, float]:
     current = link.current
     if current is None:
         return 1, link.retry_at
-    # One that has asked for time would not be sent anything for as long.
+    # A broker that throttles the client is sent nothing for that long (KIP-219).
     quiet = current.quiet_seconds
     return (2, quiet) if quiet else (0, current.in_flight)
 
@@ -206,5 +206,5 @@ async def shared(task: asyncio.Task[T], broker: str | None = None) -> T:
             raise ClosedError("the client was closed", broker=broker) from None
         raise
     except KohortError as error:
-        # Each waiter has its own: it says what that one wanted.
+        # Each waiter has its own copy, which is filled with its API and topic.
         raise copy.copy(error) from error.__cause__

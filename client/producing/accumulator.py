@@ -177,7 +177,7 @@ class Accumulator:
         self._incomplete[batch.order] = [batch]
         return now if is_behind else self._ready_at(queue)
 
-    # -- what there is to do
+    # -- due work
 
     def poll(self, now: float) -> Due:
         """Finds the batches to send, and those whose time is over."""

@@ -413,7 +413,7 @@ class Sender:
         self._failed(batch, error, errors)
 
     def _learn(self, response: ProduceResponse, ids: dict[str, bytes]) -> None:
-        """Takes the leaders that the answer tells of."""
+        """Takes new leaders from the response (KIP-951)."""
         leaders = [
             NewLeader(topic, index, leader.leader_id, leader.leader_epoch)
             for (topic, index), row in _rows(response, ids)

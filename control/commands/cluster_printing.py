@@ -14,7 +14,7 @@ NO_NODE = -1
 
 
 def show_cluster(status: dict[str, Any]) -> None:
-    """Prints what ``GET /v1/cluster`` gives."""
+    """Prints the response of ``GET /v1/cluster``."""
     numbers = ("partition", "leader", "epoch", "start", "end")
     parts: list[RenderableType] = [
         f"cluster {status['cluster_id']}\n",

@@ -25,7 +25,7 @@ def show(history: History, last: int | None = None) -> None:
 
 
 def show_groups(histories: Sequence[History]) -> None:
-    """Prints a line for each group: what `kohort why GROUP` would begin with."""
+    """Prints a line for each group: the first line of `kohort why GROUP`."""
 
     def lines(console: Console) -> None:
         for each in histories:

@@ -77,7 +77,7 @@ def import_kafka(
     """
     folders = _partitions(source, topics)
     node_id = config["node.id"]
-    # Made and let go, so that it is one before anything is in it.
+    # Opened and closed, so that it is a data directory before it has partitions.
     data_dir = DataDir.open(target, _cluster_id(source), node_id)
     data_dir.close()
     if data_dir.metadata is not None:

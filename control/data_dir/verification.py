@@ -99,7 +99,7 @@ class Verification:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether anything is damaged, or a start would be refused."""
+        """Whether a file is damaged, or a start would be refused."""
         findings = [*self.findings]
         for report in self.partitions:
             findings += report.findings
@@ -196,7 +196,7 @@ class _Directory:
         self._deeds: list[Deed] = []
 
     def run(self) -> Verification:
-        """Reads everything."""
+        """Reads and checks all files."""
         folders = [name for name in self._names if self._is_partition(name)]
         if not folders and META not in self._names and not self._is_kohort:
             raise VerifyError(f"{self._path} is not a data directory")

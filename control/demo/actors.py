@@ -116,7 +116,7 @@ class Actor(ConsumerRebalanceListener):
         self.member.standing = Standing.LEFT
 
     async def cut_off(self) -> None:
-        """Ends tasks and connections; the group is not told, nothing is committed."""
+        """Ends tasks and connections, without LeaveGroup and without a commit."""
         self.task.cancel()
         await asyncio.wait([self.task])
         await self.consumer.close(0, leaves=False)

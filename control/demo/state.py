@@ -148,8 +148,7 @@ class Seen:
         seconds_in: how long the group was in each state since the last rebalance
             began.
         generation: the newest that a member has said it is in.
-        owners: by partition, who owned it when the broker last said so. It does
-            while the group is Stable.
+        owners: owners by partition, from the broker's last answer in state Stable.
         settled: the owners of the last generation in which all was given out.
     """
 
@@ -320,7 +319,7 @@ class Seen:
             )
 
     def _look(self) -> None:
-        """Says so when a rebalance has come to its end."""
+        """Logs the end of a rebalance."""
         if not self.is_settled or self.generation == self._settled_in:
             return
         began, self._rebalancing_since = self._rebalancing_since, None

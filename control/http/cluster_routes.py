@@ -34,7 +34,7 @@ class _Handlers:
         self._broker = broker
 
     async def show(self, _: web.Request) -> web.Response:
-        """Everything about the cluster: nodes, topics, coordinators."""
+        """The cluster: nodes, topics, coordinators."""
         return json_response(self._broker.status())
 
     async def stop_node(self, request: web.Request) -> web.Response:

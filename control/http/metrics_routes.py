@@ -45,7 +45,7 @@ def routes(metrics: Metrics) -> list[web.RouteDef]:
 
 
 def _written(snapshot: Snapshot, format_: str) -> tuple[bytes, str]:
-    """A snapshot as text; what that takes is loaded the first time."""
+    """A snapshot as text; loads the Prometheus library on first use."""
     from kohort.control.metrics.prometheus import exposed
 
     return exposed(snapshot, format_)
@@ -74,10 +74,10 @@ def chosen_format(accept: str) -> str:
 
 
 class Shared(Generic[T]):
-    """Makes something, once for all who ask before it is begun, and one at a time.
+    """Makes a value, once for all callers before it is begun, and one at a time.
 
-    So a hundred scrapes at once cost what two cost, and each sees all that happened
-    before it came.
+    So a hundred scrapes at once cost as much as two, and each sees all events before
+    its request.
     """
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:

@@ -225,7 +225,7 @@ class _Printing:
         return found
 
     async def placed(self, places: AbstractSet[TopicPartition]) -> None:
-        """Partitions have come."""
+        """Takes assigned partitions."""
         self._is_placed = True
         if self.wanted.until_end and places:
             self._ends |= await self._consumer.end_offsets(places)

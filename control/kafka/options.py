@@ -61,7 +61,7 @@ _OPTIONS = (
 )
 
 _SAID_ANYWAY = {"kohort.client.group", "kohort.client.subscription"}
-"""Loggers that repeat what a command says itself: the consumer raises errors of a
+"""Loggers that repeat messages of the commands: the consumer raises errors of a
 member and calls its listener, and missing topics are looked for at the start."""
 
 

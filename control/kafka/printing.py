@@ -1,4 +1,4 @@
-"""Outcomes of calls about several things: lines for what worked, and for errors."""
+"""Results of calls about several items: lines for successes, and for errors."""
 
 from __future__ import annotations
 

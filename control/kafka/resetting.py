@@ -147,7 +147,7 @@ async def _check_idle(admin: Admin, name: str) -> None:
 async def _plan(
     admin: Admin, name: str, topics: Sequence[str], reset: Reset, committed: Offsets
 ) -> Plan:
-    """The new offset of each partition, within what there is of records."""
+    """The new offset of each partition, within the log."""
     if reset.plans is not None:
         wanted = dict(reset.plans[name])
         if not wanted:

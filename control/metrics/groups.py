@@ -80,7 +80,7 @@ class GroupCounts:
         self.last_time = 0.0
 
     def add(self, other: GroupCounts) -> None:
-        """Takes over what another one has counted."""
+        """Adds the counts of another one."""
         for mine, theirs in (
             (self.rebalances, other.rebalances),
             (self.departures, other.departures),
@@ -99,7 +99,7 @@ class GroupCounts:
 
 
 class GroupFold:
-    """Counts events as they happen; `take` is to be given each of them.
+    """Counts events as they happen; call `take` with each of them.
 
     How long things took is read from the accounts of rebalances.
 
@@ -107,7 +107,7 @@ class GroupFold:
         since_ns: rebalances that began earlier are not measured.
         by_group: counts of groups that have their own.
         others: the counts of the others.
-        gone: groups that are gone, the first first: their places can be had.
+        gone: deleted groups, the oldest first: their places are free.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class GroupFold:
         return found
 
     def keep(self, groups: Iterable[str]) -> None:
-        """These are all groups that there are: only the others' places can be had.
+        """Frees the places of all other groups.
 
         Most groups are heard of when they go. Not so those of a coordinator that is
         away, or that had nothing in its log.

@@ -1,4 +1,4 @@
-"""Lag of the event loop: how late it runs callbacks, and so everything else."""
+"""Lag of the event loop: the delay of its callbacks, and so of all responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline: what each member of each group did, and why, as a page for browsers.
+"""The timeline: members of groups and their rebalances over time, as a web page.
 
 One HTML document that loads nothing: of a file of events (`kohort timeline`), or live
 from a broker's HTTP port.

@@ -134,7 +134,7 @@ def _asset(name: str) -> str:
 
 @functools.cache
 def _words() -> str:
-    """The schema's words as a script; of kinds with causes, what each cause means."""
+    """The schema's words as a script: the meanings of causes, by kind."""
     causes = {kind.name: dict(kind.causes) for kind in KINDS if kind.causes}
     table = _json(words.as_json() | {"causes": causes})
     return f'"use strict";\nconst WORDS = {table};\n'

@@ -77,7 +77,7 @@ def ingest(
 
     Raises:
         BronzeError: a file is missing, or cannot be read.
-        LakeError: another process is at it.
+        LakeError: another process ingests into this lake.
     """
     with lake.lock("ingest", "ingest"):
         entries = ledger(lake)
@@ -137,7 +137,7 @@ def _listed(lake: Lake, paths: Iterable[str]) -> list[File]:
 
 @contextlib.contextmanager
 def _words() -> Iterator[None]:
-    """Says in a line what Spark says in hundreds."""
+    """Raises Spark's errors, hundreds of lines, as one sentence."""
     from py4j.protocol import (
         Py4JJavaError,
     )
@@ -217,7 +217,7 @@ class _Ingest:
         return int(counted["events"]), int(counted["bad"])
 
     def _write_quarantine(self) -> dict[str, int]:
-        """Only where there is something: it reads everything a second time."""
+        """Called only if there are bad records: it reads all files a second time."""
         self._progress("putting aside records that are no events")
         where = self._lake.uri(f"{self._base}/quarantine")
         bad = quarantined(self._rows().filter(f"{WHY} is not null"))
@@ -227,7 +227,7 @@ class _Ingest:
         return {row["reason"]: row["count"] for row in counts}
 
     def _rows(self) -> DataFrame:
-        """Everything in the files: columns of bronze, `RAW` and `WHY`."""
+        """All records of the files: columns of bronze, `RAW` and `WHY`."""
         from pyspark.sql import functions as sql
 
         read = self._lake.spark.read

@@ -3,10 +3,10 @@
 The stream's checkpoint has the offsets read so far, and the file sink's log the files
 that count, so that each record is there once, even if Spark or this process is killed.
 
-No event is left out for being late. The watermark is on when events arrive, of which
-none ever is: it bounds for how long a record that comes twice is known. How late
-events are by their own time is counted (``late`` in `METRICS`), and duplicates that
-come later than that are found when bronze is read.
+No event is dropped for being late. The watermark is on the time of arrival, so no
+event is ever behind it: it bounds the time for which duplicates of a record are
+recognised. Later duplicates are found when bronze is read. Events that are late by
+their own time are counted (``late`` in `METRICS`).
 
 A topic that is made anew, as by a broker that starts without its data, has another id:
 its events go on in another folder, ``<name>.2``, from its beginning.
@@ -77,7 +77,7 @@ SKIP_LOST: Final = MappingProxyType({"failOnDataLoss": "false"})
 
 
 class StreamError(PipelineError):
-    """A stream that cannot begin, or has ended; the text says what to do."""
+    """A stream that cannot begin, or has ended; the message has advice."""
 
 
 def start(
@@ -100,7 +100,7 @@ def start(
         topic: the topic, whose values are events as JSON.
         once: reads up to the current end of the topic, and ends.
         every: the pause between batches.
-        known_for: how long a record that comes twice is known by the stream; each
+        known_for: how long the stream recognises duplicates of a record; each
             number of an event in that time is some 300 bytes of memory. A clock must
             not go back by more than that.
         options: of Spark's Kafka source; ``kafka.`` for those of its client.

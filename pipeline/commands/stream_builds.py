@@ -1,7 +1,7 @@
 """A stream that is read, and tables that are made of it meanwhile.
 
-The stream brings events into bronze. A second query tells, once they are there, of
-which runs they are, and the tables of those runs are made anew when it is time.
+The stream writes events to bronze. A second query then reports the runs of the new
+events, and the tables of those runs are made anew at the next build.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Live:
         progress: shows progress.
         say: prints a line.
         skips_lost: goes on where records that were not read are gone from the topic.
-        counts: how far it has come.
+        counts: records and lag so far.
         touched: runs that have got events since a build was last begun.
         owed: runs that have events which no published build has.
         is_based: a build of this process was published, so that `owed` is all there is.

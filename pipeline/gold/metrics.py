@@ -314,7 +314,7 @@ def _rolled_up(frames: Frames, keys: Sequence[str]) -> DataFrame:
 
 
 def _finished(frame: DataFrame, path: str) -> DataFrame:
-    """Zeros for what did not happen, seconds for ns, and the shares."""
+    """Replaces missing counts by zeros and ns by seconds, and adds the shares."""
     numbers = (*_NUMBERS, "members_most", "refused_full_names", *_ns(_TIMES))
     known = frame.withColumns(
         {name: F.coalesce(F.col(name), F.lit(0)) for name in numbers}

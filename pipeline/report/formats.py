@@ -135,7 +135,7 @@ class Numbers:
         return self(moment(ns))
 
 
-# -- names: users, clients and labels give them, so they can have anything in them
+# -- names: from users, clients and labels, so they may contain any characters
 
 
 def visible(text: str, longest: int = LONGEST) -> str:

@@ -1,6 +1,6 @@
 """Renders the report: one HTML document that loads nothing from anywhere.
 
-The templates say everything; values are escaped there. plotly.js is in the document
+The templates have all text; values are escaped there. plotly.js is in the document
 once, packed by gzip; the page unpacks it, and its policy (Content-Security-Policy)
 runs only scripts with one of the two hashes that it names.
 """

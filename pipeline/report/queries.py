@@ -27,7 +27,7 @@ class Query:
     """A query, by its name.
 
     Attributes:
-        name: what `kohort pipeline query --name` calls it.
+        name: as in `kohort pipeline query --name`.
         sql: its text, with the comment.
         says: its result, in words.
         meanings: of columns, those of the comment.

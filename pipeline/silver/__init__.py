@@ -1,7 +1,7 @@
 """Silver: groups in intervals and rows; one pure function per table.
 
 Native expressions only, and nothing that depends on the order in which rows come.
-`kohort.pipeline.tables.silver` says what each column means.
+`kohort.pipeline.tables.silver` has the meaning of each column.
 """
 
 from __future__ import annotations

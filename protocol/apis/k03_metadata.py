@@ -2,7 +2,7 @@
 
 The brokers, and the topics with their partitions' leaders.
 
-Versions 0 to 13, flexible from v9. v1 tells no topics from all topics, v4 may
+Versions 0 to 13, flexible from v9. v1 distinguishes no topics from all topics, v4 may
 create topics, v5 lists offline replicas (KIP-112), v7 leader epochs (KIP-320),
 v8 authorized operations (KIP-430), v9 flexible versions, v10 topic ids and v12
 lookup by them (KIP-516), v11 leaves the cluster's operations to

@@ -2,7 +2,7 @@
 
 The cluster's id, its nodes and its controller (KIP-700).
 
-Versions 0 to 2, flexible from v0. v1 tells brokers from controllers (KIP-919),
+Versions 0 to 2, flexible from v0. v1 can ask for controllers (KIP-919),
 v2 shows fenced brokers (KIP-1073).
 """
 

@@ -86,7 +86,7 @@ class EventsFile:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Writes what there is until now, once, and closes the file."""
+        """Writes the events so far, trying once, and closes the file."""
         if self._task is not None:
             self._events.finish_accounts()
             self._events.release_accounts()
