@@ -414,6 +414,7 @@ def _negative(frames: Frames) -> DataFrame:
         least("silver/ownership", lasts),
         least("silver/pauses", lasts),
         least("silver/unread", lasts),
+        least("silver/returns", lasts),
     ]
     rows = reduce(lambda one, other: one.unionByName(other), parts)
     negative = sql.count_if(sql.col("least") < 0)

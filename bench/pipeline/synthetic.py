@@ -193,10 +193,12 @@ class World:
 
 
 _ACCOUNT_ROWS: Final = (
-    *("departures", "refused", "pieces", "pauses", "moves", "kept", "given_up"),
-    "unread",
+    *("departures", "returns", "refused", "pieces", "pauses"),
+    *("moves", "kept", "given_up", "unread"),
 )
-_IDS: Final = frozenset({"member_id", "reader", "source", "target", "who"})
+_IDS: Final = frozenset(
+    {"member_id", "previous_id", "reader", "source", "target", "who"}
+)
 _TIMES: Final = frozenset({"since_ns", "until_ns"})
 
 

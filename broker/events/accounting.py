@@ -158,5 +158,5 @@ class Accounting:
 
 def _weight(account: Account) -> int:
     rows = (account.members, account.waits, account.pauses, account.unread)
-    moves, kept = account.moves or (), account.kept or ()
-    return 1 + sum(map(len, rows)) + len(moves) + len(kept)
+    more = (account.returns, account.moves or (), account.kept or ())
+    return 1 + sum(map(len, rows)) + sum(map(len, more))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kohort.broker.events.account.processes import RESTART_NS
 from kohort.broker.events.account.reasons import POLL_INTERVAL
 
 _SECOND: Final = 1_000_000_000
@@ -32,5 +33,6 @@ def as_json() -> dict[str, Any]:
         "held_up_ns": HELD_UP_NS,
         "eager_pause_ns": EAGER_PAUSE_NS,
         "kept_share": KEPT_SHARE,
+        "restart_ns": RESTART_NS,
         "poll_interval_reasons": POLL_INTERVAL,
     }

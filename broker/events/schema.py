@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from kohort.broker import events
 from kohort.broker.events import words
+from kohort.broker.events.account.processes import RESTART_NS
 from kohort.broker.events.words import Words
 
 SCHEMA_VERSION = events.SCHEMA_VERSION
@@ -104,6 +105,26 @@ ROWS: Mapping[str, tuple[Field, ...]] = {
     "departure": (
         _always("member_id", "string", "the member that is gone"),
         _always("how", "string", "how it went", words.DEPARTURES),
+    ),
+    "return": (
+        _always("member_id", "string", "the member that joined"),
+        _always("previous_id", "string", "the earlier member of the same process"),
+        _always("how", "string", "how the earlier one went", words.DEPARTURES),
+        _always(
+            "since_ns",
+            "long",
+            "its absence: from when the broker last heard of the earlier member",
+        ),
+        _always("until_ns", "long", "to the JoinGroup of the new one"),
+        _always(
+            "is_restart",
+            "boolean",
+            "the process was restarted. It has the instance id of the earlier member,"
+            " or its client id and host, and was away for"
+            f" {RESTART_NS // 60_000_000_000} minutes at most; of processes that look"
+            " the same the one that went first is taken. False: it came on the same"
+            " connection, so it never stopped",
+        ),
     ),
     "refused_join": (
         _always(
@@ -254,6 +275,14 @@ _ACCOUNT = (
         "departures",
         "[departure]",
         "members that went: the culprits, and others during the join phase",
+    ),
+    _always(
+        "returns",
+        "[return]",
+        "processes that went, and are back as another member: those of new members, and"
+        " those of members that crashed and whose process was back before the session"
+        " expired. Of rows with the same `previous_id` the last one counts. A static"
+        " member that takes its old place (`member_replaced`) is none of them",
     ),
     _SILENT,
     _always(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.membership import Life, Member
-from kohort.broker.events.account.values import Unread
+from kohort.broker.events.account.values import Return, Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ class Facts:
             member that came back without a rebalance, or an Empty group.
         members: by id, all that were ever seen.
         lives: of member ids, in order of their beginnings.
+        returns: of the processes of members that went, by the ids of those.
         refusals: of JoinGroups and commits, in order.
         replacements: of static members, in order.
         unused_ids: (when, sequence, id) of pending members that never joined.
@@ -92,6 +93,7 @@ class Facts:
     unread_since: Sequence[Unread]
     members: Mapping[str, Member]
     lives: Sequence[Life]
+    returns: Mapping[str, Return]
     refusals: Sequence[Refusal]
     replacements: Sequence[Replacement]
     unused_ids: Sequence[tuple[int, int, str]]

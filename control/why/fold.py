@@ -105,16 +105,18 @@ class _Folding:
         under_way = accounts.under_way(now)
         membership, ownership = accounts.membership, accounts.ownership
         owned, present = ownership.owned, membership.present
+        rebalances = self._rebalances(under_way)
         is_owned_known = ownership.is_known and all(m in owned for m in present)
         return Facts(
             group=self.group,
             since_ns=accounts.since_ns,
             until_ns=None if accounts.since_ns is None else now,
             since_generation=accounts.since_generation,
-            rebalances=self._rebalances(under_way),
+            rebalances=rebalances,
             unread_since=() if under_way else accounts.unread_since(now),
             members=membership.members,
             lives=membership.lives,
+            returns={row.previous_id: row for r in rebalances for row in r.returns},
             refusals=self.refusals,
             replacements=self.replacements,
             unused_ids=self.unused,

@@ -75,6 +75,7 @@ def explain(rebalance: Account, names: Names) -> str:
         cause(rebalance, names),
         *_waits(rebalance, names),
         *_others(rebalance, names),
+        *_restarts(rebalance, names),
         *_end(rebalance, names),
         *_moves(rebalance, names),
         *_pauses(rebalance, names),
@@ -231,6 +232,18 @@ def _others(rebalance: Account, names: Names) -> list[str]:
         causes = sorted({each.cause for each in rebalance.refused})
         told.append(f"{refused} {were} refused meanwhile ({', '.join(causes)})")
     return told
+
+
+def _restarts(rebalance: Account, names: Names) -> list[str]:
+    """Processes that are back as new members."""
+    rows = [row for row in rebalance.returns if row.is_restart]
+    if not rows:
+        return []
+    verb, most = ("is", "") if len(rows) == 1 else ("are", " at most")
+    away = duration(max(row.duration_ns for row in rows))
+    return [
+        f"{names.list(row.member_id for row in rows)} {verb} back after {away}{most}"
+    ]
 
 
 def _end(rebalance: Account, names: Names) -> list[str]:

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kohort.pipeline.silver.accounts import moves, pauses, rebalances, unread
+from kohort.pipeline.silver.accounts import (
+    moves,
+    pauses,
+    rebalances,
+    returns,
+    unread,
+)
 from kohort.pipeline.silver.commits import commits, lags, reprocessed
 from kohort.pipeline.silver.memberships import memberships
 from kohort.pipeline.silver.ownership import ownership
@@ -26,6 +32,7 @@ TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
         "silver/ownership": ownership,
         "silver/pauses": pauses,
         "silver/unread": unread,
+        "silver/returns": returns,
         "silver/commits": commits,
         "silver/reprocessed": reprocessed,
         "silver/refusals": refusals,

@@ -103,6 +103,29 @@ def _named(rows: DataFrame, frames: Frames) -> DataFrame:
     )
 
 
+def returns(frames: Frames, _options: Options) -> DataFrame:
+    """One row per member whose process came back: the last of the accounts' rows."""
+    rows = _accounts(frames).select(
+        *GROUP, "number", f.posexplode("returns").alias("position", "row")
+    )
+    last = rows.groupBy(*GROUP, f.col("row.previous_id").alias("previous_id")).agg(
+        f.max_by(f.struct("number", "row"), f.struct("number", "position")).alias(
+            "last"
+        )
+    )
+    since_ns, until_ns = f.col("last.row.since_ns"), f.col("last.row.until_ns")
+    found = last.select(
+        *GROUP,
+        "last.number",
+        "previous_id",
+        *(f"last.row.{name}" for name in ("member_id", "how", "is_restart")),
+        since_ns.alias("from_ns"),
+        until_ns.alias("until_ns"),
+        (until_ns - since_ns).alias("away_ns"),
+    )
+    return shaped(_named(found, frames), "silver/returns")
+
+
 def moves(frames: Frames, _options: Options) -> DataFrame:
     """One row per completed rebalance of a group of consumers."""
     owned = f.col("kept_count") + f.col("moved_count") + f.col("first_count")

@@ -258,6 +258,32 @@ UNREAD = Table(
     ),
 )
 
+RETURNS = Table(
+    "returns",
+    SILVER,
+    "A member went, and its process is back as another member: a row of returns of a"
+    " rebalance_account; of several with the same previous_id the last. A static member"
+    " that took its old place has none: its end in memberships is replaced.",
+    ("run", "group", "previous_id"),
+    (
+        *GROUP,
+        *columns(("number", "bigint", "of the rebalance that has it in its account")),
+        *MEMBER,
+        *columns(
+            ("previous_id", "string", "the member that went; member_id is the new one"),
+            ("how", "string", "how that one went"),
+            ("from_ns", "bigint", "when the broker last heard of that one"),
+            ("until_ns", "bigint", "the JoinGroup of the new one"),
+            ("away_ns", "bigint", "until_ns - from_ns"),
+            (
+                "is_restart",
+                "boolean",
+                "false: it came on the same connection, so it never stopped",
+            ),
+        ),
+    ),
+)
+
 COMMITS = Table(
     "commits",
     SILVER,
@@ -405,6 +431,7 @@ SILVER_TABLES: Final = (
     OWNERSHIP,
     PAUSES,
     UNREAD,
+    RETURNS,
     COMMITS,
     REPROCESSED,
     REFUSALS,

@@ -72,7 +72,7 @@ class Stream:
     def __init__(self, group: str = "g", *, protocol: str = "range") -> None:
         self.group = group
         self.protocol = protocol
-        self.events: list[Event] = []
+        self.events: list[dict[str, Any]] = []
         self.now = BEGIN
         self.run = "run-1"
         self.generation = 0

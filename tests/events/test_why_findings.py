@@ -395,6 +395,7 @@ def test_a_session_that_is_too_long() -> None:
         fields = {"silent_ns": 45 * 10**9, "member_id": ghost, "host": f"/{name}"}
         stream.say("member_expired", name, **fields)
         stream.members.append(name)
+        stream.rebalance("session_expired", name)
     found = findings(stream)["session-too-long"]
     assert not found.is_sure
     assert len(found.evidence) == 2

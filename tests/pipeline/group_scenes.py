@@ -51,17 +51,46 @@ class Group:
         self.s.member(*self.at, who, at, **more)
         self.rebalance(at, 2, cause="member_joined", culprits=[who])
 
+    def back(
+        self,
+        n: int,
+        at: float,
+        since: float,
+        how: str = "left",
+        *,
+        is_restart: bool = True,
+        **more: Any,
+    ) -> None:
+        """The process of a member that was last heard of at a time is a new member."""
+        new, old = f"new{n}", f"old{n}"
+        self.comes(new, at, **{"client_id": f"c{n}"} | more)
+        self.s.add(
+            "silver/returns",
+            run="r",
+            group=self.name,
+            number=self.number,
+            member_id=new,
+            owner=new,
+            name=f"c{n}",
+            previous_id=old,
+            how=how,
+            from_s=since,
+            until_s=at,
+            away_s=at - since,
+            is_restart=is_restart,
+        )
+
     def was_there(self, who: str, until: float | None, **more: Any) -> None:
         """A member from before the recording."""
         self.s.member(*self.at, who, 0, until, is_start_known=False, **more)
 
-    def restart(self, n: int, away: float = 20, at: float = 1000, **more: Any) -> None:
-        """A member leaves, and its process is back; a rebalance each."""
-        at += 500 * n
+    def restart(self, n: int, *, is_restart: bool = True, **more: Any) -> None:
+        """A member leaves, and its process is back after 20 s; a rebalance each."""
+        at = 1000.0 + 500 * n
         same = {"client_id": f"c{n}"} | more
         self.was_there(f"old{n}", at, **same)
         self.goes(f"old{n}", at)
-        self.comes(f"new{n}", at + away, **same)
+        self.back(n, at + 20, at, is_restart=is_restart, **same)
 
     def expires(
         self,

@@ -269,6 +269,24 @@ def _silver(made: Made, groups: list[dict[str, Any]]) -> None:
         ),
     )
     made.rows(
+        "silver/returns",
+        *(
+            {
+                **groups[1],
+                "number": number,
+                "member_id": f"m{number}",
+                "name": UNSEEN,
+                "previous_id": f"m{number - 1}",
+                "how": "expired" if number < 5 else "left",
+                "from_ns": BASE_NS + (number * 60 - 10) * second,
+                "until_ns": BASE_NS + number * 60 * second,
+                "away_ns": 10 * second,
+                "is_restart": True,
+            }
+            for number in range(1, 6)
+        ),
+    )
+    made.rows(
         "silver/unread",
         *(
             {

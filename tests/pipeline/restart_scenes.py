@@ -54,30 +54,13 @@ def rolling_restart_with_a_short_session(g: Group) -> None:
     g.was_there("old9", 9000, client_id="c9")
 
 
-@scene(static_membership={"cases": 3})
-def members_that_look_the_same(g: Group) -> None:
-    """One client id and one host for all: what comes next is taken for what went."""
-    for n in range(3):
-        g.restart(n, client_id="app", host="/h")
-
-
 @scene(static_membership={"cases": 3, "rebalances_saved": 6})
 def crashed_and_back_before_the_session_expired(g: Group) -> None:
     """Last heard of at 955 + 500 n, back at 970 + 500 n, expired at 1000 + 500 n."""
     for n in range(3):
         at = 1000.0 + 500 * n
         g.expires(n, at)
-        g.comes(f"new{n}", at - 30, client_id=f"c{n}")
-
-
-@scene()
-def same_name_on_other_hosts(g: Group) -> None:
-    """Nobody can tell whether they are the same, as others have the name meanwhile."""
-    for n in range(4):
-        at = 1000.0 + 500 * n
-        g.was_there(f"old{n}", at, client_id="app", host=f"/{n}")
-        g.goes(f"old{n}", at)
-        g.comes(f"new{n}", at + 20, client_id="app", host=f"/{n + 100}")
+        g.back(n, at - 30, at - 45, "expired")
 
 
 @scene()
@@ -96,13 +79,6 @@ def scaled_in(g: Group) -> None:
 
 
 @scene()
-def back_after_more_than_five_minutes(g: Group) -> None:
-    """No session should last that long."""
-    for n in range(4):
-        g.restart(n, away=301)
-
-
-@scene()
 def static_members_that_leave(g: Group) -> None:
     """They have what would be recommended."""
     for n in range(4):
@@ -113,9 +89,11 @@ def static_members_that_leave(g: Group) -> None:
 def restarts_that_cost_nothing(g: Group) -> None:
     """Others made the rebalances, too."""
     for n in range(4):
-        g.was_there(f"old{n}", 1000.0 + 500 * n, client_id=f"c{n}")
-        g.s.member(*g.at, f"new{n}", 1010.0 + 500 * n, client_id=f"c{n}")
-        g.rebalance(1000.0 + 500 * n, cause="member_left", culprits=[f"old{n}", "x"])
+        at = 1000.0 + 500 * n
+        g.was_there(f"old{n}", at, client_id=f"c{n}")
+        g.rebalance(at, cause="member_left", culprits=[f"old{n}", "x"])
+        g.back(n, at + 10, at)
+        g.s.rows["silver/rebalances"][-1]["culprits"].append("x")
 
 
 # -- session.timeout.ms
@@ -134,8 +112,9 @@ def restarts_that_cost_nothing(g: Group) -> None:
 def expired_and_back_at_once(g: Group) -> None:
     """Three are back within 5 s of the end of their sessions, one is back later."""
     for n, after in enumerate((2, 2, 5, 5.1)):
-        g.expires(n, 1000.0 + 500 * n, silent=10)
-        g.comes(f"new{n}", 1000.0 + 500 * n + after, client_id=f"c{n}")
+        at = 1000.0 + 500 * n
+        g.expires(n, at, silent=10)
+        g.back(n, at + after, at - 10, "expired")
 
 
 @scene(session_timeout_higher={"cases": 3, "suggested": "30000", "confidence": 0.5})
@@ -161,17 +140,18 @@ def expired_and_heard_of_again(g: Group) -> None:
 def expired_and_back_on_the_same_connection(g: Group) -> None:
     """20 s after 10 s of silence: 30 s * 1.5, as the processes were there."""
     for n in range(3):
-        same = {"connection": n, "last_connection": n}
-        g.expires(n, 1000.0 + 500 * n, silent=10, **same)
-        g.comes(f"new{n}", 1020.0 + 500 * n, client_id=f"c{n}", **same)
+        at = 1000.0 + 500 * n
+        g.expires(n, at, silent=10)
+        g.back(n, at + 20, at - 10, "expired", is_restart=False)
 
 
 @scene(session_timeout_higher={"cases": 3, "suggested": "165000"})
 def static_members_that_restart_slowly(g: Group) -> None:
     """Back 100 s after the session of 10 s: 110 s * 1.5."""
     for n in range(3):
-        g.expires(n, 1000.0 + 500 * n, silent=10, instance_id=f"i{n}")
-        g.comes(f"new{n}", 1100.0 + 500 * n, instance_id=f"i{n}")
+        at = 1000.0 + 500 * n
+        g.expires(n, at, silent=10, instance_id=f"i{n}")
+        g.back(n, at + 100, at - 10, "expired", instance_id=f"i{n}")
 
 
 @scene()
@@ -236,8 +216,9 @@ def crashes_and_one_that_was_alive(g: Group) -> None:
 def crashes_of_members_that_come_back(g: Group) -> None:
     """Static members, which would help them, need the session that they have."""
     for n in range(4):
-        g.expires(n, 1000.0 + 500 * n, unread=48)
-        g.comes(f"new{n}", 975.0 + 500 * n, client_id=f"c{n}")
+        at = 1000.0 + 500 * n
+        g.expires(n, at, unread=48)
+        g.back(n, at - 25, at - 45, "expired")
 
 
 def want_it_longer(g: Group, silence: float) -> None:

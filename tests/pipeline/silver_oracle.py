@@ -301,6 +301,22 @@ def unread(events: Sequence[Event]) -> list[Row]:
     ]
 
 
+def returns(events: Sequence[Event]) -> Iterable[Row]:
+    """In order; of each member that went the last."""
+    return {
+        row["previous_id"]: {
+            "number": number,
+            **_who(events, row["member_id"]),
+            **{name: row[name] for name in ("previous_id", "how", "is_restart")},
+            "from_ns": row["since_ns"],
+            "until_ns": row["until_ns"],
+            "away_ns": row["until_ns"] - row["since_ns"],
+        }
+        for number, account in enumerate(accounts(events), 1)
+        for row in account["returns"]
+    }.values()
+
+
 def _who(events: Sequence[Event], member_id: str) -> Row:
     nobody = {"owner": member_id, "name": member_id}
     member = memberships(events).get(member_id, nobody)

@@ -176,6 +176,7 @@ def test_silver_is_what_loops_make_of_the_file(played: Played, group: str) -> No
         "silver/ownership": silver_oracle.ownership(own),
         "silver/pauses": silver_oracle.pauses(own),
         "silver/unread": silver_oracle.unread(own),
+        "silver/returns": silver_oracle.returns(own),
         "silver/commits": silver_oracle.commits(own),
         "silver/moves": silver_oracle.moves(own),
         "silver/lags": silver_oracle.lags(own, rebalances),

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 GOOD = "good"
-SILVER = ("runs", "rebalances", "memberships", "ownership", "pauses", "unread")
+SILVER = (
+    *("runs", "rebalances", "memberships", "ownership", "pauses", "unread"),
+    "returns",
+)
 IDENTITIES = (
     "run string, node int, events long, rows long, first long, last long,"
     " missing long, announced long"
@@ -113,6 +116,7 @@ CASES: Mapping[str, Case] = {
             ],
             "pauses": [{"from_ns": 1, "until_ns": 1}],
             "unread": [{"from_ns": 1, "until_ns": 1}],
+            "returns": [{"from_ns": 1, "until_ns": 1}],
         },
     ),
     "missing_events": Case(
@@ -142,8 +146,8 @@ CASES: Mapping[str, Case] = {
     ),
     "unknown_kinds": Case(1, 2, [event(1), event(2, "group_sang")]),
     "negative_durations": Case(
-        6,
         7,
+        8,
         silver={
             "rebalances": [
                 rebalance(1, duration_ns=-1),
@@ -153,6 +157,7 @@ CASES: Mapping[str, Case] = {
             "ownership": [owned("a", 10, 9), owned("a", 20, 30)],
             "pauses": [{"from_ns": 1, "until_ns": 0}],
             "unread": [{"from_ns": 1, "until_ns": 0}],
+            "returns": [{"from_ns": 1, "until_ns": 0}],
         },
     ),
     "rebalances_without_account": Case(

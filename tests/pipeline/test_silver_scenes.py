@@ -304,7 +304,7 @@ def _load() -> Sequence[Event]:
     events = [*stream.events]
     stream.events.clear()
     stream.leaves("ben")
-    (stream.events[-1])["partitions_lost"] = parts((), (), (2, 3))["partitions_lost"]  # type: ignore[index]
+    (stream.events[-1])["partitions_lost"] = parts((), (), (2, 3))["partitions_lost"]
     stream.wait(1)
     members = ["ana-1", "ben-2"]
     stream.say("group_loaded", state="Stable", members=members, node=1)

@@ -117,14 +117,14 @@ def slow_to_poll(g: Group) -> None:
         g.was_there(f"old{n}", at, client_id=f"c{n}", reason=POLL)
         g.goes(f"old{n}", at)
         if n:
-            g.comes(f"new{n}", at + 10 * n, client_id=f"c{n}")
+            g.back(n, at + 10 * n, at)
 
 
 @scene(max_poll_interval={"suggested": "480000", "cases": 3, "confidence": 0.5})
 def rejoined_on_the_same_connection(g: Group) -> None:
     """Three leave without a reason, and are back after 20 s: no restart."""
     for n in range(3):
-        g.restart(n, connection=n, last_connection=n)
+        g.restart(n, is_restart=False)
 
 
 @scene(max_poll_interval={"suggested": "600000", "confidence": 0.25})

@@ -71,7 +71,7 @@ class Accounts:
         """Bounds the memory of a group of a stream without end."""
         found = self.groups.get(group)
         if found is not None:
-            found.membership.trim()
+            found.trim()
 
     def forget(self, group: str) -> None:
         """A group is gone, and its memory with it."""

@@ -5,7 +5,8 @@ The flow, step by step:
 1. Members. ``member_joined``, ``member_left`` and so on change `Membership`. A member
    that joins, and is eager, has revoked its partitions: it pauses (`Rebalance.pauses`),
    and they have no reader (`Readers`). One that is gone has stopped reading, too: at
-   its LeaveGroup, or when the broker last heard of it.
+   its LeaveGroup, or when the broker last heard of it. Its process may come back as
+   another member (`Processes`); the rebalance in which that is seen has it.
 2. ``rebalance_started`` opens a `Rebalance`, in the phase JOINING. Events about members
    come before the rebalance that they bring about, in the same turn of the coordinator,
    so that its cause is known. The one before is settled now, if it was not.

@@ -6,12 +6,14 @@ from typing import Final
 
 from kohort.broker.events.account.membership import Membership
 from kohort.broker.events.account.ownership import Ownership
+from kohort.broker.events.account.processes import Processes
 from kohort.broker.events.account.readers import Readers
 from kohort.broker.events.account.rebalance import Leadership, Phase, Rebalance
 from kohort.broker.events.account.values import (
     Account,
     Event,
     Outcome,
+    Return,
     Unread,
 )
 from kohort.broker.events.words import UNSEEN
@@ -26,6 +28,7 @@ class GroupAccounts:
     Attributes:
         group_id: its id.
         membership: its members.
+        processes: those of its members that went.
         ownership: the owners of partitions.
         readers: the readers of partitions.
         last: the last rebalance that was seen; None: there was none.
@@ -42,6 +45,7 @@ class GroupAccounts:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.membership = Membership()
+        self.processes = Processes()
         self.ownership = Ownership()
         self.readers = Readers()
         self.last: Rebalance | None = None
@@ -53,6 +57,7 @@ class GroupAccounts:
         self.run: str | None = None
         self.protocol: str | None = None
         self.leadership = Leadership()
+        self._returns: list[Return] = []
         self._stopped: set[int] = set()
         self._settled: list[Account] = []
 
@@ -122,6 +127,18 @@ class GroupAccounts:
         made = rebalance.account(self.group_id, self.membership, unread, at_ns)
         self._settled.append(made)
 
+    def begin(self, rebalance: Rebalance) -> None:
+        """A rebalance begins, with the returns that it is for."""
+        rebalance.returns += self._returns
+        self._returns.clear()
+        self.last = rebalance
+
+    def is_back(self, found: Return | None) -> None:
+        """Adds the return of a process to the rebalance that it is part of."""
+        if found is not None:
+            rebalance = self.joining()
+            (self._returns if rebalance is None else rebalance.returns).append(found)
+
     def drop_unassigned(self, rebalance: Rebalance) -> None:
         """Drops the partitions that a completed assignment leaves out.
 
@@ -147,6 +164,11 @@ class GroupAccounts:
         """Closes the account of the last rebalance if no member of it waits."""
         if self.last is not None and self.last.is_settled:
             self.settle(self.last)
+
+    def trim(self) -> None:
+        """Bounds the memory of a group of a stream without end."""
+        if self.membership.trim():
+            self.processes.keep(self.membership.members)
 
     def joining(self) -> Rebalance | None:
         """The rebalance that waits for joins, if one does."""

@@ -42,6 +42,9 @@ def joined(group: GroupAccounts, event: Event) -> None:
         group.membership.begin(member_id, group.now if is_first else None)
         if is_first:
             group.ownership.owned[member_id] = set()
+            member = group.membership.members[member_id]
+            before = group.membership.gone.get(member.previous_id or "")
+            group.is_back(group.processes.came(member, group.now, before))
     if event.get("cause") == "repeated":
         return
     pause_readers(group, member_id)
@@ -136,6 +139,8 @@ def goes(
     """A member is gone."""
     group.seal()
     group.membership.end(event, member_id, how, group.now, silent_ns)
+    member, life = group.membership.members[member_id], group.membership.gone[member_id]
+    group.is_back(group.processes.went(member, life))
     group.readers.leave(member_id, group.now, group.now - (silent_ns or 0), how.value)
     group.ownership.owned.pop(member_id, None)
     if group.last is not None:

@@ -205,13 +205,13 @@ class Membership:
                 topics=now.topics or before.topics,
             )
 
-    def trim(self) -> None:
-        """Forgets the members that went first, if many are gone.
+    def trim(self) -> bool:
+        """Forgets the members that went first, if many are gone; returns whether.
 
         A broker that runs for long has had more members than it has memory for.
         """
         if len(self.gone) <= 2 * MOST_GONE:
-            return
+            return False
         kept = {*[*self.gone][-MOST_GONE:], *self.pending, *self._life_of}
         self.members = {m: each for m, each in self.members.items() if m in kept}
         self.gone = {m: life for m, life in self.gone.items() if m in kept}
@@ -223,6 +223,7 @@ class Membership:
             for at, life in enumerate(self.lives)
             if life.until_ns is None
         }
+        return True
 
     def is_eager(self, member_id: str, protocol: str | None) -> bool | None:
         """Whether a member revokes all that it owns to join; None: not known.

@@ -55,7 +55,7 @@ def started(group: GroupAccounts, event: Event) -> None:
             pause_readers(group, member_id)
     if event.get("previous_state") != "Empty":
         rebalance.missing |= group.membership.pending
-    group.last = rebalance
+    group.begin(rebalance)
 
 
 def _opening(group: GroupAccounts, event: Event, expected: tuple[str, ...]) -> Opening:
@@ -181,7 +181,7 @@ def _began_before(group: GroupAccounts, event: Event) -> Rebalance:
             at_ns = min(start_ns + row.waited_ns, group.now)
             owned = group.ownership.count(row.member_id)
             rebalance.came(row.member_id, at_ns, owned)
-    group.last = rebalance
+    group.begin(rebalance)
     return rebalance
 
 

@@ -22,6 +22,7 @@ from kohort.broker.events.account.values import (
     Pause,
     Piece,
     RefusedJoin,
+    Return,
     Unread,
     Wait,
     parts,
@@ -263,6 +264,7 @@ class Rebalance:
         waits: the rows of that.
         assigned: its ``assignment_made``.
         leadership: who leads the generation, and why.
+        returns: processes that are back as its members, or as those before it.
         refused: JoinGroups refused in the join phase.
         latecomers: members removed because they missed the join phase.
         pieces: of its duration.
@@ -287,6 +289,7 @@ class Rebalance:
         self.waits: tuple[Wait, ...] = ()
         self.assigned: Event = {}
         self.leadership = Leadership()
+        self.returns: list[Return] = []
         self.refused: list[RefusedJoin] = []
         self.latecomers: list[str] = []
         self.pieces = Pieces(opening.started_ns)
@@ -466,6 +469,7 @@ class Rebalance:
             previous_generation=opening.generation,
             culprits=opening.culprits,
             departures=tuple(Departure(*row) for row in opening.departures.items()),
+            returns=tuple(self.returns),
             silent_ns=opening.silent_ns,
             is_second_half=opening.is_second_half,
             is_same_offer=opening.is_same_offer,

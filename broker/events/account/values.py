@@ -71,6 +71,18 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True)
+class Return(Span):
+    """Row ``return``: a process that went, and is back as another member."""
+
+    member_id: str
+    previous_id: str
+    how: Gone
+    since_ns: int
+    until_ns: int
+    is_restart: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedJoin:
     """Row ``refused_join``: a JoinGroup that was refused."""
 
@@ -171,6 +183,7 @@ class Account:
     previous_generation: int
     culprits: tuple[str, ...]
     departures: tuple[Departure, ...]
+    returns: tuple[Return, ...]
     silent_ns: int | None
     is_second_half: bool
     is_same_offer: bool | None
@@ -338,6 +351,7 @@ _SUMS: Final = (
 _OWN: Final = (*(name for name in _NAMES if name not in _COMMON), *_SUMS)
 _ROWS: Final[Mapping[str, type]] = {
     "departures": Departure,
+    "returns": Return,
     "refused": RefusedJoin,
     "pieces": Piece,
     "waits": Wait,

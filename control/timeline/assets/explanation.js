@@ -144,11 +144,13 @@ function explainLeader(group, account) {
 }
 
 function explainMembers(group, account) {
-  const { gained, lost, departures, refused, latecomers } = account;
+  const { gained, lost, departures, returns = [], refused, latecomers } = account;
   const how = new Map(departures.map((row) => [row.member_id, row.how]));
   const named = (ids) => few(ids.map((id) => `${group.nameOf(id)}${how.has(id) ? ` (${plain(how.get(id))})` : ""}`), 8);
+  const restarts = returns.filter((row) => row.is_restart);
   const lines = [
     gained.length ? `New in generation ${account.generation}: ${named(gained)}.` : null,
+    restarts.length ? `Restarted: ${few(restarts.map((row) => `${group.nameOf(row.member_id)} (away for ${duration((row.until_ns - row.since_ns) / 1e6)})`), 8)}.` : null,
     lost.length ? `No longer in it: ${named(lost)}.` : null,
     latecomers.length ? `Removed because they missed the join phase: ${named(latecomers)}.` : null,
     refused.length ? `Refused: ${few(refused.map((row) => `${shown(row.who)} (${plain(row.cause)})`), 8)}.` : null,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kohort.broker.events.account import Account, reasons
 from kohort.broker.events.account.membership import Life, Member
-from kohort.broker.events.account.values import Gone, Outcome, Unread
+from kohort.broker.events.account.values import Gone, Outcome, Return, Unread
 from kohort.control.why.facts import Facts
 from kohort.control.why.findings import (
     MINUTE,
@@ -34,9 +34,6 @@ from kohort.control.why.words import (
     said,
 )
 
-RESTART_NS = 10 * MINUTE
-"""A process that is back within this time was restarted: longer than a slow start of
-a large JVM service, shorter than between deployments."""
 ROLLING_STEPS = 2
 """Restarts of different members in a row that make a rolling restart: a group of two
 has no more, and one is an accident."""
@@ -146,52 +143,30 @@ def _gone(life: Life, text: str) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class _Restart:
-    """A process that went and came again: its lives before and after."""
+    """The life of a member, and the return of its process."""
 
     old: Life
-    new: Life
-    away_ns: int
+    back: Return
 
 
 def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
-    """Members that came back under new ids, the first that went first.
-
-    Where several processes look the same (see `Member.process`) the first to come is
-    taken for the first that went. A new id on the same connection is no restart: the
-    process never stopped.
-    """
-    waiting: dict[tuple[str, str], list[Life]] = {}
-    found = []
-    for at_ns, is_birth, life in _moments(facts.lives):
-        member = facts.members[life.member_id]
-        if (member.instance_id is not None) != static:
-            continue
-        queue = waiting.setdefault(member.process, [])
-        if not is_birth:
-            if life.how in {Gone.LEFT, Gone.EXPIRED}:
-                queue.append(life)
-            continue
-        if member.previous_id is not None:
-            queue[:] = [x for x in queue if x.member_id != member.previous_id]
-            continue
-        while queue and at_ns - (queue[0].until_ns or 0) > RESTART_NS:
-            queue.pop(0)
-        if queue:
-            old = queue.pop(0)
-            found.append(_Restart(old, life, at_ns - (old.until_ns or 0)))
-    return found
-
-
-def _moments(lives: Iterable[Life]) -> list[tuple[int, bool, Life]]:
-    births = [(x.since_ns, True, x) for x in lives if x.since_ns is not None]
-    deaths = [(x.until_ns, False, x) for x in lives if x.until_ns is not None]
-    return sorted([*births, *deaths], key=lambda moment: moment[:2])
+    """Members that left or expired, and whose processes came back, in that order."""
+    old = {life.member_id: life for life in facts.lives}
+    found = [
+        _Restart(old[row.previous_id], row)
+        for row in facts.returns.values()
+        if row.is_restart
+        and row.how in {Gone.LEFT, Gone.EXPIRED}
+        and row.previous_id in old
+        and (facts.members[row.previous_id].instance_id is not None) == static
+    ]
+    return sorted(found, key=lambda restart: restart.back.until_ns)
 
 
 def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
     # A rebalance begins in the same turn as what it is for.
     moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
-    moments |= {(r.new.member_id, r.new.since_ns) for r in restarts}
+    moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
     caused: list[Account] = []
     last: Account | None = None
     for each in facts.rebalances:
@@ -219,7 +194,7 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
     )
     perhaps = "" if is_sure else "perhaps "
     times = f", in {len(rolls)} rolling restarts" if len(rolls) > 1 else ""
-    away_ns = max(step.away_ns for step in steps)
+    away_ns = max(step.back.duration_ns for step in steps)
     least = -(-away_ns // SECOND) + 1
     yield Finding(
         "rolling-restart",
@@ -228,9 +203,9 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
         f"{cost(rebalances)}",
         "Give each member a group.instance.id of its own (KIP-345): a static member "
         "that is back within its session.timeout.ms takes its old place, without a "
-        f"rebalance. They were back {duration(away_ns)} at most after the group had "
-        f"noticed that they were gone, so session.timeout.ms has to be above {least} "
-        "s, and above that by the time that stopping takes.",
+        f"rebalance. They were away for {duration(away_ns)} at most, so "
+        f"session.timeout.ms has to be above {least} s, and above that by the time "
+        "that stopping takes.",
         tuple(of_rebalance(each, names) for each in rebalances),
         is_sure,
     )
@@ -256,16 +231,16 @@ def _without_stops(facts: Facts) -> list[_Restart]:
         step
         for step in _restarts(facts, static=False)
         if bisect_left(stops, step.old.until_ns or 0)
-        == bisect_right(stops, step.new.since_ns or 0)
+        == bisect_right(stops, step.back.until_ns)
     ]
 
 
 def _is_next_step(chain: list[_Restart], restart: _Restart) -> bool:
     if reasons.is_poll_interval(restart.old.reason):
         return False
-    if any(restart.old.member_id == step.new.member_id for step in chain):
+    if any(restart.old.member_id == step.back.member_id for step in chain):
         return False  # the same process again: a loop, no roll
-    last = chain[-1].new.since_ns if chain else None
+    last = chain[-1].back.until_ns if chain else None
     return last is None or (restart.old.until_ns or 0) - last <= ROLLING_GAP_NS
 
 
@@ -283,10 +258,7 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
     if not found:
         return
     sessions = [facts.members[r.old.member_id].session_timeout_ms or 0 for r in found]
-    away_ms = max(
-        session + r.away_ns // 1_000_000
-        for r, session in zip(found, sessions, strict=True)
-    )
+    away_ms = max(r.back.duration_ns for r in found) // 1_000_000
     was = f" (it was {max(sessions)})" if max(sessions) else ""
     yield Finding(
         "static-member-expired",
@@ -299,7 +271,8 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
             _gone(
                 r.old,
                 f"{names.of(r.old.member_id)} expired, and was back "
-                f"{duration(r.away_ns)} later, as a new member",
+                f"{duration(r.back.until_ns - (r.old.until_ns or 0))} later, as a new "
+                "member",
             )
             for r in found
         ),
@@ -511,26 +484,15 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
 def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that had crashed, and were still members when their successors came."""
     found = []
-    lives: dict[tuple[str, str], list[Life]] = {}
-    for life in facts.lives:
-        lives.setdefault(facts.members[life.member_id].process, []).append(life)
-    for ghost in facts.lives:
-        member = facts.members[ghost.member_id]
-        timeout_ms = member.session_timeout_ms
-        if ghost.how is not Gone.EXPIRED or not timeout_ms or member.instance_id:
-            continue
-        until_ns = ghost.until_ns or 0
-        silent_since = until_ns - timeout_ms * 1_000_000
-        mine = lives[member.process]
-        after = bisect_right(mine, silent_since, key=lambda life: life.since_ns or 0)
-        for life in mine[after : after + 1]:
-            waited = until_ns - (life.since_ns or 0)
-            if waited > 0:
-                text = (
-                    f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
-                    f"after {names.of(life.member_id)} had come in its place"
-                )
-                found.append(_gone(ghost, text))
+    for restart in _restarts(facts, static=False):
+        ghost, back = restart.old, restart.back
+        waited = (ghost.until_ns or 0) - back.until_ns
+        if ghost.how is Gone.EXPIRED and waited > 0:
+            text = (
+                f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
+                f"after {names.of(back.member_id)} had come in its place"
+            )
+            found.append(_gone(ghost, text))
     if len(found) >= GHOSTS:
         yield Finding(
             "session-too-long",

@@ -6,12 +6,12 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kohort.pipeline.event_schema import ADVICE
 from kohort.pipeline.gold.columns import MEMBER, SECOND_NS, seconds
-from kohort.pipeline.gold.settings.rule import MS_NS, REACH_NS, is_
+from kohort.pipeline.gold.settings.rule import MS_NS, RESTART_NS, is_
 from kohort.pipeline.table_functions import GROUP, Frames
 
 BACK_AT_ONCE_NS: Final = 5 * SECOND_NS
@@ -26,17 +26,18 @@ def lives(frames: Frames) -> DataFrame:
 
     Returns:
         the columns of memberships, and
-        gone_ns: its last sign of life, as far as it tells; null while it is a member.
-        new_id, back_ns: the member that its process came back as, and when.
-        away_ns: until then, from gone_ns.
+        went: it left, or expired.
+        gone_ns: its last sign of life, if it went.
+        new_id, back_ns, away_ns: if it went, the row of its process in silver/returns.
         is_rejoin: its process came back on the same connection: it was not restarted.
         is_slow: it left because its application did not poll in time: it says so, or
             its process rejoined.
         is_alive: it expired and was alive, see `_is_alive`.
         silence_ns: how long it was silent then.
-        is_back: dynamic, gone for another reason, and back within five minutes.
+        is_back: dynamic, gone for another reason, and restarted.
     """
     went = F.col("how").isin("left", "expired")
+    ending_ns = F.col("until_ns") - F.coalesce("silent_ns", F.lit(0))
     expired = F.col("how") == "expired"
     said = [F.col("reason").contains(text) for text in ADVICE["poll_interval_reasons"]]
     is_heard = _came_at_once() | F.col("is_rejoin")
@@ -44,18 +45,37 @@ def lives(frames: Frames) -> DataFrame:
     is_slow = (F.col("how") == "left") & reduce(or_, said, F.col("is_rejoin"))
     is_back = (
         F.col("instance_id").isNull()
-        & (F.col("away_ns") <= REACH_NS)
+        & F.col("new_id").isNotNull()
+        & ~F.col("is_rejoin")
         & ~F.col("is_slow")
         & ~F.col("is_alive")
     )
     return (
-        _followed(frames["silver/memberships"].withColumn("went", is_(went)))
+        frames["silver/memberships"]
+        .withColumn("went", is_(went))
+        .withColumn("gone_ns", F.when(F.col("went"), ending_ns))
+        .join(_returns(frames), [*MEMBER], "left")
+        .withColumn("is_rejoin", is_(F.col("is_rejoin")))
         .join(_asked(frames), [*MEMBER], "left")
-        .withColumn("away_ns", F.col("back_ns") - F.col("gone_ns"))
         .withColumn("is_slow", is_(is_slow))
         .withColumn("silence_ns", heard - F.col("gone_ns"))
-        .withColumn("is_alive", is_(expired & (F.col("silence_ns") <= REACH_NS)))
+        .withColumn("is_alive", is_(expired & (F.col("silence_ns") <= RESTART_NS)))
         .withColumn("is_back", is_(is_back))
+    )
+
+
+def _returns(frames: Frames) -> DataFrame:
+    return (
+        frames["silver/returns"]
+        .where("how in ('left', 'expired')")
+        .select(
+            *GROUP,
+            F.col("previous_id").alias("member_id"),
+            F.col("member_id").alias("new_id"),
+            F.col("until_ns").alias("back_ns"),
+            "away_ns",
+            (~F.col("is_restart")).alias("is_rejoin"),
+        )
     )
 
 
@@ -85,78 +105,18 @@ def _asked(frames: Frames) -> DataFrame:
     )
 
 
-def _followed(members: DataFrame) -> DataFrame:
-    """Memberships that `went`, and the others, with ``new_id`` and ``back_ns``.
-
-    A row for each. A process is back if the next that is seen of it after one of its
-    members went is that a member came. A crashed one went when it was last heard of, so
-    that one counts that is back before its session expired. Of several that look the
-    same, and are away at once, one is found: there are as many as that, or more.
-    """
-    moments = F.array(
-        F.struct(F.col("from_ns").alias("at_ns"), F.lit(True).alias("is_coming")),
-        F.struct(F.col("gone_ns").alias("at_ns"), F.lit(False).alias("is_coming")),
-    )
-    # Who was there before anybody looked did not come.
-    is_seen = is_(F.col("is_start_known")) | ~F.col("moment.is_coming")
-    of_process = Window.partitionBy(*GROUP, "process").orderBy(
-        "moment.at_ns", "moment.is_coming", "member_id"
-    )
-    following = F.lead(F.struct("member_id", "moment", "connection")).over(of_process)
-    ended = (
-        _named(members)
-        .withColumn("gone_ns", F.when(F.col("went"), F.col("ending_ns")))
-        .withColumn("moment", F.explode(moments))
-        .where(is_seen)
-        .withColumn("next", following)
-        .where("not moment.is_coming")
-    )
-    came = F.col("went") & F.col("next.moment.is_coming")
-    is_same = F.col("next.connection") == F.col("last_connection")
-    is_known = came & F.col("process").isNotNull()
-    return (
-        ended.withColumn("new_id", F.when(is_known, F.col("next.member_id")))
-        .withColumn("back_ns", F.when(is_known, F.col("next.moment.at_ns")))
-        .withColumn("is_rejoin", is_(is_known & is_same))
-        .drop("moment", "next")
-    )
-
-
-def _named(members: DataFrame) -> DataFrame:
-    """Memberships with ``process`` and ``ending_ns``, the last sign of life.
-
-    process: what a process has in common with itself after a restart. The instance id;
-    else the client id, where never two members had it at once; else client id and host.
-    """
-    of_client = Window.partitionBy(*GROUP, "client_id")
-    in_order = of_client.orderBy("from_ns", "member_id")
-    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    ending = F.col("until_ns") - F.coalesce("silent_ns", F.lit(0))
-    until = F.max(F.coalesce("ending_ns", F.lit(2**63 - 1))).over(before)
-    host = F.when(F.col("is_shared"), F.col("host"))
-    process = F.when(
-        F.col("instance_id").isNotNull(), F.array(F.lit("instance"), "instance_id")
-    ).when(F.col("client_id").isNotNull(), F.array(F.lit("client"), "client_id", host))
-    return (
-        members.withColumn("ending_ns", ending)
-        .withColumn("overlaps", is_(until > F.col("from_ns")))
-        .withColumn("is_shared", F.max("overlaps").over(of_client))
-        .withColumn("process", process)
-        .drop("overlaps", "is_shared")
-    )
-
-
 def of_members(members: DataFrame) -> DataFrame:
     """Numbers of groups, of their `lives`."""
     back, alive = F.col("is_back"), F.col("is_alive")
     slow = F.col("is_slow") & F.col("rebalance_timeout_ms").isNotNull()
-    slow_back = slow & (F.col("away_ns") <= REACH_NS)
+    slow_back = slow & (F.col("away_ns") <= RESTART_NS)
     took_ms = F.col("rebalance_timeout_ms") + F.col("away_ns") / MS_NS
     dynamic = F.col("instance_id").isNull()
+    process = F.struct("client_id", "host")
     return members.groupBy(*GROUP).agg(
         F.count_if(dynamic & F.col("went") & ~F.col("is_slow")).alias("departures"),
         F.count_if(back).alias("back"),
-        F.size(F.collect_set(F.when(back, F.col("process")))).alias("back_processes"),
+        F.size(F.collect_set(F.when(back, process))).alias("back_processes"),
         F.max(F.when(back, F.col("away_ns"))).alias("back_ns"),
         F.max(F.when(back, F.col("session_timeout_ms"))).alias("back_session_ms"),
         F.count_if(F.col("how") == "expired").alias("expired"),

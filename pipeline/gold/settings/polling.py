@@ -36,7 +36,7 @@ def max_poll_interval() -> Column:
 
     Suggested: the longest that one took, its max.poll.interval.ms (as Kafka's consumer
     sends it: the rebalance timeout) and the time until it was back, and half as much
-    again, in whole minutes; twice what it is where none was back within five minutes.
+    again, in whole minutes; twice what it is where none was back within ten minutes.
     Confidence: by their number, times a half (it may be stuck) to 1 (all were back).
     """
     need = F.coalesce(F.col("slow_took_ms") * MARGIN, F.col("slow_now_ms") * 2.0)
@@ -48,7 +48,7 @@ def max_poll_interval() -> Column:
         suggested=rounded_up(need, MINUTE_MS),
         evidence=F.format_string(
             "%d times a member left because its application had not polled within"
-            " max.poll.interval.ms (%d at the most); %d times it was back within five"
+            " max.poll.interval.ms (%d at the most); %d times it was back within ten"
             " minutes. That made %d rebalances. Fewer records at a time"
             " (max.poll.records) help as well.",
             "slow",

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from kohort.pipeline.gold.columns import SECOND_NS
+from kohort.pipeline.event_schema import ADVICE
 
 MS_NS: Final = 1_000_000
 FEWEST: Final = 3
@@ -22,10 +22,8 @@ HALF_SURE: Final = 3
 """The number of cases that makes a rule half sure, see `sure`."""
 MARGIN: Final = 1.5
 """A suggested value divided by the need that was seen: the next case may be longer."""
-REACH_NS: Final = 300 * SECOND_NS
-"""The longest absence that a timeout is stretched over. A process that is back later
-than that was not restarted, or its partitions must not wait for it: they would for
-longer than the default of max.poll.interval.ms."""
+RESTART_NS: Final[int] = ADVICE["restart_ns"]
+"""The longest absence that a timeout is stretched over: that of a restart."""
 
 
 def recommended(

@@ -57,7 +57,7 @@ def session_timeout_higher() -> Column:
     unknown; or a new member of the same process came on the same connection, or
     within 5 s of the expiry (by chance a crashed one may be back just then, so it
     takes several). Static members
-    that were back later, within five minutes, count, too: their timeout was to cover
+    that were back later, within ten minutes, count, too: their timeout was to cover
     that. Suggested: half as much again as the longest silence, in steps of 5 s.
     Confidence: by their number, times their share of all that expired.
     """
@@ -164,7 +164,7 @@ def _is_static_longer() -> Column:
 def static_membership() -> Column:
     """group.instance.id (KIP-345): members that go and come back, as in a restart.
 
-    Dynamic members that left or crashed, and whose process was back within five
+    Dynamic members that left or crashed, and whose process was back within ten
     minutes, at least three times, and at a cost of at least three rebalances. Not those
     that left for want of a poll, or were alive when they expired. Of few processes it
     is a crash loop, which static members do not end, but keep from the others.

@@ -1,0 +1,70 @@
+"""A restart is one in all views: the explainer's, gold's, and the report's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.events.findings import quiet
+from tests.pipeline.events import Event, as_run, frame, made, rows, with_accounts
+
+from kohort.control.why import history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("ana", "ben", "cleo")
+
+
+def restarted(away_s: float) -> Sequence[Event]:
+    """Three members leave and come back, one after the other; dora stays."""
+    stream = quiet(*NAMES, "dora")
+    for name in NAMES:
+        stream.leaves(name)
+        stream.rebalance("member_left", name)
+        stream.wait(away_s)
+        stream.comes(name)
+        stream.rebalance("member_joined", name)
+    return as_run(stream.events, "r", f"away {away_s}")
+
+
+def test_all_views_count_the_same_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    """Three members were away for 400 s, and three others for 700: those were not."""
+    from kohort.pipeline import gold, silver
+    from kohort.pipeline.report.queries import ask
+
+    events = [*restarted(400), *restarted(700)]
+    events = [{**event, "sequence": n} for n, event in enumerate(events, 1)]
+    told = {
+        group: {each.code: each for each in history(events, group).findings}
+        for group in ("away 400", "away 700")
+    }
+    assert told["away 400"]["rolling-restart"].title.startswith(
+        "3 members went and came again one after the other, and that was 6 rebalances"
+    )
+    assert "rolling-restart" not in told["away 700"]
+
+    functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
+    tables = made(functions, frame(spark, tmp_path, with_accounts(events)), tmp_path)
+    (row,) = [
+        row
+        for row in rows(tables["gold/settings"])
+        if row["rule"] == "static-membership"
+    ]
+    assert (row["group"], row["cases"], row["rebalances_saved"]) == ("away 400", 3, 6)
+    assert row["evidence"].startswith(
+        "3 of 3 departures were restarts, of 3 processes (by name and host): each was"
+        " back after 400.0 s at the most"
+    )
+
+    for name in ("returns", "memberships"):
+        tables[f"silver/{name}"].createOrReplaceTempView(f"silver_{name}")
+    found = ask(spark, "restarts")
+    assert [(row["group"], row["how"], row["away_p50_s"]) for row in found] == [
+        ("away 400", "left", 400.0)
+    ] * 3
+    assert sum(row["times"] for row in found) == 3
