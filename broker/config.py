@@ -298,7 +298,7 @@ def parse_topic(name: str, text: str) -> Value:
     key = TOPIC_KEYS.get(name)
     if key is None:
         raise ConfigError(
-            f"{name}: no such key of topics{_did_you_mean(name, TOPIC_KEYS)}"
+            f"{name}: unknown topic setting{_did_you_mean(name, TOPIC_KEYS)}"
         )
     try:
         return parse(key, text)
@@ -430,7 +430,7 @@ def _known(name: str, value: object, origin: str) -> Key:
         return _key(name)
     except KeyError:
         hint = _did_you_mean(name, BROKER_KEYS)
-        line = f"{_quoted(name)}={_quoted(value)} ({origin}): no such key{hint}"
+        line = f"{_quoted(name)}={_quoted(value)} ({origin}): unknown setting{hint}"
         raise ConfigError(line) from None
 
 
@@ -475,7 +475,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
         if variable not in keys:
             hint = _did_you_mean(variable, keys)
             raise ConfigError(
-                f"{variable}={_quoted(value)} (environment): no such key{hint}"
+                f"{variable}={_quoted(value)} (environment): unknown setting{hint}"
             )
         name = keys[variable]
         settings[name] = _setting(name, value, f"environment, {variable}")

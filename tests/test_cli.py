@@ -96,7 +96,7 @@ def test_the_script_is_the_module() -> None:
 def test_a_wrong_configuration_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     """The line says which key, which value, from where, and what is wrong."""
     assert refused("serve", "--set", "group.max.siez=5", code=2) == (
-        "group.max.siez=5 (--set): no such key; did you mean group.max.size?"
+        "group.max.siez=5 (--set): unknown setting; did you mean group.max.size?"
     )
     assert refused("serve", code=2, KOHORT_GROUP_MAX_SIZE="0") == (
         "group.max.size=0 (environment, KOHORT_GROUP_MAX_SIZE): must be at least 1"
@@ -121,7 +121,7 @@ def test_config_lists_what_has_an_effect() -> None:
     assert "num.partitions=1" in lines
     assert len(lines) == sum(key.used for key in BROKER_KEYS.values())
     assert len(kohort("config", "--all").stdout.splitlines()) == len(BROKER_KEYS)
-    assert "no such key" in refused("config", "--set", "a=b", code=2)
+    assert "unknown setting" in refused("config", "--set", "a=b", code=2)
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ class Frame:
             *head,
             _title("members and their partitions", options),
             _members(self.seen, rows, options),
-            _title("what has happened", options),
+            _title("events", options),
         ]
         events: list[RenderableType] = []
         for event in reversed(self.seen.events):
