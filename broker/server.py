@@ -92,7 +92,7 @@ class Listener:
             loop.call_soon(self._server.close)
 
     async def drain(self) -> None:
-        """Lets answers under way out, and closes all connections."""
+        """Sends pending answers, and closes all connections."""
         open_ones = [connection.close() for connection in list(self.connections)]
         if open_ones:
             await asyncio.wait(open_ones, timeout=DRAIN_SECONDS)
@@ -118,20 +118,19 @@ class Broker:
             address; a port of 0 stands for the one listened on. It is the first
             node's; the next port is the second node's, and so on.
         seed: makes ids repeatable; None for random ones.
-        nodes: how many nodes the cluster has. Their ids are ``node.id`` and those
-            that follow.
-        data_dir: folder that topics, groups and offsets are kept in, in Kafka's
-            formats; None to keep them in memory.
-        labels: what to call this run in its events: settings, a seed, anything.
-        events_heartbeats: whether each heartbeat is an event.
+        nodes: number of nodes. Their ids are ``node.id`` and the following ones.
+        data_dir: folder for topics, groups and offsets, in Kafka's formats; None to
+            keep them in memory.
+        labels: labels of this run in its events: settings, a seed, anything.
+        events_heartbeats: whether to publish an event for each heartbeat.
 
     Attributes:
         cluster: the cluster's state, once started.
         events: all events, as one stream; see `kohort.broker.events`.
 
     Raises:
-        ConfigError: from the constructor; a key is unknown or a value is bad.
-        ValueError: from the constructor; there are fewer nodes than one.
+        ConfigError: from the constructor; an unknown setting or an invalid value.
+        ValueError: from the constructor; `nodes` is less than 1.
         DataDirError: from `start`; the folder cannot be used.
         OSError: from `start`; the address cannot be listened on.
     """
@@ -194,8 +193,8 @@ class Broker:
     async def start(self) -> None:
         """Listens; when it returns, clients can connect.
 
-        Groups of a data directory are loaded meanwhile; requests about those
-        that are not are answered COORDINATOR_LOAD_IN_PROGRESS.
+        Groups of a data directory are loaded meanwhile; requests about groups that are
+        not loaded yet are answered COORDINATOR_LOAD_IN_PROGRESS.
         """
         for name, value, origin in self.config.unused:
             log.warning("key_has_no_effect_yet", key=name, value=value, origin=origin)
@@ -285,7 +284,7 @@ class Broker:
         return host.strip("[]"), int(text) + number if int(text) else port
 
     async def wait_until_loaded(self) -> None:
-        """Returns once no log of groups is left to be read."""
+        """Waits until all groups are loaded."""
         loader = self.cluster.shards.loader
         if loader.is_busy:
             done = asyncio.Event()
@@ -293,9 +292,9 @@ class Broker:
             await done.wait()
 
     async def stop(self) -> None:
-        """Accepts no more, lets answers under way out, and closes all connections.
+        """Stops accepting, sends pending answers, and closes all connections.
 
-        Nothing happens if the broker has not started, or has stopped.
+        No effect if the broker has not started, or has stopped.
         """
         housekeeper, self._housekeeper = self._housekeeper, None
         if housekeeper is None:
@@ -354,7 +353,7 @@ class Broker:
             self.cluster.node_started(node)
 
     def move_partition(self, topic: str, partition: int, node_id: int) -> None:
-        """Makes a node lead a partition of a topic; it becomes a replica if it is none.
+        """Makes a node the leader of a partition, and a replica if it is none yet.
 
         Raises:
             ClusterError: an unknown topic, partition or node, or a node that is not
@@ -363,7 +362,7 @@ class Broker:
         self.cluster.move_partition(topic, partition, node_id)
 
     def move_coordinator(self, group_id: str, node_id: int) -> None:
-        """Makes a node coordinate a group, and all groups of the same shard.
+        """Makes a node the coordinator of a group, and of all groups of its shard.
 
         Raises:
             ClusterError: the node is unknown, or stopped.
@@ -371,7 +370,7 @@ class Broker:
         self.cluster.move_coordinator(group_id, node_id)
 
     def coordinator_of(self, group_id: str) -> int:
-        """The id of the node that coordinates a group; -1 where none can."""
+        """The node id of a group's coordinator; -1 if there is none."""
         return self.cluster.shards.for_group(group_id).node_id
 
     def status(self) -> dict[str, object]:

@@ -28,11 +28,11 @@ class Admin:
     an item is in its result. The calls are functions of `kohort.client.administering`.
 
     Args:
-        config: the configuration; or else
-        settings: its keys.
+        config: the settings; or pass them as keywords instead:
+        settings: each setting, under Kafka's name with underscores.
 
     Raises:
-        ConfigError: a setting is unknown, or its value is invalid.
+        ConfigError: an unknown setting or an invalid value.
     """
 
     def __init__(self, config: AdminConfig | None = None, **settings: Any) -> None:

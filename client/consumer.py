@@ -62,8 +62,8 @@ class Consumer:
 
     Args:
         topics: to subscribe to.
-        config: the settings; or else
-        settings: each of them, under Kafka's names with underscores.
+        config: the settings; or pass them as keywords instead:
+        settings: each setting, under Kafka's name with underscores.
 
     Raises:
         ConfigError: an unknown setting or an invalid value.
@@ -93,7 +93,7 @@ class Consumer:
         await self.close()
 
     async def start(self) -> None:
-        """Connects, and joins the group if topics were named already.
+        """Connects, and joins the group if it is already subscribed.
 
         Raises:
             KohortError: no broker answers. The consumer is closed.
@@ -130,13 +130,13 @@ class Consumer:
     async def close(
         self, timeout_ms: int = CLOSE_MS, *, leaves: bool | None = None
     ) -> None:
-        """Gives the partitions back, commits if that is automatic, and leaves.
+        """Revokes the partitions, commits with ``enable.auto.commit``, and leaves.
 
         Returns within the time, even if a broker or listener hangs. Called by the
         listener it returns immediately: the rest is done when the listener returns.
 
         Args:
-            timeout_ms: the time.
+            timeout_ms: the limit for all of that.
             leaves: whether LeaveGroup is sent; None sends none for static members.
         """
         if not self._life.begin_close():
@@ -203,17 +203,17 @@ class Consumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribes to topics, in place of those before; waits for nothing.
+        """Subscribes to topics, in place of earlier ones; returns immediately.
 
         Args:
             topics: their names.
-            pattern: a regular expression for names, in place of them: topics that
-                are created later count as well.
-            listener: is called when partitions are assigned, revoked or lost.
+            pattern: a regular expression for names, in place of topics; it also
+                matches topics that are created later.
+            listener: called when partitions are assigned, revoked or lost.
 
         Raises:
-            ConfigError: there is no ``group_id``, or not one of topics and pattern,
-                or the listener is none.
+            ConfigError: no ``group_id``, both or neither of topics and pattern, or an
+                invalid listener.
         """
         self._check()
         if not isinstance(listener, ConsumerRebalanceListener | None):
@@ -229,13 +229,13 @@ class Consumer:
         group.subscribe(names, wanted, listener)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group, or drops the partitions that were assigned by hand.
+        """Leaves the group, or drops the partitions from `assign`.
 
         Called by the listener it returns immediately: the member leaves when the
         listener returns.
 
         Raises:
-            Exception: an exception of the listener meanwhile.
+            Exception: raised by the listener.
         """
         self._check()
         group = self._group
@@ -254,7 +254,7 @@ class Consumer:
             group.driver.raise_from_listener()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Consumes some partitions, in no group, from now on.
+        """Consumes these partitions, without a group, from now on.
 
         Raises:
             ConfigError: the consumer is subscribed to topics.
@@ -270,7 +270,7 @@ class Consumer:
         fetcher.add(wanted)
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed to."""
+        """The subscribed topics."""
         if self._group is None:
             return frozenset()
         return frozenset(self._group.member.subscription or ())
@@ -285,7 +285,7 @@ class Consumer:
         """The current group, generation and member.
 
         Raises:
-            ConfigError: there is no ``group_id``.
+            ConfigError: no ``group_id``.
         """
         self._check()
         member = self._group_to("be in a group").member
@@ -312,12 +312,12 @@ class Consumer:
         """Continues at an offset.
 
         Args:
-            partition: that is consumed here.
-            offset: of the next record. If it has a leader epoch, a log that was
-                truncated before it is noticed first (KIP-320).
+            partition: an assigned partition.
+            offset: of the next record. If it has a leader epoch, truncation of the
+                log below it is detected first (KIP-320).
 
         Raises:
-            ConfigError: the partition is not consumed here, or it is no offset.
+            ConfigError: the partition is not assigned, or the offset is invalid.
         """
         row = committable(partition, offset)
         self._partition(partition).seek(row.offset, row.leader_epoch)
@@ -332,10 +332,10 @@ class Consumer:
         self._seek_to(partitions, LATEST)
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Continues at the first record of a time, or the end if there is none.
+        """Continues at the first record at or after a time, without one at the end.
 
         Args:
-            timestamp_ms: since the epoch.
+            timestamp_ms: milliseconds since the epoch.
             partitions: all if none is named.
         """
         self._seek_to(partitions, timestamp_ms)
@@ -354,11 +354,11 @@ class Consumer:
         Without a committed offset ``auto_offset_reset`` applies.
 
         Args:
-            partitions: that are consumed here.
+            partitions: assigned partitions.
             timeout_ms: None for ``default.api.timeout.ms``.
 
         Raises:
-            ConfigError: a partition is not consumed here, or there is no group.
+            ConfigError: a partition is not assigned, or there is no group.
             KohortError: the committed offsets could not be fetched.
         """
         wanted = partitions or tuple(self.assignment())
@@ -397,7 +397,7 @@ class Consumer:
 
         Raises:
             RequestTimedOutError: it was not found in time.
-            KohortError: there is none, as ``auto_offset_reset`` is none.
+            KohortError: no committed offset, and ``auto_offset_reset`` is ``none``.
         """
         self._check()
         deadline = self._cluster.deadline(timeout_ms)
@@ -419,7 +419,7 @@ class Consumer:
         Cancelling the caller does not cancel the commit.
 
         Args:
-            offsets: of the next records to consume; None for all positions.
+            offsets: the next offset of each partition; None for all positions.
             timeout_ms: None for ``default.api.timeout.ms``.
 
         Raises:
@@ -436,7 +436,7 @@ class Consumer:
         """Commits without waiting: the task has the result.
 
         Raises:
-            ConfigError: there is no group, or an offset is none.
+            ConfigError: no ``group_id``, or an invalid offset.
         """
         self._life.check(is_inside=True)
         group = self._group_to("commit")
@@ -449,7 +449,7 @@ class Consumer:
     async def committed(
         self, *partitions: TopicPartition, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets of some partitions; None where there is none."""
+        """The committed offset of each partition; None without one."""
         self._check()
         commits = self._group_to("fetch committed offsets").commits
         places = [TopicPartition(*place) for place in partitions]
@@ -464,7 +464,7 @@ class Consumer:
     # -- topics and logs
 
     async def topics(self, timeout_ms: int | None = None) -> frozenset[str]:
-        """All topics; internal ones unless those are excluded.
+        """All topics, without internal ones by ``exclude.internal.topics``.
 
         Raises:
             KohortError: no broker answers.
@@ -515,7 +515,7 @@ class Consumer:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time, per partition; None for none.
+        """Offset of the first record at or after a time, per partition; None for none.
 
         Args:
             times: milliseconds since the epoch.
@@ -550,9 +550,9 @@ class Consumer:
         Rebalances go on here, and listeners are called, even with a timeout of 0.
 
         Args:
-            partitions: to return records of; all that are consumed if none.
+            partitions: returns records of these only; of all if none is named.
             timeout_ms: how long to wait for records.
-            max_records: in all; None for ``max_poll_records``.
+            max_records: of all partitions together; None for ``max_poll_records``.
 
         Raises:
             KohortError: the consumer has failed, or a record cannot be read.

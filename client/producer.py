@@ -40,7 +40,7 @@ class RecordMetadata(NamedTuple):
     """Topic, partition, offset and timestamp of a record that was sent.
 
     Attributes:
-        topic: that it was sent to.
+        topic: the topic that it was sent to.
         partition: of the topic.
         offset: -1 if the broker returned none: with acks=0, or for a duplicate whose
             offset it no longer knows.
@@ -76,8 +76,8 @@ class Producer:
     connections break or leaders change meanwhile.
 
     Args:
-        config: the configuration; or else
-        settings: its keys.
+        config: the settings; or pass them as keywords instead:
+        settings: each setting, under Kafka's name with underscores.
 
     Raises:
         ConfigError: an unknown setting or an invalid value.
@@ -173,17 +173,17 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> Delivery:
-        """Takes a record, to be sent with others.
+        """Adds a record to a batch, which is sent later.
 
-        It waits for the topic's metadata and for memory, and for nothing else.
+        It waits for the topic's metadata and for memory only.
         Cancelled meanwhile, the record is not sent.
 
         Args:
-            topic: where to.
+            topic: the topic.
             value: bytes, or an argument of ``value.serializer``; None for null.
             key: likewise.
             partition: None: the partitioner chooses.
-            timestamp_ms: since the epoch; None for now.
+            timestamp_ms: milliseconds since the epoch; None for now.
             headers: names and values, in order.
 
         Returns:
@@ -192,7 +192,7 @@ class Producer:
 
         Raises:
             RequestTimedOutError: no metadata or no memory in ``max.block.ms``.
-            MessageTooLargeError: ``max.request.size`` or ``buffer.memory`` is less.
+            MessageTooLargeError: it exceeds ``max.request.size`` or ``buffer.memory``.
             SerializationError: key, value or headers cannot be bytes.
             ClosedError: the producer is not started, or it was closed.
             KohortError: an invalid topic name, or a topic that you may not write to.
@@ -231,7 +231,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> RecordMetadata:
-        """Sends a record, and waits until the broker has it.
+        """Sends a record, and waits until the broker acknowledges it.
 
         Cancelled while it waits for the broker, the record may be written.
 
@@ -395,7 +395,7 @@ class Producer:
                 the limit for each of them.
 
         Raises:
-            RequestTimedOutError: there are still some.
+            RequestTimedOutError: some records are still undelivered.
             ClosedError: the producer is not started, or it was closed.
         """
         self._life.check()
@@ -435,7 +435,7 @@ class Producer:
     def failed(
         self, batch: Batch, error: KohortError, messages: Mapping[int, str]
     ) -> None:
-        """A batch is given up."""
+        """Fails the records of a batch."""
         for number, delivery in enumerate(batch.deliveries):
             if delivery.done():
                 continue

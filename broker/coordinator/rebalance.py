@@ -212,7 +212,7 @@ def sync_expired(turn: Turn, group: Group) -> None:
 
 
 def _give_up_syncs(turn: Turn, group: Group) -> None:
-    """Answers all waiting syncs with REBALANCE_IN_PROGRESS."""
+    """Drops assignments; answers waiting syncs with REBALANCE_IN_PROGRESS."""
     for member in group.members.values():
         member.assignment = b""
         if turn.answer_sync(member, _SYNC_AGAIN):

@@ -125,7 +125,8 @@ def target(request: Request, resource_type: int, name: str) -> Target:
     """The topic or broker whose configuration a request alters.
 
     Raises:
-        RefusedError: an unknown broker, or a resource type that cannot be altered.
+        RefusedError: an invalid topic name, an unknown broker, or another resource
+            type.
     """
     if resource_type == TOPIC:
         return _TopicTarget(request, name)

@@ -30,8 +30,8 @@ class ConsumerGroupMetadata(NamedTuple):
 
     Attributes:
         group_id: of the group.
-        generation_id: the last that the consumer has joined; -1 without one.
-        member_id: that the broker has assigned; "" without one.
+        generation_id: the last generation that the consumer has joined; -1 before.
+        member_id: assigned by the coordinator; "" before.
         group_instance_id: of a static member (KIP-345), else None.
     """
 
@@ -42,24 +42,24 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class ConsumerRebalanceListener:
-    """Is called when partitions are assigned, revoked or lost; override what you need.
+    """Called when partitions are assigned, revoked or lost; override any method.
 
     The methods are awaited while the application waits for records, in `getmany`
     and the like or in `close`: never while it works on records, never two at a
-    time. Until they return no record is given out and the group waits, for
+    time. Until they return no records are returned and the group waits, for
     ``max.poll.interval.ms`` at most. The poll raises their exceptions.
     """
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
-        """Partitions are about to go; offsets of them can still be committed."""
+        """Partitions are about to be revoked; you can still commit their offsets."""
 
     async def on_partitions_assigned(
         self, assigned: AbstractSet[TopicPartition]
     ) -> None:
-        """Partitions were assigned; positions can be set by `seek`.
+        """Partitions were assigned; you can set positions by `seek`.
 
-        Called after every rebalance, with cooperative protocols also if there
-        are no new ones.
+        Called after every rebalance, with a cooperative protocol also without new
+        partitions.
         """
 
     async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
@@ -74,7 +74,7 @@ class ConsumerGroup:
     """The part of a consumer that needs a ``group_id``.
 
     Args:
-        on_change: is called when a poll has something to look at.
+        on_change: called when a poll has to look again.
     """
 
     def __init__(

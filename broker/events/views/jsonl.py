@@ -181,7 +181,7 @@ def _mend(file: int) -> int:
 
 
 def _last_line(file: int, size: int) -> bytes:
-    """The bytes after the last end of line, at most `LONGEST_LINE` or a little more."""
+    """The bytes after the last end of line; gives up behind `LONGEST_LINE`."""
     tail, chunk = b"", 4096
     while b"\n" not in tail and len(tail) < min(size, LONGEST_LINE):
         chunk = min(2 * chunk, size)
