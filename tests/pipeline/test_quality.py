@@ -35,7 +35,7 @@ IDENTITIES = (
 )
 Row = dict[str, Any]
 NOW_NS = 1_700_000_000_000_000_000
-HOUR_NS = 3_600_000_000_000
+SECOND_NS = 1_000_000_000
 
 
 def event(sequence: int, kind: str = "heartbeat", **fields: Any) -> Row:
@@ -130,7 +130,10 @@ CASES: Mapping[str, Case] = {
     "late_events": Case(
         1,
         2,
-        [event(1, source="topic", wall_ns=NOW_NS - HOUR_NS), event(2, source="topic")],
+        [
+            event(1, source="topic", wall_ns=NOW_NS - 61 * SECOND_NS),
+            event(2, source="topic", wall_ns=NOW_NS - 60 * SECOND_NS),
+        ],
     ),
     "time_back": Case(
         # Within a stretch of numbers, and where one follows another.

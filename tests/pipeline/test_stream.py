@@ -238,6 +238,21 @@ def test_retention_that_was_faster(lake: Lake) -> None:
     assert (row["missing"], row["announced"]) == (2, 0)
 
 
+@pytest.mark.parametrize(
+    ("says", "advice"),
+    [
+        ("UnknownTopicOrPartitionException: gone", "the topic was deleted; start"),
+        ("TimeoutException: Timed out", "b:1 does not answer any more: start"),
+        ("\n IOException: disk full \n at x", "has ended: IOException: disk full"),
+    ],
+)
+def test_the_end_of_a_stream_says_what_to_do(says: str, advice: str) -> None:
+    """By what Spark says; an error that says it already stays."""
+    problem = stream.problem(RuntimeError(says), "b:1")
+    assert advice in str(problem)
+    assert stream.problem(problem) is problem
+
+
 def test_a_clock_that_went_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """New records would be late by the watermark, and be dropped: it does not start."""
     with serving() as served:
