@@ -35,14 +35,13 @@ for listeners (`notices`), then replies. `state` has the table of states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from kohort.broker.coordinator import (
     admin,
     join,
     leave,
-    load,
     notices,
     offsets,
     rebalance,
@@ -53,7 +52,6 @@ from kohort.broker.coordinator.effects import (
     Effect,
     HeartbeatResult,
     JoinResult,
-    Record,
     Reply,
     Result,
     SyncResult,
@@ -139,20 +137,6 @@ class Coordinator:
         """Arms the timer that always runs: the check for expired offsets."""
         return [self._arm_check(now)]
 
-    def load(self, records: Iterable[Record], now: float) -> list[Effect]:
-        """Takes over the groups of a log, before any event of them is handled.
-
-        Args:
-            records: all records of these groups, in order.
-            now: seconds since the epoch.
-
-        Returns:
-            Timers and notices.
-        """
-        turn = self._turn(now)
-        load.load(turn, self.groups, records)
-        return turn.end()
-
     def unload(self) -> list[Effect]:
         """Another coordinator takes the groups over.
 
@@ -171,7 +155,15 @@ class Coordinator:
         return effects
 
     def take_over(self, loading: Loading, now: float) -> list[Effect]:
-        """Takes over the groups of a log that was read in slices; as `load`."""
+        """Takes over the groups of a log, before any event of them is handled.
+
+        Args:
+            loading: has read all records of these groups.
+            now: seconds since the epoch.
+
+        Returns:
+            Timers and notices.
+        """
         turn = self._turn(now)
         loading.finish(turn, self.groups)
         return turn.end()

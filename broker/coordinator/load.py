@@ -37,48 +37,6 @@ class Found:
         self.expire_ms: dict[tuple[str, int], int] = {}
 
 
-def read(
-    groups: dict[str, Found],
-    records: Iterable[Record],
-    keys: dict[tuple[str, int], tuple[str, int]] | None = None,
-) -> None:
-    """Reads on in a log.
-
-    A commit makes a group where there is none. One whose offsets are gone again
-    is still there, until a tombstone of the group itself takes it away.
-
-    Args:
-        groups: the state of each group so far, by group id; updated.
-        records: those that follow, in order.
-        keys: one (topic, partition) for all groups that commit it, kept here as
-            it comes up: a quarter of the memory that many groups take.
-    """
-    if keys is None:
-        keys = {}
-    for record in records:
-        if isinstance(record, OffsetRecord):
-            group_id, entry = record.group_id, record.entry
-            found = groups.get(group_id)
-            key = record.topic, record.partition
-            if entry is None:
-                if found is not None:
-                    found.offsets.pop(key, None)
-                    found.expire_ms.pop(key, None)
-                continue
-            if found is None:
-                found = groups[group_id] = Found()
-            key = keys.setdefault(key, key)
-            found.offsets[key] = entry
-            if record.expire_timestamp_ms != -1:
-                found.expire_ms[key] = record.expire_timestamp_ms
-            elif found.expire_ms:
-                found.expire_ms.pop(key, None)
-        elif isinstance(record, GroupTombstone):
-            groups.pop(record.group_id, None)
-        else:
-            groups.setdefault(record.group_id, Found()).record = record
-
-
 class Loading:
     """A log that is being read, in slices: it may have millions of records.
 
@@ -93,11 +51,39 @@ class Loading:
 
     def __init__(self) -> None:
         self.found: dict[str, Found] = {}
+        # One (topic, partition) for all groups that commit it: a quarter of the memory
+        # that many groups take.
         self._keys: dict[tuple[str, int], tuple[str, int]] = {}
 
     def feed(self, records: Iterable[Record]) -> None:
-        """Reads on; under 1 us for a record."""
-        read(self.found, records, self._keys)
+        """Reads on; under 1 us for a record.
+
+        A commit makes a group where there is none. One whose offsets are gone again
+        is still there, until a tombstone of the group itself takes it away.
+        """
+        groups, keys = self.found, self._keys
+        for record in records:
+            if isinstance(record, OffsetRecord):
+                group_id, entry = record.group_id, record.entry
+                found = groups.get(group_id)
+                key = record.topic, record.partition
+                if entry is None:
+                    if found is not None:
+                        found.offsets.pop(key, None)
+                        found.expire_ms.pop(key, None)
+                    continue
+                if found is None:
+                    found = groups[group_id] = Found()
+                key = keys.setdefault(key, key)
+                found.offsets[key] = entry
+                if record.expire_timestamp_ms != -1:
+                    found.expire_ms[key] = record.expire_timestamp_ms
+                elif found.expire_ms:
+                    found.expire_ms.pop(key, None)
+            elif isinstance(record, GroupTombstone):
+                groups.pop(record.group_id, None)
+            else:
+                groups.setdefault(record.group_id, Found()).record = record
 
     def finish(self, turn: Turn, groups: dict[str, Group]) -> None:
         """Adds the groups that were found; every member's session starts now.
@@ -128,10 +114,3 @@ def _add(turn: Turn, groups: dict[str, Group], group_id: str, found: Found) -> N
         turn.keep_alive(member, member.session_timeout)
     if len(group.members) > turn.settings.max_size:
         rebalance.prepare(turn, group, Cause("group_over_max_size"))
-
-
-def load(turn: Turn, groups: dict[str, Group], records: Iterable[Record]) -> None:
-    """Adds the groups of a log that is there as a whole; see `Loading`."""
-    loading = Loading()
-    loading.feed(records)
-    loading.finish(turn, groups)

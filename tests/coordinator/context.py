@@ -8,7 +8,7 @@ fires what is due.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from tests.coordinator.invariants import Invariants
@@ -53,6 +53,7 @@ from kohort.broker.coordinator.events import (
     Sync,
     TimerKey,
 )
+from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.render import render
 from kohort.protocol.consumer import Subscription, encode
@@ -79,6 +80,13 @@ def protocols(*names: str, metadata: bytes = b"meta") -> list[tuple[str, bytes]]
 def subscribed(*topics: str, protocol: str = "range") -> list[tuple[str, bytes]]:
     """One protocol, with a consumer's subscription."""
     return [(protocol, encode(Subscription(topics)))]
+
+
+def read_log(records: Iterable[Record]) -> Loading:
+    """A whole log, to be taken over by a coordinator."""
+    loading = Loading()
+    loading.feed(records)
+    return loading
 
 
 class Pending(Generic[R]):
@@ -165,7 +173,8 @@ class Context:
         self.coordinator = coordinator = self._new_coordinator()
         self.timers.clear()
         self.waiting.clear()
-        effects = coordinator.start(self.now) + coordinator.load(self.records, self.now)
+        effects = coordinator.start(self.now)
+        effects += coordinator.take_over(read_log(self.records), self.now)
         self.invariants.check_loaded(coordinator)
         self._perform(effects)
         self._fire(self.now)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from kohort.broker.coordinator import load
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import GroupRecord, Record
 from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.load import Loading
 
 
 def _facts(record: GroupRecord) -> tuple[object, ...]:
@@ -41,7 +41,7 @@ class Invariants:
         self._leaders: dict[tuple[str, int], set[str]] = {}
         # The groups as the records describe them, the number of records read, and
         # each group as its latest record should describe it.
-        self._log: dict[str, load.Found] = {}
+        self._log = Loading()
         self._read = 0
         self._durable: dict[str, GroupRecord] = {}
 
@@ -114,12 +114,12 @@ class Invariants:
 
         While a group rebalances its record is that of before.
         """
-        load.read(self._log, records)
-        assert self._log.keys() == groups.keys(), "the log knows all groups"
+        self._log.feed(records)
+        assert self._log.found.keys() == groups.keys(), "the log knows all groups"
         for group_id in self._durable.keys() - groups.keys():
             del self._durable[group_id]
         for group_id, group in groups.items():
-            found = self._log[group_id]
+            found = self._log.found[group_id]
             assert found.offsets == group.offsets, "the log knows all offsets"
             assert found.expire_ms == group.expire_ms
             fresh = GroupRecord(group_id, "", 0, None, None, -1, [])

@@ -8,7 +8,7 @@ expect is what it answered, except where a scene says that kohort differs.
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.context import Context, Members, subscribed
+from tests.coordinator.context import Context, Members, read_log, subscribed
 
 from kohort.broker.coordinator.effects import (
     Arm,
@@ -96,7 +96,7 @@ def test_one_timeout_of_join_v0() -> None:
     context = Context()
     member = ("m", None, "c", "/h", -1, 6_000, b"meta", b"assigned")
     record = GroupRecord("g", "consumer", 4, "range", "m", 1, [member])
-    context.coordinator.load([record], context.now)
+    context.coordinator.take_over(read_log([record]), context.now)
     (found,) = context.coordinator.groups["g"].members.values()
     assert (found.rebalance_timeout_ms, found.session_timeout_ms) == (6_000, 6_000)
 
@@ -162,7 +162,7 @@ def test_a_record_without_members_has_no_leader(leader: str) -> None:
     """Kohort writes no such record: another program did, and it names no member."""
     context = Context()
     record = GroupRecord("g", "consumer", 3, "range", leader, -1, [])
-    context.coordinator.load([record], context.now)
+    context.coordinator.take_over(read_log([record]), context.now)
     assert context.coordinator.groups["g"].leader is None
 
 
@@ -246,7 +246,7 @@ def test_record_without_a_time() -> None:
         GroupRecord("g", "consumer", 3, None, None, -1, []),
         OffsetRecord("g", "t", 0, (7, -1, "", now_ms - 50_000)),
     ]
-    context.coordinator.load(context.records, context.now)
+    context.coordinator.take_over(read_log(context.records), context.now)
     group = context.coordinator.groups["g"]
     assert (group.state, group.generation_id, group.state_timestamp_ms) == (
         "Empty",
@@ -276,7 +276,7 @@ def test_compacted_log(context: Context) -> None:
         GroupTombstone("g"),
         OffsetRecord("h", "t", 0, None),
     ]
-    context.coordinator.load(records, context.now)
+    context.coordinator.take_over(read_log(records), context.now)
     assert context.coordinator.groups == {}
 
 

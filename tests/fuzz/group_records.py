@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.coordinator.context import read_log
 from tests.fuzz.target import Target
 
 from kohort.broker.coordinator.coordinator import Coordinator
@@ -115,7 +116,7 @@ def _decoded(pairs: list[Pair], distance_ms: int) -> list[Record] | None:
 def _load(found: list[Record]) -> None:
     ids = iter(range(1000))
     coordinator = Coordinator(GroupSettings(max_size=2), lambda _: f"m{next(ids)}")
-    effects = coordinator.load(found, _NOW)
+    effects = coordinator.take_over(read_log(found), _NOW)
     fired = 0
     while effects and fired < _MOST_FIRED:
         now, keys = _perform(effects)
