@@ -58,11 +58,6 @@ class Histogram:
         self.buckets = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    @property
-    def count(self) -> int:
-        """How many there were."""
-        return sum(self.buckets)
-
     def observe(self, value: float) -> None:
         """Counts one more."""
         self.buckets[bisect_left(self.bounds, value)] += 1

@@ -125,13 +125,6 @@ class BatchHeader:
         """Whether the base timestamp is a delete horizon (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON)
 
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record; -1 where there is no producer id."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return advance_sequence(self.base_sequence, self.last_offset_delta)
-
 
 @slotted
 class Record:

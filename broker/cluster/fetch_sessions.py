@@ -112,6 +112,9 @@ class FetchSessions:
         ids: where session ids come from.
         slots: how many sessions are kept
             (``max.incremental.fetch.session.cache.slots``).
+
+    Attributes:
+        partition_count: partitions of all sessions.
     """
 
     def __init__(self, ids: Ids, slots: int) -> None:
@@ -119,15 +122,10 @@ class FetchSessions:
         self._slots = slots
         # The one unused for longest comes first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        self._count = 0
+        self.partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions of all sessions."""
-        return self._count
 
     def create(
         self,
@@ -140,7 +138,7 @@ class FetchSessions:
             return None
         while (
             len(self._sessions) >= self._slots
-            or self._count + len(partitions) > MOST_PARTITIONS
+            or self.partition_count + len(partitions) > MOST_PARTITIONS
         ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.last_used < EVICTABLE_AFTER:
@@ -151,7 +149,7 @@ class FetchSessions:
             session_id = self._ids.fetch_session_id()
         session = FetchSession(session_id, uses_topic_ids, partitions, now)
         self._sessions[session_id] = session
-        self._count += len(partitions)
+        self.partition_count += len(partitions)
         return session
 
     def resume(
@@ -183,22 +181,24 @@ class FetchSessions:
             known.leader_epoch = wanted.leader_epoch
             known.fetch_offset = wanted.fetch_offset
             known.max_bytes = wanted.max_bytes
-        elif self._count >= MOST_PARTITIONS or session.id not in self._sessions:
+        elif (
+            self.partition_count >= MOST_PARTITIONS or session.id not in self._sessions
+        ):
             self.close(session.id)
             return False
         else:
             session.partitions[key] = wanted
-            self._count += 1
+            self.partition_count += 1
         return True
 
     def forget(self, session: FetchSession, key: PartitionKey) -> None:
         """A request says that it wants a partition no more."""
         if session.id in self._sessions and key in session.partitions:
             del session.partitions[key]
-            self._count -= 1
+            self.partition_count -= 1
 
     def close(self, session_id: int) -> None:
         """Forgets a session, if it is there."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._count -= len(session.partitions)
+            self.partition_count -= len(session.partitions)

@@ -105,9 +105,12 @@ class Encoder:
             it is written. Kafka writes it with the offset; a topic that is not
             in there gets none.
         codec: of the batches, ``offsets.topic.compression.codec``.
+
+    Attributes:
+        kept: how many starts of records are kept.
     """
 
-    __slots__ = ("_codec", "_heads", "_kept", "_topic_ids")
+    __slots__ = ("_codec", "_heads", "_topic_ids", "kept")
 
     def __init__(
         self, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS, *, codec: int = 0
@@ -116,12 +119,7 @@ class Encoder:
         self._codec = codec
         # By group, topic and size of the tail: by partition and place.
         self._heads: dict[tuple[str, str, int], dict[int, bytes]] = {}
-        self._kept = 0
-
-    @property
-    def kept(self) -> int:
-        """How many starts of records are kept."""
-        return self._kept
+        self.kept = 0
 
     def encode(self, records: Sequence[Record], now_ms: int) -> bytes:
         """One batch of these records, for `Partition.append_own`.
@@ -182,12 +180,12 @@ class Encoder:
         key = offset_key(record.group_id, record.topic, record.partition)
         head = offsets_log.plain_head(place, key, len(tail))
         if place < _PLACES and len(key) <= _LONGEST_KEY:
-            if self._kept >= _MOST_HEADS:
+            if self.kept >= _MOST_HEADS:
                 self._heads.clear()
                 heads.clear()
-                self._kept = 0
+                self.kept = 0
             heads[record.partition << 6 | place] = head
-            self._kept += 1
+            self.kept += 1
         return head
 
     def _framed(self, place: int, record: Record) -> bytes:

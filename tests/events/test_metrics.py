@@ -438,7 +438,7 @@ def test_histograms_put_bounds_into_the_lower_bucket() -> None:
     found = Histogram((1.0, 2.0))
     for value in (0.5, 1.0, 1.5, 2.0, 2.5):
         found.observe(value)
-    assert (found.buckets, found.total, found.count) == ([2, 2, 1], 7.5, 5)
+    assert (found.buckets, found.total) == ([2, 2, 1], 7.5)
 
 
 def test_a_request_from_before_has_no_latency() -> None:
@@ -446,7 +446,7 @@ def test_a_request_from_before_has_no_latency() -> None:
     counters = ApiCounters()
     api = APIS[0]
     counters.answered(api, api.newest, 0.0, None)
-    assert counters.by_api[api].seconds.count == 0
+    assert sum(counters.by_api[api].seconds.buckets) == 0
 
 
 async def test_snapshots_give_others_their_turn() -> None:

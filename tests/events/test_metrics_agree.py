@@ -99,7 +99,7 @@ def test_who_waits_for_an_assignment_stands_still() -> None:
     """From its JoinGroup; a newcomer has nothing that could."""
     pair = Pair("range")
     assert compare(pair.context) == pytest.approx(1)
-    assert counted(pair.context).of("g").pause_seconds.count == 1
+    assert sum(counted(pair.context).of("g").pause_seconds.buckets) == 1
 
 
 @pytest.mark.parametrize("name", sorted(COOPERATIVE))

@@ -19,6 +19,7 @@ from kohort.broker.log.settings import LogConfig
 from kohort.protocol.records import (
     CRC_START,
     Record,
+    advance_sequence,
     build_batch,
     crc_of,
     read_header,
@@ -277,7 +278,9 @@ class CompactionMachine(InFolder):
         for producer_id, (sequence, offset) in self.sequences.items():
             if offset >= self.partition.log_start_offset:
                 header = last[producer_id]
-                assert (header.last_sequence, header.last_offset) == (sequence, offset)
+                first, delta = header.base_sequence, header.last_offset_delta
+                assert advance_sequence(first, delta) == sequence
+                assert header.last_offset == offset
 
     @invariant()
     def size_is_known(self) -> None:

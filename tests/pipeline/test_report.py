@@ -100,7 +100,8 @@ def test_each_query_runs_and_says_what_its_columns_mean(bad: Answers) -> None:
         assert len(answer), name
         query = BY_NAME[name]
         assert query.says
-        assert [each for each in answer.columns if not query.meaning(each)] == []
+        known = {column.name for table in query.tables for column in table.columns}
+        assert {*answer.columns} <= known | query.meanings.keys()
         assert query.meanings.keys() - {*answer.columns} == set()
 
 

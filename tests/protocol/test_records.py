@@ -134,7 +134,7 @@ def test_we_read_those_of_other_libraries(
     assert accepted(batch) is None
     header = records.read_header(batch)
     assert (header.producer_id, header.producer_epoch) == (7, 3)
-    assert (header.base_sequence, header.last_sequence) == (11, 10 + len(some))
+    assert header.base_sequence == 11
     assert header.record_count == header.last_offset_delta + 1 == len(some)
     assert contents(list(records.read_records(batch))) == contents(some)
 
@@ -172,13 +172,11 @@ def test_flags_of_a_header() -> None:
         assert header.codec == 3
 
 
-def test_offsets_and_sequences_of_a_header() -> None:
-    """The last offset and sequence follow from the first; sequences wrap."""
-    header = records.read_header(
-        batch_of(4, base_offset=10, producer_id=1, base_sequence=2**31 - 2)
-    )
-    assert (header.last_offset, header.last_sequence) == (13, 1)
-    assert records.read_header(batch_of(4)).last_sequence == records.NO_SEQUENCE
+def test_the_last_offset_and_sequence() -> None:
+    """They follow from the first; sequences wrap."""
+    header = records.read_header(batch_of(4, base_offset=10))
+    assert header.last_offset == 13
+    assert records.advance_sequence(2**31 - 2, header.last_offset_delta) == 1
 
 
 def test_append_time_counts_for_every_record() -> None:
@@ -477,7 +475,7 @@ def test_a_batch_with_fewer_records(
     assert after.record_count == len(chosen)
     same = (
         *("base_offset", "last_offset", "partition_leader_epoch", "codec"),
-        *("producer_id", "producer_epoch", "last_sequence", "is_transactional"),
+        *("producer_id", "producer_epoch", "base_sequence", "is_transactional"),
     )
     for name in same:
         assert getattr(after, name) == getattr(before, name), name
@@ -513,7 +511,7 @@ def test_a_batch_without_records() -> None:
     assert after.crc == records.crc_of(made[records.CRC_START :])
     assert (after.attributes, after.record_count) == (0, 0)
     assert (after.base_timestamp, after.max_timestamp) == (-1, NOW + 2)
-    assert (after.last_offset, after.last_sequence) == (702, 42)
+    assert (after.last_offset, after.base_sequence) == (702, 40)
     assert list(records.read_records(made)) == []
     assert rebuilding.empty_batch(after) == made
 
