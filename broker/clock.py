@@ -1,4 +1,4 @@
-"""The one clock that the broker goes by.
+"""The broker's only clock.
 
 Time and timers come from this clock only, so that a virtual clock, or one that a
 test advances by hand, can replace it.

@@ -373,7 +373,7 @@ def _ranged(key: Key, number: float) -> float:
 
 
 def _chosen(key: Key, text: str) -> str:
-    """The text, if it is one of those that the key allows."""
+    """Returns the text if the key allows it; else raises ValueError."""
     if key.allowed == "nonempty" and not text:
         raise ValueError("must not be empty")
     if key.allowed in {"*", "nonempty"}:

@@ -62,7 +62,7 @@ log = telemetry.Logger("connection")
 
 
 def _writelines_pauses(transport: asyncio.Transport) -> bool:
-    """Whether a transport says so when a writelines fills its buffer.
+    """Whether a transport calls pause_writing when a writelines fills its buffer.
 
     asyncio's own forgets to in CPython 3.12 before 3.12.9 and 3.13 before 3.13.2
     (CVE-2024-12254): a client that does not read would fill the memory.
@@ -95,7 +95,7 @@ def _is_half_closed(transport: asyncio.BaseTransport) -> bool:
 
 
 def _called(frame: Frame) -> tuple[Api | None, str]:
-    """The API that a frame calls, if it is one, and the frame's name for logs."""
+    """The API that a frame calls, None if unknown, and the frame's name for logs."""
     buffer, start, end = frame
     if end - start < _HEAD_SIZE:
         return None, "no request"

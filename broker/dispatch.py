@@ -139,7 +139,7 @@ def route_of(key_and_version: int) -> Route:
 
     Raises:
         UnknownApiError: kohort does not have that API in that version.
-        WireError: the API's code cannot be read, for want of file descriptors.
+        WireError: the API's module cannot be loaded, as file descriptors are used up.
     """
     found = _routes.get(key_and_version)
     if found is None:

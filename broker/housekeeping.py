@@ -66,7 +66,7 @@ class Housekeeper:
         self._every(self._close_abandoned, HALF_CLOSED_SECONDS * 1000)
 
     def stop(self) -> None:
-        """No round begins any more, and one that is under way ends."""
+        """Cancels all timers, and ends a round that is under way."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -31,8 +31,8 @@ class Remote:
         token: sent with requests that change something; None for none.
 
     Raises:
-        ValueError: from the constructor; the address is none.
-        RemoteError: from all else; the broker is not reached, is none, or refuses.
+        ValueError: from the constructor; an invalid address.
+        RemoteError: from the methods; no broker answers, or it refuses the request.
     """
 
     def __init__(self, address: str, token: str | None = None) -> None:

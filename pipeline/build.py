@@ -117,7 +117,7 @@ def whole_recipe() -> Recipe:
 
 
 def current(lake: Lake) -> str | None:
-    """The id of the build that readers see; None: there is none yet."""
+    """The id of the build that readers see; None before the first."""
     text = lake.read_text(CURRENT)
     return None if text is None else str(json.loads(text)["build"])
 

@@ -146,7 +146,7 @@ class Lake:
             self._rename_over(where, self._path(path))
 
     def remove(self, path: str) -> None:
-        """Takes a file, or a folder with all in it, away, if it is there."""
+        """Removes a file or a folder, if it exists."""
         self._system().delete(self._path(path), True)
 
     def make(self, path: str) -> None:

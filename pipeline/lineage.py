@@ -61,7 +61,7 @@ class Inputs:
 
 
 def inputs(lake: Lake) -> Inputs:
-    """The inputs as of now. Events that arrive later may be read as well."""
+    """The current inputs. Later events may be read as well."""
     ledger: dict[str, Any] = {}
     for name in lake.names(LEDGER):
         text = lake.read_text(f"{LEDGER}/{name}")

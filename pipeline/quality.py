@@ -382,7 +382,7 @@ def _time_back(frames: Frames) -> DataFrame:
 
 
 def _each_event(frames: Frames) -> DataFrame:
-    """Checks of each event by itself."""
+    """Checks of single events."""
     from pyspark.sql import functions as sql
 
     after = sql.unix_micros("arrived") * 1000 - sql.col("wall_ns")

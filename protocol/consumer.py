@@ -77,7 +77,7 @@ def decode_subscription(data: bytes) -> Subscription:
     """The subscription in JoinGroup metadata.
 
     Raises:
-        WireError: the bytes are none.
+        WireError: the bytes are malformed.
     """
     message = _decode(Subscription, data)
     assert isinstance(message, Subscription)
@@ -88,7 +88,7 @@ def decode_assignment(data: bytes) -> Assignment:
     """The assignment that SyncGroup hands out.
 
     Raises:
-        WireError: the bytes are none.
+        WireError: the bytes are malformed.
     """
     message = _decode(Assignment, data)
     assert isinstance(message, Assignment)

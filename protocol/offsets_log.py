@@ -170,7 +170,7 @@ def decode_offset_commit(data: bytes) -> OffsetCommitValue:
     """The value of types 0 and 1, in any version.
 
     Raises:
-        WireError: the bytes are none.
+        WireError: the bytes are malformed.
     """
     return _decoded_value(OffsetCommitValue, data)
 
@@ -179,7 +179,7 @@ def decode_group_metadata(data: bytes) -> GroupMetadataValue:
     """The value of type 2, in any version.
 
     Raises:
-        WireError: the bytes are none.
+        WireError: the bytes are malformed.
     """
     return _decoded_value(GroupMetadataValue, data)
 

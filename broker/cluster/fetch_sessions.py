@@ -192,7 +192,7 @@ class FetchSessions:
         return True
 
     def forget(self, session: FetchSession, key: PartitionKey) -> None:
-        """A request says that it wants a partition no more."""
+        """Removes a partition that a request lists as forgotten."""
         if session.id in self._sessions and key in session.partitions:
             del session.partitions[key]
             self.partition_count -= 1

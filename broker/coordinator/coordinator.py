@@ -113,7 +113,7 @@ class Coordinator:
         self.settings = settings
         self.groups: dict[str, Group] = {}
         self.listening = True
-        # Groups that a check for expired offsets has not come to yet.
+        # Groups not visited yet by the current check for expired offsets.
         self._unchecked: list[str] = []
         self._new_member_id = new_member_id
         self._handlers: dict[type, _Handler] = {
@@ -254,7 +254,7 @@ class Coordinator:
     # -- timers
 
     def _expired(self, event: Expired, now: float) -> list[Effect]:
-        """A timer; one that is not needed any more finds nothing to do."""
+        """Handles a timer; one that is no longer needed has no effect."""
         turn = self._turn(now)
         kind = event.key[0]
         if kind == "offsets":

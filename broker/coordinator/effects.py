@@ -218,7 +218,7 @@ class Disarm:
 
 @slotted
 class GroupRecord:
-    """A group as it has to be found again after a restart.
+    """A group's state that survives a restart.
 
     Kafka writes it to ``__consumer_offsets`` as GroupMetadataValue.
     """

@@ -44,8 +44,8 @@ class Group:
     Attributes:
         previous_state: where it came from. A group that prepares its rebalance
             and was Empty before is in its initial windows (KIP-134).
-        state_timestamp_ms: when it came to its state, ms since the epoch; -1
-            where its record, an old one, does not say.
+        state_timestamp_ms: when it entered its state, ms since the epoch; -1
+            if loaded from an old record without it.
         protocol_type: None for a group that only ever had offsets.
         heartbeat_result: the answer to a member's heartbeat in this state.
         members: by id, in order of arrival.
@@ -214,7 +214,7 @@ class Group:
                 del self.support[name]
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> int:
-        """Returns the error code for a sender that is no member; 0 if it is one."""
+        """Returns the error code for an unknown or fenced member; 0 for a valid one."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -422,7 +422,7 @@ class Group:
 
 
 def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics in subscriptions; None if one of them is none.
+    """The topics in subscriptions; None if one of them cannot be decoded.
 
     Only the fields of version 0 are read, as Kafka does: newer versions add
     fields behind them, and those do not matter here.

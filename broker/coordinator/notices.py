@@ -206,7 +206,7 @@ def heartbeat(group: Group | None, event: Heartbeat, code: int) -> Notice:
 
 
 def group_state(turn: Turn, group: Group) -> None:
-    """A group came to another state."""
+    """The state of a group changed."""
     _add(
         turn,
         "group_state",

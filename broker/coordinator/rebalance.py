@@ -28,7 +28,7 @@ _SYNC_AGAIN = SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def prepare_or_complete(turn: Turn, group: Group, cause: Cause) -> None:
-    """Starts a rebalance, or gets on with the one that is under way."""
+    """Starts a rebalance, or tries to complete the one under way."""
     if group.state is PREPARING_REBALANCE:
         try_complete_join(turn, group)
     else:

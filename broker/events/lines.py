@@ -34,7 +34,7 @@ DETAILS: Final = frozenset(
 """Kinds that come once per member, request, shard, or node."""
 
 unheard: set[str] = set()
-"""Kinds that no line is written of, as far as that is clear from the level."""
+"""Kinds that are not logged at the current level."""
 
 
 def _set_unheard() -> None:

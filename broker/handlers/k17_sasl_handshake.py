@@ -8,5 +8,5 @@ from kohort.protocol.errors import ErrorCode
 
 
 def handle(request: Request) -> None:
-    """Says that the connection needs no authentication; it stays open."""
+    """Answers that the connection needs no authentication; it stays open."""
     request.reply(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))

@@ -8,7 +8,7 @@ from kohort.protocol.errors import ErrorCode
 
 
 def handle(request: Request) -> None:
-    """Says that the connection needs no authentication; it stays open."""
+    """Answers that the connection needs no authentication; it stays open."""
     request.reply(
         SaslAuthenticateResponse(
             ErrorCode.ILLEGAL_SASL_STATE, "this listener has no authentication"

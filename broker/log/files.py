@@ -246,12 +246,12 @@ def _write_all(fd: int, data: bytes, position: int, done: int = 0) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """Writes a file so that there is the old one or the new one, never a part.
+    """Replaces a file atomically: the old contents or the new, never a part.
 
     Args:
         path: the file.
-        data: all that is to be in it.
-        is_durable: whether that is to hold after a loss of power, too.
+        data: its new contents.
+        is_durable: whether the replacement must survive a loss of power.
     """
     if _is_rehearsed("write", path):
         return
@@ -278,7 +278,7 @@ def remove_quietly(path: Path) -> None:
 
 
 def read_file(path: Path) -> bytes | None:
-    """All of a file; None if there is none."""
+    """The contents of a file; None if it is missing."""
     with storage_errors("read", path):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -318,7 +318,7 @@ def rename(path: Path, to: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file; fine if there is none."""
+    """Removes a file; no error if it is missing."""
     if _is_rehearsed("remove", path):
         return
     with storage_errors("remove", path):

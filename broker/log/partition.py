@@ -155,7 +155,7 @@ class Partition:
         zstd: bool = True,
         read: UnreadBatch | None = None,
     ) -> AppendResult | UnreadBatch:
-        """Appends the batch that a client sent, if it is one and is next.
+        """Appends a client's batch, if it is valid and next in sequence.
 
         Args:
             batch: the records of this partition in a Produce request. A long one is
@@ -376,7 +376,7 @@ class Partition:
         self.watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
-        """Ends `watch`; fine if there was none."""
+        """Ends `watch`; no effect without one."""
         self.watchers.pop(callback, None)
 
     def wake(self) -> None:

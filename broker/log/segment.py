@@ -203,7 +203,7 @@ class Segment:
         """Its indexes, from their files if they are not in memory.
 
         Raises:
-            StorageError: they, or the log for want of them, cannot be read.
+            StorageError: they, or the log if they are missing, cannot be read.
         """
         found = self._index
         if found is None:
@@ -261,7 +261,7 @@ class Segment:
         """Reads the largest timestamp of an inactive segment from its indexes.
 
         Raises:
-            StorageError: they, or the log for want of them, cannot be read.
+            StorageError: they, or the log if they are missing, cannot be read.
         """
         self._index = None
         data = files.read_tail(self.path(TIME_INDEX), TIME_ENTRY)
@@ -375,7 +375,7 @@ class Segment:
     # -- taking back, deleting
 
     def mark(self) -> tuple[tuple[Any, ...], int, int]:
-        """The state of now, with which `restore` takes back later batches."""
+        """The current state, from which `restore` takes back later batches."""
         fields = tuple(getattr(self, name) for name in _MARKED)
         return fields, len(self.index.offsets), len(self.index.times)
 

@@ -24,7 +24,7 @@ from kohort.protocol.slotted import slotted
 Deserializer = Callable[[bytes], Any]
 
 _ABORT = 0
-"""The type of the control record that ends a transaction in vain (KIP-98)."""
+"""The type of the control record that aborts a transaction (KIP-98)."""
 _CONTROL_TYPE = struct.Struct(">hh").unpack_from
 
 

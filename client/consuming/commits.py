@@ -130,7 +130,7 @@ class Commits:
             task.cancel()
 
     def under_way(self) -> list[asyncio.Task[None]]:
-        """The commits that have not come to an end."""
+        """The commits that have not ended."""
         return [*self._tasks]
 
     def _ended(self, task: asyncio.Task[None]) -> None:

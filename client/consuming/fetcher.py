@@ -217,7 +217,7 @@ class Fetcher:
         """Records that are there, of these partitions, of all if none is named.
 
         Raises:
-            KohortError: there is none before something that is wrong.
+            KohortError: the next record is damaged or cannot be deserialized.
         """
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         chosen = set(wanted)

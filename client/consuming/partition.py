@@ -1,7 +1,7 @@
 """A consumed partition: the application's position, and the prefetched records.
 
 Two leader epochs matter (KIP-320). `epoch` is that of the record before the
-position: whether that record is still in the log, only the leader of now can say.
+position: only the current leader knows whether that record is still in the log.
 `leader_epoch` is that of the leader under which the position was last known to be
 right; when there is a newer one, the position is in doubt until it was asked.
 """

@@ -140,7 +140,7 @@ _ANSWERED: dict[str, Callable[[Turn, Member, Any], None]] = {
 
 
 def _answered(turn: Turn, member: Member, event: Answered) -> None:
-    """Handles a response; one that is not waited for any more is ignored."""
+    """Handles a response; one that is no longer awaited is ignored."""
     api = member.settle(event.token)
     if api is not None:
         _ANSWERED[api](turn, member, event.response)

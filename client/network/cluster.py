@@ -486,7 +486,7 @@ class Cluster:
                 )
 
     def _adopt_bootstrap(self, metadata: Metadata) -> None:
-        """Uses the connection to a bootstrap server as that of the node it is."""
+        """Reuses the connection to a bootstrap server as the connection to its node."""
         for node in metadata.nodes.values():
             for number, link in enumerate(self._bootstrap):
                 is_it = (link.host, link.port) == (node.host, node.port)
@@ -497,7 +497,7 @@ class Cluster:
                     self._bootstrap[number] = self._link(link.host, link.port, None)
 
     def _rebootstrap(self) -> None:
-        """Forgets all nodes: a broker says that it is another cluster's (KIP-1102)."""
+        """Forgets all nodes: a broker belongs to another cluster (KIP-1102)."""
         for link in self._links.values():
             link.drop()
         self._coordinators.clear()

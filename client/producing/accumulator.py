@@ -350,7 +350,7 @@ class Accumulator:
         return next(iter(self._incomplete), NEVER)
 
     def close_batches(self) -> int:
-        """Has all be sent that there is; says below which order that is."""
+        """Closes all batches, to be sent at once; returns the order of the next one."""
         for queue in self._active.values():
             for batch in queue.waiting:
                 batch.is_closed = True

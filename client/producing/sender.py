@@ -253,7 +253,7 @@ class Sender:
             return NEVER
         if connection is None or not connection.is_open:
             if connection is not None:
-                # With acks=0 this is how a broker says that it does not lead.
+                # With acks=0 a broker that does not lead closes the connection.
                 self._cluster.request_update()
             lane.task = self._loop.create_task(self._connect(lane))
             return NEVER

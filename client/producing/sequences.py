@@ -65,7 +65,7 @@ class Sequences:
 
     @property
     def lacks_an_id(self) -> bool:
-        """Whether it must, and there is none yet."""
+        """Whether it needs a new producer id, and has none yet."""
         return self.must_begin and self.ids.producer_id == self.producer_id
 
     def number(self, batch: Batch) -> None:

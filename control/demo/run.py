@@ -51,7 +51,7 @@ async def _run(setup: Setup, console: Console | None) -> None:
 
 
 async def _until_signal(work: Callable[[], Awaitable[None]]) -> bool:
-    """Runs the work until a signal; returns whether the work ended first."""
+    """Runs the work until it ends or a signal comes; returns whether it ended."""
     task = asyncio.ensure_future(work())
     # A second one changes nothing: the end takes no time.
     loop.on_signals(_cancel_once(task))

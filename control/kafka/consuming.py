@@ -72,7 +72,7 @@ class Wanted:
 
 
 def config_of(access: Access, reset: str | None, **said: Any) -> ConsumerConfig:
-    """The consumer's settings; topics do not come to be by being read here."""
+    """The consumer's settings; reading a topic does not create it."""
     usual = {"client_id": "kohort-consume", "allow_auto_create_topics": False}
     if reset is not None:
         usual["auto_offset_reset"] = reset

@@ -81,7 +81,7 @@ async def describe(access: Access, names: Sequence[str], *, as_json: bool) -> in
 async def described_groups(
     admin: Admin, names: Sequence[str]
 ) -> tuple[dict[str, GroupDescription], dict[str, KohortError]]:
-    """Groups, and why there are none.
+    """Descriptions of groups, and errors of others.
 
     Of a group whose protocol is not the classic one (KIP-848) there are the state
     and the coordinator, and a note on stderr that there is more to it.
@@ -114,7 +114,7 @@ async def _ends(
     groups: Mapping[str, GroupDescription],
     offsets: Mapping[str, Offsets],
 ) -> dict[TopicPartition, int]:
-    """The ends of the partitions that groups have to do with, where there are some."""
+    """The end offsets of the partitions with committed offsets, if they exist."""
     places = {place for committed in offsets.values() for place in committed}
     for group in groups.values():
         for member in group.members:

@@ -35,7 +35,7 @@ def report_all(
     Args:
         results: the items.
         text: of one that worked.
-        ignored: an error that is none.
+        ignored: an error that counts as success.
         otherwise: the text for it.
     """
     code = 0

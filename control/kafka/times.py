@@ -24,7 +24,7 @@ def duration_ms(text: str) -> int:
     """The milliseconds of "90s", "1.5h", or "P1DT2H" as Kafka's tools take it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: invalid.
     """
     short = _SHORT_DURATION.fullmatch(text)
     if short is not None:
@@ -45,7 +45,7 @@ def time_ms(text: str) -> int:
             unless it says something else.
 
     Raises:
-        ValueError: it is none.
+        ValueError: invalid.
     """
     if text.isascii() and text.isdigit():
         return int(text)

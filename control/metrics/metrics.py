@@ -116,7 +116,7 @@ class Metrics:
         return led
 
     def _live(self) -> Iterator[tuple[int, Group]]:
-        """(node, group) of all groups that there are."""
+        """(node, group) of all groups."""
         for shard in self._broker.cluster.shards:
             for group in [*shard.groups.values()]:
                 yield shard.node_id, group

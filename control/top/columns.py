@@ -40,13 +40,13 @@ def fitting(
     last: Iterable[str],
     width: int | None,
 ) -> Table:
-    """A table of those columns that there is room for.
+    """A table of the columns that fit.
 
     Args:
         rows: its rows.
         columns: from left to right; the first is always there.
         last: the titles of those that are left out first, beginning with that one.
-        width: characters that there are; None for as many as it takes.
+        width: available characters; None for no limit.
     """
     cells = {
         c.title: [

@@ -37,8 +37,8 @@ def picture(
 
     Args:
         frame: see there.
-        width: characters that a line has room for; None for as many as it takes.
-        height: lines that there is room for, likewise.
+        width: available characters per line; None for no limit.
+        height: available lines, likewise.
         trouble: why there is nothing newer.
     """
     apis, groups = frame.apis, frame.groups

@@ -96,7 +96,7 @@ def start(
     Args:
         lake: its session needs the connector.
         bootstrap: the broker's address.
-        name: of the stream; one that is there goes on where it was.
+        name: of the stream; an existing one continues.
         topic: the topic, whose values are events as JSON.
         once: reads up to the current end of the topic, and ends.
         every: the pause between batches.

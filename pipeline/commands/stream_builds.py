@@ -38,10 +38,10 @@ class Counts:
     """A stream's progress, from the reports of its query about each batch.
 
     Attributes:
-        events: that it has brought in since it began.
-        quarantined: records that were none.
-        late: events that came late.
-        lag: records that the topic had after the last that was read, then.
+        events: events read since its start.
+        quarantined: records that are no events.
+        late: late events.
+        lag: records of the topic behind the last one read, at its last report.
         rate: events per second, lately.
     """
 
@@ -110,7 +110,7 @@ class Live:
         bootstrap: brokers to begin with.
         topic: the topic.
         name: the stream's.
-        every: seconds between builds; None: there are none.
+        every: seconds between builds; None for no builds.
         options: of the tables.
         rules: of the checks.
         keep: builds that are left.
@@ -147,7 +147,7 @@ class Live:
         """Reads until it is to stop, or with `once` until it has read all; exit code.
 
         Raises:
-            PipelineError: the stream has ended by itself.
+            PipelineError: the stream has ended on its own.
         """
         started = time.monotonic()
         reading = stream.start(

@@ -29,7 +29,7 @@ from kohort.pipeline.table_functions import EVENTS, GROUP, Frames, Options, shap
 
 HOUR: Final = (*GROUP, "hour")
 FULL: Final = ("full", "group_over_max_size")
-"""Causes of refusals for want of room (KIP-389)."""
+"""Causes of refusals by a full group (KIP-389)."""
 
 _NUMBERS: Final = (
     "rebalances",
