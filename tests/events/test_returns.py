@@ -14,6 +14,7 @@ from tests.events.test_why_fold import consumer, divide
 from kohort.broker.events.account import Accounts, membership
 from kohort.broker.events.account.processes import RESTART_NS
 from kohort.broker.events.account.values import Event, Gone
+from kohort.control.why import history
 
 Back = tuple[str, str, str, float, bool]
 """Who went, who came, how the one went, seconds away, whether it was restarted."""
@@ -62,6 +63,18 @@ def test_the_rebalance_of_the_return_has_it(away_s: float) -> None:
     *before, last = returns(stream.events)
     assert last == [(old, new, "left", away_s, True)]
     assert not any(before)
+
+
+def test_the_sentence_has_all_that_are_back() -> None:
+    """With the longest absence."""
+    stream = quiet("ana", "ben", "cleo")
+    leaves(stream, "ana", 5)
+    leaves(stream, "ben", 2)
+    for name in ("ana", "ben"):
+        stream.comes(name)
+    stream.rebalance("member_joined", "ana", "ben")
+    sentence = "; ana and ben are back after 7.0 s at most;"
+    assert sentence in history(stream.events, "g").text()
 
 
 def test_what_is_away_for_longer_was_not_restarted() -> None:

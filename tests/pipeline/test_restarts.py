@@ -47,6 +47,8 @@ def test_all_views_count_the_same_restarts(spark: SparkSession, tmp_path: Path) 
         "3 members went and came again one after the other, and that was 6 rebalances"
     )
     assert "rolling-restart" not in told["away 700"]
+    assert history(events, "away 400").text().count(" is back after 6 min 40 s;") == 3
+    assert " is back after " not in history(events, "away 700").text()
 
     functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
     tables = made(functions, frame(spark, tmp_path, with_accounts(events)), tmp_path)

@@ -209,6 +209,17 @@ def test_a_mark_opens_its_explanation(show: Show) -> None:
     assert "The leader, orders-consumer-1, rejoined" in shown.focused
 
 
+def test_a_restart_is_in_the_explanation(show: Show) -> None:
+    """The process is back as another member; how long it was away."""
+    scene = streams.Scene("orders")
+    _, second = scene.arrive(2, host="/10.0.0.1")
+    scene.leave(second)
+    scene.arrive(1, second.name, host="/10.0.0.1")
+    shown = show(streams.merge(scene))
+    shown.mark(f"to generation 3: {second.name} joined").click()
+    assert f"Restarted: {second.name} (away for " in shown.panel.inner_text()
+
+
 def test_what_a_client_said_is_in_the_explanation(show: Show) -> None:
     """The reason of a LeaveGroup (KIP-800); without one no cause is guessed."""
     shown = show(streams.story())
