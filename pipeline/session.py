@@ -56,6 +56,7 @@ _DEFAULTS: Final = MappingProxyType(
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.streaming.stopTimeout": "60s",
+        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
@@ -74,7 +75,6 @@ def session(
     packages: Iterable[str] | None = None,
     jars: Iterable[str] = (),
     driver_memory: str | None = None,
-    ui: bool = False,
 ) -> SparkSession:
     """Starts Spark; times are UTC. `stop` ends it, and its Java process.
 
@@ -88,7 +88,6 @@ def session(
         jars: files, or addresses, of jars.
         driver_memory: of the local Java process, as in ``4g``; with a local master all
             work is done in it. None: `DRIVER_MEMORY`.
-        ui: whether Spark serves its pages.
 
     Raises:
         SparkProblem: PySpark, Java or a jar is missing, the master is not reached,
@@ -97,7 +96,7 @@ def session(
     context_class, conf_class, session_class = _pyspark()
     _refuse_a_second(context_class)
     _find_java()
-    settings = _settings(master, conf, ui=ui)
+    settings = _settings(master, conf)
     settings.setdefault("spark.driver.memory", driver_memory or DRIVER_MEMORY)
     if connector:
         asked = [CONNECTOR] if packages is None else [*packages]
@@ -191,10 +190,8 @@ def _find_java() -> None:
         )
 
 
-def _settings(
-    master: str | None, conf: Mapping[str, str], *, ui: bool
-) -> dict[str, str]:
-    settings = {**_DEFAULTS, "spark.ui.enabled": str(ui).lower(), **conf}
+def _settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+    settings = {**_DEFAULTS, **conf}
     settings["spark.master"] = master or conf.get("spark.master") or LOCAL
     if settings["spark.master"].startswith("local"):
         settings.setdefault("spark.driver.host", "127.0.0.1")

@@ -152,7 +152,6 @@ def follow(
     on_batch: Callable[[int, Sequence[str]], None],
     *,
     once: bool = False,
-    every: str = "5 seconds",
 ) -> StreamingQuery:
     """Calls back with the runs whose events a stream has written to bronze.
 
@@ -163,8 +162,8 @@ def follow(
         name: of the stream: its latest folder is followed.
         on_batch: called with a batch number and the runs with new events; if it raises,
             the query ends.
-        once: calls back for the batches that are there now, and ends.
-        every: the pause between looks.
+        once: calls back for the batches that are there now, and ends; else it looks
+            every 5 seconds.
 
     Raises:
         StreamError: an unknown stream.
@@ -185,7 +184,7 @@ def follow(
         .writeStream.queryName(f"follows {actual}")
         .foreachBatch(tell)
         .option("checkpointLocation", lake.uri(f"{FOLLOWERS}/{actual}"))
-        .trigger(**trigger if once else {"processingTime": every})
+        .trigger(**trigger if once else {"processingTime": "5 seconds"})
         .start()
     )
 

@@ -222,11 +222,11 @@ def knows(*nodes: tuple[int, FakeBroker], partitions: int = 0) -> Answer:
     return answer
 
 
-def coordinates(fake: FakeBroker, node_id: int = 1) -> Answer:
-    """Answers FindCoordinator with this node for all groups, in any version."""
+def coordinates(fake: FakeBroker) -> Answer:
+    """Answers FindCoordinator with node 1 for all groups, in any version."""
 
     def answer(asked: Asked) -> None:
-        place = node_id, "127.0.0.1", fake.port
+        place = 1, "127.0.0.1", fake.port
         rows = [Coordinator(key, *place) for key in asked.message.coordinator_keys]
         asked.reply(FindCoordinatorResponse(0, 0, "", *place, rows))
 

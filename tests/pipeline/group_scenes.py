@@ -131,7 +131,7 @@ class Group:
         values = {"cause": cause, "time_s": at} | more
         self.s.add("silver/refusals", run="r", group=self.name, **values)
 
-    def twice(self, sequence: int, why: str = "refused", records: int = 10) -> None:
+    def twice(self, sequence: int, why: str = "refused") -> None:
         """Records processed twice."""
         self.s.add(
             "silver/reprocessed",
@@ -141,7 +141,7 @@ class Group:
             sequence=sequence,
             time_s=1,
             why=why,
-            records=records,
+            records=10,
         )
 
 

@@ -48,7 +48,7 @@ class Open:
     asked: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
-    def goto(self, file: Path, *, charts: bool = True) -> None:
+    def goto(self, file: Path) -> None:
         """Opens it; whatever it asks for is refused, and remembered."""
 
         def answer(route: Route) -> None:
@@ -63,8 +63,7 @@ class Open:
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.goto(file.as_uri())
-        if charts:
-            self.page.wait_for_selector("html[data-drawn]", timeout=DRAWN_MS)
+        self.page.wait_for_selector("html[data-drawn]", timeout=DRAWN_MS)
 
     @property
     def width(self) -> int:

@@ -20,9 +20,9 @@ def finished(work: Generator[None, None, Any]) -> tuple[Any, int]:
         yields += 1
 
 
-def decoded(codec: Codec, data: bytes | bytearray, start: int = 0) -> tuple[Any, int]:
+def decoded(codec: Codec, data: bytes | bytearray) -> tuple[Any, int]:
     """The message that is decoded in pieces, and the position behind it."""
-    found: tuple[Any, int] = finished(codec.decode_in_pieces(data, start, len(data)))[0]
+    found: tuple[Any, int] = finished(codec.decode_in_pieces(data, 0, len(data)))[0]
     return found
 
 

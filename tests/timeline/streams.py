@@ -334,12 +334,12 @@ def restart() -> tuple[list[Event], list[Event]]:
     return first, merge(orders, also=[started], run="d4e5f6")
 
 
-def deployment(members: int = 1000, crashes: int = 4) -> list[Event]:
+def deployment(members: int = 1000) -> list[Event]:
     """One large group that comes up, and loses some."""
     fleet = Scene("fleet", partitions=2 * members, is_checked=False)
     fleet.arrive(members)
     fleet.wait(5000)
-    for number in range(crashes):
+    for number in range(4):
         fleet.crash(fleet.members[(number * 37 + 11) % len(fleet.members)])
         fleet.wait(4000)
     fleet.arrive(max(1, members // 50))
@@ -347,14 +347,14 @@ def deployment(members: int = 1000, crashes: int = 4) -> list[Event]:
     return merge(fleet, without={"heartbeat"})
 
 
-def many(count: int = 100_000, groups: int = 20, members: int = 10) -> list[Event]:
+def many(count: int = 100_000, groups: int = 20) -> list[Event]:
     """So many events, of groups whose members come and go."""
     scenes = [
         Scene(f"group-{number:02}", at_ms=number * 150, is_checked=False)
         for number in range(groups)
     ]
     for scene in scenes:
-        scene.arrive(members)
+        scene.arrive(10)
     turns = _turns(scenes)
     while sum(scene.count for scene in scenes) < count:
         next(turns)

@@ -100,11 +100,11 @@ async def heartbeat(cluster: Cluster, group: str = "g") -> None:
         raise error_of(answer.error_code, api="Heartbeat", broker=broker, group=group)
 
 
-async def heartbeat_arrives(cluster: Cluster, group: str = "g") -> str:
+async def heartbeat_arrives(cluster: Cluster) -> str:
     """Heartbeats until the right coordinator answers: its name."""
     with pytest.raises(UnknownMemberError) as caught:
         await cluster.retrying(
-            cluster.deadline(FOREVER_MS), lambda: heartbeat(cluster, group)
+            cluster.deadline(FOREVER_MS), lambda: heartbeat(cluster, "g")
         )
     assert caught.value.broker is not None
     return caught.value.broker
