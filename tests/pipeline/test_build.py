@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+PATIENCE_S = 10
 RUNS = BY_PATH["silver/runs"]
 COUNTS = Table(
     "counts",
@@ -123,6 +124,30 @@ def test_a_build_that_does_not_work_changes_nothing(lake: Lake) -> None:
     assert builds.current(lake) == first.id
     assert lake.names("builds") == [first.id]
     assert rows(lake, SUMS) == [(1,)]
+
+
+def test_a_failure_ends_tables_that_are_being_made(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their jobs are cancelled, and one that was about to be written is not."""
+    cancelled = threading.Event()
+    context = lake.spark.sparkContext
+    monkeypatch.setattr(context, "cancelJobGroup", lambda _: cancelled.set())
+
+    def slow(frames: Frames, options: Options) -> DataFrame:
+        cancelled.wait(PATIENCE_S)
+        return frames["silver/runs"].selectExpr("sum(events) as events")
+
+    functions = {**RECIPE.functions, "silver/counts": failing, "gold/sums": slow}
+    seen: list[tuple[str, str]] = []
+    with pytest.raises(Exception, match="no"):
+        built(
+            lake,
+            {"a": 1},
+            recipe=Recipe(RECIPE.tables, functions),
+            progress=lambda *each: seen.append(each),
+        )
+    assert ("gold/sums", "fails") in seen
 
 
 def test_what_a_kill_leaves_is_taken_away(lake: Lake) -> None:
