@@ -40,6 +40,19 @@ class Query:
     meanings: Mapping[str, str]
     tables: tuple[Table, ...]
 
+    def meaning(self, column: str) -> str:
+        """The meaning of a column of its result; empty for an unknown column.
+
+        Called by the template ``queries.html``.
+        """
+        if column in self.meanings:
+            return self.meanings[column]
+        for table in self.tables:
+            for each in table.columns:
+                if each.name == column:
+                    return f"{each.says} ({table.path})"
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
