@@ -41,13 +41,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A known ill, and what helps.
+    """A known problem, with advice.
 
     Attributes:
         code: for programs, as in ``rolling-restart``.
-        title: what is wrong, with its numbers.
-        advice: what to do about it.
-        evidence: what it is concluded from, in order of time.
+        title: the problem, with its numbers.
+        advice: the remedy.
+        evidence: the rebalances or events that show it, in order of time.
         is_sure: False: other things look the same, and the title says "perhaps".
     """
 
@@ -80,7 +80,7 @@ Rule = Callable[[Facts, Names], Iterator[Finding]]
 
 
 def of_rebalance(rebalance: Account, names: Names) -> Evidence:
-    """A rebalance as evidence: its cause, and what it took."""
+    """A rebalance as evidence: its cause, and its duration."""
     text = f"{head(rebalance)}: {cause(rebalance, names)}"
     return Evidence(
         rebalance.started_ns,

@@ -98,7 +98,7 @@ class _Folding:
             handle(event)
 
     def facts(self, until_ns: int | None = None) -> Facts:
-        """What is known by now."""
+        """The facts so far."""
         accounts = self.accounts
         self.computed += accounts.close()
         now = accounts.now if until_ns is None else max(accounts.now, until_ns)

@@ -1,4 +1,4 @@
-"""A group's history: its rebalances in words, and what is to be learnt from them."""
+"""A group's history: its rebalances in words, and findings with advice."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kohort.control.why.words import duration, explain, many, product
 
 @dataclass(frozen=True)
 class History:
-    """What happened to a group, and why.
+    """The rebalances of a group, their causes, and findings.
 
     Attributes:
-        facts: everything that is known, as values.
-        names: what its members are called.
-        findings: known ills, with advice and evidence.
+        facts: all facts, as values.
+        names: names of its members.
+        findings: known problems, with advice and evidence.
     """
 
     facts: Facts
@@ -80,7 +80,7 @@ class History:
         return rest_ns + sum(each.unread_ns for each in self.facts.rebalances)
 
     def _quiet_returns(self) -> int:
-        """How often a static member took its old place, and nobody else noticed."""
+        """Number of static members that took their old place without a rebalance."""
         joining = [
             (each.started_ns, each.joined_ns or each.ended_ns)
             for each in self.facts.rebalances
@@ -149,15 +149,14 @@ class History:
 def history(
     events: Iterable[Event], group: str, until_ns: int | None = None
 ) -> History:
-    """What happened to a group, and why.
+    """Computes a group's history from events.
 
     Args:
         events: in the order in which they were seen, as from `broker.events.recent`
             or a file; other groups' are passed over.
         group: the group's id.
-        until_ns: now, by the broker's clock, where the events are all that there are
-            up to now: what is under way has gone on until then. None: the last event
-            is the end.
+        until_ns: now, by the broker's clock, if the events are complete up to now: a
+            rebalance under way lasts until then. None: the last event is the end.
 
     Returns:
         Its history; an empty one if there is no event of it.

@@ -16,8 +16,8 @@ class Names:
     """Names for the members of a group.
 
     An instance id, else a client id. Where two members of one client id were there at
-    the same time, the beginning of what makes their ids different follows. A process
-    that was started again keeps its name.
+    the same time, the beginning of the rest of their ids is added. A process that was
+    started again keeps its name.
     """
 
     def __init__(self, members: Mapping[str, Member], lives: Sequence[Life]) -> None:
@@ -93,6 +93,6 @@ def _with_suffixes(base: str, members: Sequence[Member]) -> dict[str, str]:
 
 
 def _tail(member: Member) -> str:
-    """What makes an id different from others of the same name: most often a UUID."""
+    """The part of an id after the name, most often a UUID; shortened."""
     name = member.instance_id or member.client_id
     return member.member_id.removeprefix(name).lstrip("-")[:LONGEST]

@@ -66,7 +66,7 @@ def many(number: int, one: str, more: str | None = None) -> str:
 
 
 def explain(rebalance: Account, names: Names) -> str:
-    """Why a group rebalanced, and what came of it.
+    """Explains a rebalance: its cause, course and result.
 
     "Generation 7: ben's session expired 3.0 s after it was last heard of; waited
     0.54 s for ana and cleo; all joined; ..."
@@ -87,7 +87,7 @@ def explain(rebalance: Account, names: Names) -> str:
 
 
 def head(rebalance: Account) -> str:
-    """Which rebalance it is: by the generation that it made, or that it ended."""
+    """Name of a rebalance: the generation that it made, or that it ended."""
     if rebalance.generation is None:
         return f"After generation {rebalance.previous_generation}"
     return f"Generation {rebalance.generation}"
@@ -109,7 +109,7 @@ def cause(rebalance: Account, names: Names) -> str:
 
 
 def said(reason: str | None) -> str:
-    """The reason that a client gave, to follow what it did."""
+    """The reason that a client gave, to follow its action."""
     return f' (it said: "{cut(reason, LONGEST_REASON)}")' if reason else ""
 
 
@@ -192,7 +192,7 @@ def _waits(rebalance: Account, names: Names) -> list[str]:
 
 
 def _went(name: str, gone: Gone | None) -> str:
-    """How a member went that was waited for; None: a pending member."""
+    """The departure of a member that the group waited for; None: a pending member."""
     if gone is None:
         return f"{name} did not use its member id"
     if gone is Gone.EXPIRED:
@@ -307,7 +307,7 @@ def _still_missing(rebalance: Account, names: Names) -> str:
     return f", and waits for {names.list(missing)}" if missing else ""
 
 
-# -- what it cost
+# -- cost
 
 
 def _moves(rebalance: Account, names: Names) -> list[str]:
@@ -405,5 +405,5 @@ def partition_count(rows: Sequence[Unread]) -> int:
 
 
 def how(gone: Gone | None) -> str:
-    """How a member went, in words."""
+    """A departure in words."""
     return _HOW[gone] if gone is not None else "is there"

@@ -190,8 +190,8 @@ def test_a_member_that_did_not_poll(reason: str) -> None:
     assert "1 time; partitions had no reader for 8.0 partition-seconds" in found.title
     (evidence,) = found.evidence
     assert evidence.text == (
-        f'ana left (it said: "{reason}"); nobody processed its 4 partitions for 5 min '
-        "before it left"
+        f'ana left (it said: "{reason}"); it did not process its 4 partitions for '
+        "5 min before it left"
     )
 
 

@@ -11,8 +11,8 @@ The flow, step by step:
    come before the rebalance that they bring about, in the same turn of the coordinator,
    so that its cause is known. The one before is settled now, if it was not.
 3. ``join_completed`` makes the generation: SYNCING. ``assignment_made`` ends the
-   rebalance: SETTLING. ``partitions_changed`` says who owns what (`Ownership`).
-4. ``member_synced``: the member reads what it owns; its pause is over. After the last
+   rebalance: SETTLING. ``partitions_changed`` has the owners (`Ownership`).
+4. ``member_synced``: the member reads its partitions; its pause is over. After the last
    one the rebalance is OVER: its account is made, with all that the partitions were
    unread since the account before.
 5. Events may be missing. The account of a rebalance that began before them says so

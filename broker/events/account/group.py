@@ -1,4 +1,4 @@
-"""The state of one group: what its events have told so far."""
+"""The state of one group, from its events so far."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GroupAccounts:
         set_back_ns: how far the clock was set back, at most. A broker's own never is.
         run: the run of the last event.
         protocol: the assignor of the last generation.
-        leadership: who leads the group, and why.
+        leadership: the leader, and its cause.
     """
 
     def __init__(self, group_id: str) -> None:

@@ -16,7 +16,7 @@ MOST_GONE: Final = 1_000
 """Members that are gone and are remembered: by their connection, or as a cause."""
 
 _OFFERS: Final = frozenset({"member_joined", "member_replaced"})
-"""Kinds with what a member supports and subscribes to."""
+"""Kinds with a member's protocols and subscription."""
 
 _IDENTITY: Final = (
     *("instance_id", "client_id", "host"),
@@ -138,7 +138,7 @@ class Membership:
         self.connections[connection] = member.member_id
         if before is None or before == member.member_id or before in self:
             return member
-        # Of several clients behind one connection each is a process of its own.
+        # Several clients behind one connection are separate processes.
         known = self.members.get(before)
         if known is None or known.client_id != (event.get("client_id") or ""):
             return member
@@ -192,7 +192,7 @@ class Membership:
         )
 
     def inherit(self, new: str, old: str) -> None:
-        """Gives the new id of a static member what is known of its old one."""
+        """Copies the facts of a static member's old id to its new one."""
         before, now = self.members.get(old), self.members[new]
         if before is not None:
             self.members[new] = replace(
@@ -230,7 +230,7 @@ class Membership:
 
         A member works eagerly if one of its assignors does: kafka-clients, franz-go
         and kohort take the protocol that all of them support. So a member in the middle
-        of the two rolling restarts of KIP-429 is eager, whatever the group has chosen.
+        of the two rolling restarts of KIP-429 is eager, with any protocol of the group.
         """
         member = self.members.get(member_id)
         if member is not None and member.protocols:

@@ -87,8 +87,9 @@ def _opening(group: GroupAccounts, event: Event, expected: tuple[str, ...]) -> O
 def _is_second_half(group: GroupAccounts, opening: Opening) -> bool:
     """Whether a member rejoins because the last rebalance took something from it.
 
-    Clients say so, where they can. A follower that has given something up says
-    another subscription, with what it still owns; a leader is known as such.
+    Newer clients give it as their reason. Otherwise a follower that has revoked
+    partitions sends another subscription, as its owned partitions have changed; for a
+    leader the cause says it.
     """
     if opening.cause not in {"metadata_changed", "leader_rejoined"}:
         return False
@@ -102,10 +103,10 @@ def _is_second_half(group: GroupAccounts, opening: Opening) -> bool:
 
 
 def _is_same_offer(group: GroupAccounts, opening: Opening) -> bool | None:
-    """Whether members that rejoined offer what they did before; None: not known.
+    """Whether rejoined members have the same assignors and topics; None: not known.
 
-    What they offer has more in it than assignors and topics: what they own, as of
-    which generation, their rack. That alone is another one than before.
+    Their metadata also has owned partitions, their generation, and the rack, which
+    alone make it differ from before.
     """
     if opening.cause != "metadata_changed" or not opening.culprits:
         return None
@@ -238,7 +239,7 @@ def partitions_changed(group: GroupAccounts, event: Event) -> None:
 def _assigned(group: GroupAccounts, event: Event, member_id: str) -> None:
     new, lost = group.ownership.change(event)
     if group.membership.is_eager(member_id, group.protocol) is False:
-        # A member from before the events has read what it loses or keeps now.
+        # A member from before the events has read the partitions it loses or keeps.
         before = {*group.ownership.owned[member_id], *lost}
         group.readers.assume(member_id, before.difference(new), group.now)
     last = group.last

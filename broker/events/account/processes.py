@@ -1,6 +1,6 @@
 """Processes that went and are back as another member, as far as a broker can tell.
 
-1. A member went, by whatever event: its process is away (`Processes.went`).
+1. A member went, by any event: its process is away (`Processes.went`).
 2. A member joins. On the connection of a member that went it is the same process, which
    never stopped. Else, of the processes that look the same, the one that is away the
    longest is back (`Processes.came`).
@@ -28,7 +28,7 @@ _TIME: Final = itemgetter(0)
 
 
 class Processes:
-    """The processes of a group that are away, and the members that may be such ones.
+    """The processes of a group that are away, and the members that may be theirs.
 
     Processes look the same if `Member.process` is the same. Each call takes a few
     steps, however many members there are.

@@ -84,9 +84,9 @@ class Readers:
         return unread
 
     def assume(self, member_id: str, owned: Iterable[Partition], at_ns: int) -> None:
-        """A member from before the events: it reads what it owns, unless known not to.
+        """Takes a member from before the events for a reader of its partitions.
 
-        From now on, that is: nothing is counted of the time before.
+        Unless it is known not to read them. The time before is not counted.
         """
         self._since.setdefault(member_id, at_ns)
         for partition in owned:
@@ -102,7 +102,7 @@ class Readers:
     def leave(self, member_id: str, at_ns: int, stopped_ns: int, cause: str) -> None:
         """A member is gone: it has read nothing since `stopped_ns`, or longer.
 
-        What it had paused already has no reader because it is gone from now on.
+        Partitions that it had paused have no reader because of `cause` from now on.
         """
         for gap in self._gaps.get(member_id, ()):
             if gap.cause == "paused":

@@ -1,4 +1,4 @@
-"""What clients say when they leave or join (KIP-800), as their sources have it.
+"""Reasons of clients for leaving or joining (KIP-800), from their sources.
 
 Only LeaveGroup v5 and JoinGroup v8 carry a reason. Looked up in the sources of
 kafka-clients (AbstractCoordinator, ConsumerCoordinator, KafkaAdminClient), librdkafka

@@ -31,7 +31,7 @@ from kohort.broker.events.words import UNSEEN
 
 
 class Leadership(NamedTuple):
-    """Which member leads, why, and which one led before; None: unknown."""
+    """The leader, its cause, and the previous leader; None: unknown."""
 
     leader: str | None = None
     cause: str | None = None
@@ -263,13 +263,13 @@ class Rebalance:
         completed: its ``join_completed``, as far as that was seen.
         waits: the rows of that.
         assigned: its ``assignment_made``.
-        leadership: who leads the generation, and why.
+        leadership: the generation's leader, and its cause.
         returns: processes that are back as its members, or as those before it.
         refused: JoinGroups refused in the join phase.
         latecomers: members removed because they missed the join phase.
         pieces: of its duration.
         pauses: of its members.
-        shares: who got which partitions.
+        shares: the partitions of each member.
         seen_ns: up to where no event is missing; None: none is missing so far.
         is_whole: no event of it is known to be missing.
     """

@@ -27,7 +27,7 @@ Parts = Mapping[str, tuple[int, ...]]
 
 
 class Outcome(StrEnum):
-    """How a rebalance ended: `kohort.broker.events.words.OUTCOMES`."""
+    """Outcome of a rebalance: `kohort.broker.events.words.OUTCOMES`."""
 
     COMPLETED = "completed"
     EMPTIED = "emptied"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class Gone(StrEnum):
-    """How a member went: `kohort.broker.events.words.DEPARTURES`."""
+    """Departure of a member: `kohort.broker.events.words.DEPARTURES`."""
 
     LEFT = "left"
     REMOVED = "removed"
@@ -162,7 +162,7 @@ class Unread(Span):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One rebalance: why it began, its course, its members, and what it cost.
+    """One rebalance: its cause, course, members and cost.
 
     The fields are those of ``rebalance_account`` in `kohort.broker.events.schema`. The
     sums among them are properties here.
@@ -219,7 +219,7 @@ class Account:
 
     @property
     def key(self) -> str:
-        """Which rebalance it is: see `key_of`."""
+        """Key of the rebalance: see `key_of`."""
         return _KEY.format(self.run, self.node, self.started_sequence)
 
     @property
@@ -301,7 +301,7 @@ class Account:
         return changed + self.kept_count
 
     def own_fields(self) -> dict[str, Any]:
-        """The fields of its event besides those that every event has."""
+        """The fields of its event, without those of every event."""
         made: dict[str, Any] = {}
         for _ in self.render(made):
             pass
@@ -327,7 +327,7 @@ class Account:
 
 
 def key_of(event: Event) -> str:
-    """Which rebalance an account is of: where its ``rebalance_started`` stands."""
+    """Key of an account's rebalance: run, node, sequence of ``rebalance_started``."""
     return _KEY.format(event["run"], event["node"], event["started_sequence"])
 
 

@@ -1,4 +1,4 @@
-"""The rules that findings come from, by what they look at."""
+"""The rules that findings come from: about members, rebalances and refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RULES: tuple[Rule, ...] = (
     refusals.commits_too_late,
     refusals.commits_from_outside,
 )
-"""In the order in which findings are told: causes before what follows from them."""
+"""Rules in the order of their findings: causes before consequences."""
 
 
 def find(facts: Facts, names: Names) -> tuple[Finding, ...]:

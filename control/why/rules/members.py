@@ -103,13 +103,13 @@ def _not_polled(member: Member, unread: Sequence[Unread]) -> str:
         return ""
     partitions = many(partition_count(unread), "partition")
     waited = duration(member.rebalance_timeout_ms * 1_000_000)
-    return f"; nobody processed its {partitions} for {waited} before it left"
+    return f"; it did not process its {partitions} for {waited} before it left"
 
 
 def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
     """Members that left without a reason, while their process went on.
 
-    By member id: what it did then, in words, and whether that is sure.
+    By member id: its later activity, in words, and whether that is sure.
     """
     left = {
         life.member_id: life.until_ns
@@ -164,7 +164,7 @@ def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
 
 
 def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
-    # A rebalance begins in the same turn as what it is for.
+    # A rebalance begins in the same turn as its cause.
     moments = {(r.old.member_id, r.old.until_ns) for r in restarts}
     moments |= {(r.back.member_id, r.back.until_ns) for r in restarts}
     caused: list[Account] = []
@@ -201,7 +201,7 @@ def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
         f"{many(len(steps), 'member')} {perhaps}went and came again one after the "
         f"other{times}, and that was {many(len(rebalances), 'rebalance')}; "
         f"{cost(rebalances)}",
-        "Give each member a group.instance.id of its own (KIP-345): a static member "
+        "Give each member its own group.instance.id (KIP-345): a static member "
         "that is back within its session.timeout.ms takes its old place, without a "
         f"rebalance. They were away for {duration(away_ns)} at most, so "
         f"session.timeout.ms has to be above {least} s, and above that by the time "
@@ -294,7 +294,7 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
             "A static member that leaves is forgotten at once, so its restart is two "
             "rebalances, as without a group.instance.id. Stop the process without "
             "leaving: the consumers of kafka-clients, librdkafka, franz-go and kohort "
-            "do so of themselves where they are static, unless they are told to leave.",
+            "do so by default if they are static.",
             tuple(
                 _gone(
                     life,
@@ -356,7 +356,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
         return
     ids = {life.member_id for life in lives}
     caused = [r for r in facts.rebalances if ids.intersection(r.culprits)]
-    # Who closes its consumer each time may want to.
+    # A member that closes its consumer each time may do so on purpose.
     is_sure = any(life.how is not Gone.LEFT for life in lives)
     perhaps = "" if is_sure else "Perhaps no crash: "
     yield Finding(
@@ -475,7 +475,7 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
         f"{_without_reader(_unread(facts, Gone.EXPIRED), found)}",
         "Something kept heartbeats back: a pause (garbage collection, a stopped "
         "container), a network that was away, or a client that only sends them while "
-        "it is polled. Raise session.timeout.ms above the longest such pause"
+        "it is polled. Raise session.timeout.ms above the longest of these pauses"
         f"{was}, with heartbeat.interval.ms at a third of it or less.",
         tuple(found.values()),
     )

@@ -26,8 +26,8 @@ from kohort.control.why.names import Names, cut
 from kohort.control.why.words import duration, head, many
 
 INITIAL_REBALANCES = 3
-"""Rebalances of a start that are too many. Two are no more than what a delay of 0 costs
-a deployment whose members start within one heartbeat: the first one, and the rest."""
+"""Rebalances of a start that are too many. With a delay of 0 two are normal for a
+deployment whose members start within one heartbeat: the first one, and the rest."""
 HELD_UP = 2
 """Rebalances that a member has to hold up: one may have been a pause."""
 EAGER_REBALANCES = 3
@@ -44,8 +44,8 @@ CHANGES = 3
 NEVER_QUIET = 5
 """Rebalances at least, for a group that is never quiet: fewer are a start and stop."""
 BUSY_SHARE = 0.2
-"""The share of the time that such a group rebalances: a fifth is far from the few
-seconds a day of a quiet one, and leaves a start under observation in peace."""
+"""The least share of time in rebalances of a group that is never quiet: a fifth is far
+above the few seconds a day of a quiet group, and spares a group that just started."""
 
 
 def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
@@ -244,7 +244,7 @@ def _newcomers(facts: Facts) -> frozenset[str]:
 
 
 def _is_growth(each: Account, newcomers: frozenset[str]) -> bool:
-    """Whether it is for newcomers alone: somebody's plan, and not for nothing."""
+    """Whether it is for new members alone: a planned scale-up."""
     came = {*each.culprits, *each.gained}
     return each.cause == "member_joined" and not each.lost and came <= newcomers
 
@@ -300,7 +300,7 @@ def changing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
             "changing-subscriptions",
             f"Members rejoined with other protocols or subscriptions: "
             f"{many(len(close), 'rebalance')}",
-            "Each change of what a member wants is a rebalance of the whole group. "
+            "Each change of a member's subscription rebalances the whole group. "
             "Subscribe once, to all topics. A pattern that matches new topics all the "
             "time does it, too, as each member sees them at another moment.",
             tuple(of_rebalance(each, names) for each in close),
@@ -328,7 +328,7 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
             "That is allowed, and seldom meant: an old version beside a new one, or "
             "two applications with the same group.id. Each rebalance of one is one of "
             "the other, and a sticky assignor takes far longer. Give each application "
-            "a group of its own.",
+            "its own group.",
             tuple(
                 Evidence(
                     each.started_ns,

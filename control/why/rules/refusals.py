@@ -23,16 +23,16 @@ same client. aiokafka leaves when max.poll.interval.ms is over, forgets its memb
 and commits in the next step."""
 
 _TOO_LATE = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"})
-"""What a commit is told that comes after its member, or its generation, is gone.
-REBALANCE_IN_PROGRESS is none: the client joins, and commits again."""
+"""Errors of a commit after its member, or its generation, is gone.
+REBALANCE_IN_PROGRESS is none of them: the client joins, and commits again."""
 
 
 def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
     """Static members that came back, and found their group full.
 
-    Either full of itself: who comes back brings no member id, so a group that is
-    Stable and full takes it for one more (KIP-389), though its old place is what it
-    would get (KIP-345). Or of others, as its session had expired.
+    Either its old place counted: a restarted member has no member id, so a Stable and
+    full group refuses it as one more (KIP-389), though it would get its old place
+    (KIP-345). Or others had filled the group, as its session had expired.
     """
     found = [
         _of(refusal, _refused_again(last, refusal))
@@ -48,7 +48,7 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
             "group.max.size (KIP-389) takes it for one more. Some clients give up on "
             "that error, others ask until their old session has expired. Set "
             "group.max.size above the number of members, by as many as may be "
-            "restarted at once, and session.timeout.ms above what a restart takes: "
+            "restarted at once, and session.timeout.ms above the time of a restart: "
             "once that is over, another member may have the place.",
             tuple(found),
         )
@@ -124,7 +124,7 @@ def _asked(rows: Sequence[Refusal]) -> str:
 
 
 def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members whose assignors are none of the group's."""
+    """Members that have no assignor in common with the group."""
     found = [r for r in facts.refusals if r.cause == "inconsistent"]
     if not found:
         return
@@ -196,7 +196,7 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
             "commit-too-late",
             f"Commits came after a rebalance, and were refused: "
             f"{many(len(found), 'time')}",
-            "What they were to commit is consumed twice, unless the member keeps the "
+            "Their records are consumed twice, unless the member keeps the "
             "partition and commits again. The work took longer than the membership or "
             "the generation lasted: commit when partitions are revoked "
             "(the rebalance listener), take fewer records at a time "
@@ -254,7 +254,7 @@ def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
             f"A client that is no member committed, and was refused: "
             f"{many(len(found), 'time')}",
             "While a group has members only they commit. A consumer with assign() "
-            "needs a group.id of its own; to reset offsets, stop the members first.",
+            "needs its own group.id; to reset offsets, stop the members first.",
             tuple(_of(r, f"{_sender(r)}: {r.error}") for r in found),
         )
 
