@@ -26,9 +26,9 @@ scene = partial(into, SCENES)
         "paused_saved_s": 27,  # 3 * 10 s * 0.9
         "confidence": 0.45,  # 3 / 6 * 0.9
         "evidence": "In 3 rebalances members paused for 30.0 member-seconds, as"
-        " they gave up all that they had; of 30 partitions (each rebalance's added up)"
-        " 3 had to move. Cooperative members stop only what moves; where something"
-        " does, a second, short rebalance follows.",
+        " they gave up all their partitions; of 30 partitions (each rebalance's added"
+        " up) 3 had to move. Cooperative members stop only partitions that move; if"
+        " some do, a second, short rebalance follows.",
     }
 )
 def eager_for_little(g: Group) -> None:

@@ -1,8 +1,8 @@
-"""Settings that would help a group, each by a rule of its own.
+"""Settings that would help a group, one rule each.
 
 The rules, their thresholds and how sure each is: docs/pipeline-settings.md.
 
-No rule is about heartbeat.interval.ms: clients do not tell theirs, and a group whose
+No rule is about heartbeat.interval.ms: clients do not send theirs, and a group whose
 members learn late of a rebalance looks to a broker like one whose members poll late.
 """
 

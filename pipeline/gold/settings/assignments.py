@@ -1,4 +1,4 @@
-"""Rules about what rebalances do to partitions, and about commits before them."""
+"""Rules about partitions that rebalances move, and about commits before them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ COOPERATIVE: Final = "cooperative-sticky"
 KEPT: Final[float] = ADVICE["kept_share"]
 STILL_S: Final[float] = ADVICE["eager_pause_ns"] / SECOND_NS
 STICKY: Final = (*WORDS["cooperative"], "sticky", "default")
-"""Assignors that keep what they can, or that are no consumers' (Streams, Connect)."""
+"""Sticky assignors, and those of other clients than consumers (Streams, Connect)."""
 TOO_FAR: Final = 2.0
-"""Times as many partitions moved as had to: what a sticky assignor stays far below."""
+"""Ratio of moved partitions to those that had to move; sticky assignors stay far
+below it."""
 TOO_MANY: Final = 10
 """Partitions moved for nothing: fewer are not worth a deployment."""
 TOO_LATE: Final = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
@@ -80,9 +81,9 @@ def cooperative_rebalancing() -> Column:
         suggested=F.lit(COOPERATIVE),
         evidence=F.format_string(
             "In %d rebalances members paused for %.1f member-seconds, as they gave"
-            " up all that they had; of %d partitions (each rebalance's added up) %d had"
-            " to move. Cooperative members stop only what moves; where something does,"
-            " a second, short rebalance follows.",
+            " up all their partitions; of %d partitions (each rebalance's added up) %d"
+            " had to move. Cooperative members stop only partitions that move; if some"
+            " do, a second, short rebalance follows.",
             "eager",
             "eager_still_s",
             "eager_owned",
@@ -150,8 +151,8 @@ def of_commits(frames: Frames) -> DataFrame:
 def commit_on_revocation() -> Column:
     """enable.auto.commit: records were processed twice after commits came too late.
 
-    At least three times. The consumer should commit, synchronously, what it has
-    processed when partitions are revoked, before it gives them up. Confidence: by the
+    At least three times. When partitions are revoked, the consumer should commit their
+    processed records, synchronously, before it gives them up. Confidence: by the
     times, times the share of refused commits that were refused for a rebalance.
     """
     return recommended(
@@ -159,7 +160,7 @@ def commit_on_revocation() -> Column:
         "enable.auto.commit",
         "client",
         F.col("twice") >= FEWEST,
-        # A broker does not see whether the client commits by itself.
+        # A broker does not see whether the client commits automatically.
         suggested=F.lit("false, and commitSync in onPartitionsRevoked"),
         evidence=F.format_string(
             "%d records were processed twice, in %d cases, after commits were refused:"

@@ -19,8 +19,8 @@ MAX_SIZE: Final = "group.max.size"
 
 ARRIVAL_GAP_NS: Final[int] = ADVICE["arrival_gap_ns"]
 SURGE: Final = 1.25
-"""Room beyond what is asked for: a rolling update of Kubernetes starts a quarter more
-than there are (maxSurge), before it stops the old ones."""
+"""Room beyond the members and refused processes: a rolling update of Kubernetes starts
+a quarter more pods (maxSurge) before it stops the old ones."""
 
 
 # -- group.initial.rebalance.delay.ms
@@ -29,9 +29,9 @@ than there are (maxSurge), before it stops the old ones."""
 def of_pairs(frames: Frames) -> DataFrame:
     """Numbers of groups of runs without a delay, from `gold/initial_delay`.
 
-    ``played`` is what the best delay did over all pairs of the scenario: the one that
-    saved most rebalances on average, and of equals the shortest. ``saved`` is what it
-    saved in the run itself.
+    ``played`` is the result of the best delay over all pairs of the scenario: the one
+    that saved most rebalances on average, and of equals the shortest. ``saved`` is its
+    result in the run itself.
     """
     pairs = frames["gold/initial_delay"]
     keys = ("scenario", "group")
@@ -153,10 +153,10 @@ def initial_delay_seen() -> Column:
     """group.initial.rebalance.delay.ms (KIP-134), by a start that was many rebalances.
 
     Newcomers, at most 10 s after one another, made at least three rebalances beyond the
-    first. Only where no pairs tell better. Suggested: what is above the longest gap, in
-    whole seconds: a window in which somebody came is followed by another one, so that
-    the delay need not cover the whole start. Confidence: by the rebalances, times how
-    many of them there were for each newcomer (at most 1).
+    first. Only without pairs, which are better evidence. Suggested: the first
+    whole second above the longest gap: a window in which a member joined is extended by
+    another, so that the delay need not cover the whole start. Confidence: by the
+    rebalances, times the number of them for each newcomer (at most 1).
     """
     made = F.col("newcomer_made")
     each = F.least(made / F.col("newcomers"), F.lit(1.0))
@@ -189,7 +189,7 @@ def initial_delay_seen() -> Column:
 
 
 def of_refusals(frames: Frames) -> DataFrame:
-    """Numbers of groups that were full: who asked, and what work there is."""
+    """Numbers of groups that were full: refused processes, members and partitions."""
     full = frames["silver/refusals"].where(F.col("cause").isin(*FULL))
     askers = (
         full.groupBy(*GROUP, "name", "host")
@@ -211,7 +211,7 @@ def of_refusals(frames: Frames) -> DataFrame:
 
 
 def _fits() -> Column:
-    """There is work for those who asked. Where partitions are unknown: who knows."""
+    """Whether there are partitions for the refused processes; true if unknown."""
     together = F.col("members_most") + F.col("askers")
     is_normal = F.col("askers") <= F.col("members_most")
     return is_normal & F.coalesce(together <= F.col("partitions"), F.lit(True))
@@ -250,7 +250,7 @@ def group_max_size() -> Column:
 
 
 def runaway_deployment() -> Column:
-    """group.max.size (KIP-389) does what it is for: more asked than there is work for.
+    """group.max.size (KIP-389) works as intended: more processes than partitions.
 
     At least three refused joins, of more processes than there are members, or than
     there are partitions left. The limit is to stay, and the deployment to be found.

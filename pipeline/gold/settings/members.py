@@ -22,7 +22,7 @@ WHY: Final = ("back", "alive", "slow", "newcomer")
 
 
 def lives(frames: Frames) -> DataFrame:
-    """Memberships, each with what became of it.
+    """Memberships, each with its end and the return of its process.
 
     Returns:
         the columns of memberships, and
@@ -130,11 +130,11 @@ def of_members(members: DataFrame) -> DataFrame:
     )
 
 
-# -- what they made groups do
+# -- rebalances that they caused
 
 
 def caused(frames: Frames, members: DataFrame, newcomers: DataFrame) -> DataFrame:
-    """The rebalances that such members alone made, by going or by coming back.
+    """The rebalances that these members alone caused, by going or by coming back.
 
     Args:
         frames: the tables before.

@@ -24,7 +24,7 @@ MINUTE_MS: Final = 60_000
 """max.poll.interval.ms is suggested in whole minutes, as its default is five."""
 HELD_UP_NS: Final[int] = ADVICE["held_up_ns"]
 DOMINANT: Final = 0.5
-"""The share of such waits that one member has to have for it to be the matter."""
+"""The least share of long waits for one member that makes it the cause."""
 RECORDS: Final = 500
 """The default of max.poll.records: clients do not tell theirs."""
 
@@ -36,7 +36,7 @@ def max_poll_interval() -> Column:
 
     Suggested: the longest that one took, its max.poll.interval.ms (as Kafka's consumer
     sends it: the rebalance timeout) and the time until it was back, and half as much
-    again, in whole minutes; twice what it is where none was back within ten minutes.
+    again, in whole minutes; twice its value if none was back within ten minutes.
     Confidence: by their number, times a half (it may be stuck) to 1 (all were back).
     """
     need = F.coalesce(F.col("slow_took_ms") * MARGIN, F.col("slow_now_ms") * 2.0)
@@ -89,9 +89,9 @@ def slow_to_rejoin() -> Column:
     """max.poll.records: most long join phases waited for one and the same member.
 
     Of the join phases with a wait of 5 s or more at least three, and half, were for it:
-    it joins again when it polls next, and until then it works on what it has taken.
-    Suggested: so much of the default that the median wait would be 5 s. The pauses
-    saved are the part of theirs that was beyond 5 s of waiting. Confidence: by their
+    it joins again at its next poll, and until then it processes records of the last.
+    Suggested: the part of the default with which the median wait would be 5 s. The
+    pauses saved are the part of theirs beyond 5 s of waiting. Confidence: by their
     number, times its share of the long waits.
     """
     times = F.col("slowest.times")
@@ -108,8 +108,8 @@ def slow_to_rejoin() -> Column:
         evidence=F.format_string(
             "%d of %d join phases that waited for 5 s or more waited for %s, half of"
             " them for %.1f s or more: it joins again only by its next poll, when it"
-            " has worked off what it took. The suggestion is for the default of 500;"
-            " where it is another one, take as much less.",
+            " has processed the records of the last one. The suggestion is for the"
+            " default of 500; if yours differs, reduce it in proportion.",
             times,
             "long_waits",
             "slowest.name",

@@ -23,7 +23,7 @@ from kohort.pipeline.table_functions import GROUP, Frames
 SESSION: Final = "session.timeout.ms"
 
 STEP_MS: Final = 5000
-"""Session timeouts are suggested in such steps: nobody sets 17,350."""
+"""Suggested session timeouts are multiples of this; 17,350 would be odd."""
 SHORT_MS: Final = 15_000
 """The session timeout that is suggested against long waits for crashed members. Five
 heartbeats of 3 s; Kafka advises three at least, and 10 s, the default up to 2.8, proved
@@ -175,7 +175,7 @@ def static_membership() -> Column:
         "group.instance.id",
         "client",
         _is_static(),
-        suggested=F.lit("one of its own for each member"),
+        suggested=F.lit("a different one for each member"),
         evidence=F.format_string(
             "%d of %d departures were restarts, of %d processes (by name and host):"
             " each was back after %.1f s at the most, as a new member. That made %d"

@@ -1,4 +1,4 @@
--- Who made groups rebalance, over all runs; at most 1,000 rows, those with the most.
+-- Culprits of rebalances, over all runs; at most 1,000 rows, those with the most.
 SELECT
   `group`,
   cause,

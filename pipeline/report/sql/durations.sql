@@ -1,4 +1,4 @@
--- How long the completed rebalances of a group took, over all runs; those with the
+-- Durations of the completed rebalances of a group, over all runs; those with the
 -- longest first; at most 500.
 -- completed: how many ended with an assignment
 -- duration_p50_s: from rebalance_started to assignment_made, in seconds, interpolated
@@ -6,7 +6,7 @@
 -- duration_p99_s: the same
 -- duration_max_s: the same
 -- join_p50_s: of it the join phase, in seconds
--- sync_p50_s: of it what came after: the leader's assignment, in seconds
+-- sync_p50_s: of it the rest: the wait for the leader's assignment, in seconds
 SELECT
   `group`,
   count(*) AS completed,

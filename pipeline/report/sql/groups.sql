@@ -1,4 +1,4 @@
--- Groups, over all runs: what happened to them, those that paused longest first;
+-- Groups and their rebalances, over all runs; those that paused longest first;
 -- at most 500.
 -- runs: in how many it is
 -- capacity_lost: paused_s / member_s of all runs

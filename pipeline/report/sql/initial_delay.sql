@@ -1,4 +1,4 @@
--- What the initial delay saved (KIP-134), in pairs of runs that differ in it alone; at
+-- Savings by the initial delay (KIP-134), in pairs of runs that differ in it alone; at
 -- most 500 rows.
 -- pairs: how many pairs of runs
 -- rebalances_saved_p50: the median of the pairs: rebalances without - with

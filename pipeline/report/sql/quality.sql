@@ -5,7 +5,7 @@
 -- of: of how many
 -- share: the largest of a run
 -- threshold: the share above which it does not pass
--- says: what was found, in words: of the run with the largest share
+-- says: the findings, in words: of the run with the largest share
 SELECT
   check,
   min_by(outcome, array_position(array('failed', 'marked', 'passed'), outcome)) AS outcome,

@@ -1,4 +1,4 @@
--- Who was refused, by name, as a group was full (KIP-389), over all runs; at most 500.
+-- Refused processes of full groups (KIP-389), by name, over all runs; at most 500.
 -- refusals: how many
 -- first_ns: the first of them
 -- last_ns: the last of them

@@ -1,7 +1,7 @@
 -- Records that were processed twice, as far as commits show it (a lower bound), by group
 -- and why, over all runs; at most 500 rows.
--- why: refused: a commit was refused, and another member did it again; rewound: somebody
---   committed less than was committed before
+-- why: refused: a commit was refused, and another member processed its records again;
+--   rewound: a commit of a lower offset than before
 -- times: how often a partition was set back
 -- partitions: of how many partitions
 -- first_ns: the first time

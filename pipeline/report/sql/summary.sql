@@ -1,4 +1,4 @@
--- All runs together: how much there was, and what it cost.
+-- All runs together: their size, and the cost of their rebalances.
 -- runs: how many there are
 -- all_groups: how many groups have events, by their ids
 -- first_ns: the first event of all runs

@@ -1,4 +1,4 @@
--- For whom join phases waited, over all runs: who was the last; at most 1,000 rows.
+-- Members that join phases waited for as the last, over all runs; at most 1,000 rows.
 SELECT
   `group`,
   name,
