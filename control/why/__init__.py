@@ -1,7 +1,7 @@
 """Why a group rebalanced: from its events to accounts, plain words and findings.
 
 Pure: events go in as dicts, as `kohort.broker.events.schema` has them, and nothing
-else is asked. The same on a live broker, on a file, and in the simulation.
+else is read. The same on a live broker, on a file, and in the simulation.
 
     found = history(broker.events.recent("billing"), "billing")
     print(found.text())

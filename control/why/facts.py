@@ -60,7 +60,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that is known of a group.
+    """All facts of a group.
 
     Attributes:
         group: its id.

@@ -19,7 +19,7 @@ SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
 
 MOST_EVIDENCE = 20
-"""Lines of evidence that are shown of one finding; the count is always told."""
+"""Most lines of evidence shown for one finding; the count is always shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Evidence:
 
     Attributes:
         at_ns: when.
-        text: what, in words.
+        text: the fact in words.
         sequence: of the event; None: it is about more than one.
         generation: that the group was in, or came to.
     """

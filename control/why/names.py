@@ -38,7 +38,7 @@ class Names:
         return self._names.get(member_id) or cut(member_id) or "a newcomer"
 
     def is_same(self, one: str | None, other: str) -> bool:
-        """Whether two ids are one process's, which has come again under another."""
+        """Whether two ids belong to one process, which came back under another id."""
         process = self._processes.get(other)
         return (
             one is not None

@@ -1,7 +1,7 @@
 """The account of every rebalance, computed once, for all views.
 
 Pure: events go in as dicts, as `kohort.broker.events.schema` has them, and nothing else
-is asked. `kohort.broker.events.account.flow` tells how an account comes about.
+is read. `kohort.broker.events.account.flow` describes the flow, step by step.
 
     accounts = Accounts()
     for event in events:

@@ -175,7 +175,7 @@ class GroupAccounts:
         return self.last if self.last is not None and self.last.is_joining else None
 
     def seal(self) -> None:
-        """Notes who kept what in the last rebalance, before anything changes hands."""
+        """Notes the partitions kept in the last rebalance, before owners change."""
         if self.last is not None:
             self.last.seal(self.ownership)
 

@@ -269,6 +269,6 @@ def loaded(group: GroupAccounts, event: Event) -> None:
     group.membership.pending.clear()
     group.membership.meet(members)
     forget_others(group, event, members)
-    # Right behind it comes what each of them has, if it has anything.
+    # Events with the assignment of each of them, if it has one, come right after it.
     group.ownership.owned.update((member_id, set()) for member_id in members)
     group.settle_if_done()

@@ -202,7 +202,7 @@ class Shares:
             self._moved[member_id] = self._moves_to(member_id, unread_ns)
 
     def seal(self, ownership: Ownership) -> None:
-        """Notes who kept what, before anything else changes hands."""
+        """Notes the kept partitions, before owners change again."""
         self.is_whole = ownership.is_whole
         held = (
             self._held.get(member_id) or self._holding(member_id, owned)
@@ -271,7 +271,7 @@ class Rebalance:
         pauses: of its members.
         shares: the partitions of each member.
         seen_ns: up to where no event is missing; None: none is missing so far.
-        is_whole: no event of it is known to be missing.
+        is_whole: none of its events is missing, as far as known.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -419,7 +419,7 @@ class Rebalance:
         self.unsynced.discard(member_id)
 
     def seal(self, ownership: Ownership) -> None:
-        """Notes who kept what, before anything else changes hands."""
+        """Notes the kept partitions, before owners change again."""
         if self.shares.kept is not None or self.outcome is not Outcome.COMPLETED:
             return
         if not ownership.is_known:

@@ -1,4 +1,4 @@
-"""Findings about rebalances: how often, how long, and for what."""
+"""Findings about rebalances: their number, durations and causes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ above the few seconds a day of a quiet group, and spares a group that just start
 def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
     """A start in which the group rebalanced as members came, one after the other."""
     for start in _starts(facts.rebalances):
-        # What another coordinator had to begin again is no second one.
+        # A rebalance that another coordinator had to begin again counts once.
         ended = [r for r in start if r.outcome is not Outcome.MOVED]
         if sum(not r.is_second_half for r in ended) < INITIAL_REBALANCES:
             continue

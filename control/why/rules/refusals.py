@@ -55,7 +55,7 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
 
 
 def refused_again(facts: Facts) -> Iterator[tuple[Refusal, Life]]:
-    """Static members that a full group refused, and the last life of each by then."""
+    """Static members that a full group refused, with the last life of each before."""
     lives: dict[str, list[Life]] = {}
     for life in facts.lives:
         instance_id = facts.members[life.member_id].instance_id

@@ -39,8 +39,8 @@ RULES: Final[tuple[Callable[[], Column], ...]] = (
     limits.runaway_deployment,
     assignments.commit_on_revocation,
 )
-"""Each looks at the numbers of a group, and makes a row of gold/settings, or null. What
-would contradict each other (session.timeout.ms) looks at the other's numbers, too."""
+"""Each reads the numbers of a group, and makes a row of gold/settings, or null. Rules
+that could contradict each other (session.timeout.ms) read each other's numbers, too."""
 
 
 def settings(frames: Frames, options: Options) -> DataFrame:

@@ -29,7 +29,7 @@ TOO_LATE: Final = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBE
 
 
 def of_moves(frames: Frames) -> DataFrame:
-    """Numbers of groups: what completed rebalances moved, and the pauses.
+    """Numbers of groups: partitions moved by completed rebalances, and pauses.
 
     ``eager_``: of those in which members paused. ``loose_``: of those by assignors
     that are not sticky, in which there was something to keep.

@@ -47,7 +47,7 @@ def of_pairs(frames: Frames) -> DataFrame:
     rank = F.struct(-F.col("mean"), "delay_ms")
     best = of_delay.groupBy(*keys).agg(F.min_by(row, rank).alias("played"))
     is_best = F.col("delay_ms") == F.col("played.delay_ms")
-    # Of all runs there are pairs, of some only settings are asked for.
+    # There are pairs of all runs, but settings may be computed for some runs only.
     asked = frames["gold/groups"].select(*GROUP)
     return (
         pairs.withColumnRenamed("run_without", "run")
@@ -227,9 +227,9 @@ _FULL_NUMBERS: Final = ("refusals", "askers", "members_most")
 def group_max_size() -> Column:
     """group.max.size (KIP-389) is too low: a full group refused at least three joins.
 
-    Who asked is counted by name and host: no more than the members, and all together no
-    more than the partitions. Suggested is room for all of them and a quarter more.
-    Confidence: by those who asked.
+    Refused processes are counted by name and host: no more than the members, and all
+    together no more than the partitions. Suggested: room for all and a quarter more.
+    Confidence: by the refused processes.
     """
     room = F.ceil((F.col("members_most") + F.col("askers")) * SURGE)
     return recommended(
