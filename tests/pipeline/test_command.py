@@ -19,6 +19,7 @@ from kohort.pipeline import bronze, sql_views, tables_page
 from kohort.pipeline.build import BUILDS
 from kohort.pipeline.commands import output, query
 from kohort.pipeline.commands.stream_builds import Counts
+from kohort.pipeline.commands.work import in_a_sentence
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.lake import Lake
 from kohort.pipeline.tables import TABLES
@@ -149,6 +150,26 @@ def test_progress_of_a_stream_is_counted_once() -> None:
     nothing = {"endOffset": "None", "latestOffset": None}
     counts.take([{**_batch(3, 1, end=0, latest=0), "sources": [nothing]}])
     assert (counts.events, counts.lag) == (10, 0)
+
+
+@pytest.mark.parametrize(
+    ("says", "sentence"),
+    [
+        (
+            "ended\nCaused by: a.B: c\n\tat x\nCaused by: java.IO: no: /d",
+            "Spark: no: /d",
+        ),
+        ("ended\nCaused by: java.IO: full\n\tat x", "Spark: full"),
+        ("An error occurred while calling o1.\njava.IO: full\n\tat x", "Spark: full"),
+        ("[NO_TABLE] t: not there", "Spark: [NO_TABLE] t: not there"),
+        ("[NO_TABLE]: not in t.", "Spark: [NO_TABLE]: not in t."),
+        ("see a.b: not there", "Spark: see a.b: not there"),
+        ("An error occurred while calling o1.", "Spark: RuntimeError"),
+    ],
+)
+def test_an_error_of_spark_is_a_sentence(says: str, sentence: str) -> None:
+    """The last cause if there is one, without its class."""
+    assert in_a_sentence(RuntimeError(says)) == sentence
 
 
 def _batch(number: int, events: int, *, end: int, latest: int) -> dict[str, Any]:
