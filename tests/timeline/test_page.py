@@ -214,6 +214,7 @@ def test_a_restart_is_in_the_explanation(show: Show) -> None:
     scene = streams.Scene("orders")
     _, second = scene.arrive(2, host="/10.0.0.1")
     scene.leave(second)
+    scene.wait(2000)  # else the two rebalances share one mark
     scene.arrive(1, second.name, host="/10.0.0.1")
     shown = show(streams.merge(scene))
     shown.mark(f"to generation 3: {second.name} joined").click()
