@@ -131,8 +131,9 @@ def _check_again(
 ) -> None:
     """The next start finds the same, or flushed batches that are damaged.
 
-    A start reads flushed batches only after a crash, or if an index does not fit. A
-    forged batch may end a log elsewhere, if the log could not be read to its end.
+    A start reads flushed batches only after a crash, or if an index does not fit. If a
+    log could not be read to its end, such a start cuts the rest off, so it is whole
+    then; if the batch there is forged, the log may also end elsewhere.
     """
     try:
         again, _ = _open(path)
@@ -142,6 +143,8 @@ def _check_again(
     if not opened.epochs:
         again = again._replace(epochs=())
     _check_kept(made, damaged_at, again, is_forged=is_forged)
+    if not opened.is_whole:
+        again = again._replace(is_whole=False)
     assert again == opened or (is_forged and not opened.is_whole)
 
 
