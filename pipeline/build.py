@@ -61,6 +61,11 @@ _RUNS: Final = BY_PATH["silver/runs"]
 _QUALITY: Final = BY_PATH["gold/quality"]
 _SETTINGS: Final = "gold/settings"
 """Its rows may come from a comparison with another run: no build carries them over."""
+TASKS_END_S: Final = 5.0
+"""The longest wait for tasks of cancelled jobs: they end within a second, the tasks of
+a stream beside the build go on."""
+LOOK_S: Final = 0.05
+"""Pause between two looks at the running tasks."""
 
 Progress = Callable[[str, str], None]
 """Called for each table: its path, and ``begins``, ``ends`` or ``fails``."""
@@ -181,9 +186,24 @@ def build(
         except BaseException:
             # So that only a killed build leaves its folder.
             with suppress(Exception):
+                wait_for_tasks(lake)
                 lake.remove(making.folder)
             raise
         return made
+
+
+def wait_for_tasks(lake: Lake) -> None:
+    """Waits until no task of Spark runs, as of a stream, or for `TASKS_END_S`.
+
+    A cancelled job has failed before its tasks have ended. One that is about to create
+    its file then makes the folders above it anew, even if they were just removed.
+    """
+    tracker = lake.spark.sparkContext._jsc.sc().statusTracker()
+    until = time.monotonic() + TASKS_END_S
+    while time.monotonic() < until and any(
+        executor.numRunningTasks() for executor in tracker.getExecutorInfos()
+    ):
+        time.sleep(LOOK_S)
 
 
 # -- which builds there are

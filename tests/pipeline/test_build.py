@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -148,6 +149,46 @@ def test_a_failure_ends_tables_that_are_being_made(
             progress=lambda *each: seen.append(each),
         )
     assert ("gold/sums", "fails") in seen
+
+
+def test_the_folder_of_a_failed_build_goes_after_running_tasks(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled task that still runs would make the folder anew."""
+    started, ending, ended = (tmp_path / name for name in ("started", "ending", "end"))
+
+    def task(_: int) -> None:
+        started.touch()
+        while not ending.exists():
+            pass
+        ended.touch()
+
+    numbers = lake.spark.sparkContext.parallelize([0], 1)
+    running = threading.Thread(target=numbers.foreach, args=(task,))
+    running.start()
+    while not started.exists():
+        running.join(builds.LOOK_S)
+    wait, remove = builds.wait_for_tasks, lake.remove
+    removed: list[bool] = []
+
+    def wait_for_tasks(lake: Lake) -> None:
+        ending.touch()
+        wait(lake)
+
+    def remove_late(path: str) -> None:
+        removed.append(ended.exists())
+        remove(path)
+
+    monkeypatch.setattr(builds, "wait_for_tasks", wait_for_tasks)
+    monkeypatch.setattr(lake, "remove", remove_late)
+    broken = Recipe(RECIPE.tables, {**RECIPE.functions, "silver/counts": failing})
+    try:
+        with pytest.raises(Exception, match="no"):
+            built(lake, {"a": 1}, recipe=broken)
+    finally:
+        ending.touch()
+        running.join()
+    assert (removed, lake.names("builds")) == ([True], [])
 
 
 def test_what_a_kill_leaves_is_taken_away(lake: Lake) -> None:
