@@ -90,15 +90,15 @@ class Client(ABC):
 
     async def subscribe(self, *topics: str) -> None:
         """Subscribes to these topics, and to no others."""
-        raise NotImplementedError(f"{type(self).__name__} is not told what to read")
+        raise NotImplementedError(f"{type(self).__name__} cannot subscribe anew")
 
     async def subscribe_to(self, pattern: str) -> None:
         """Subscribes to the topics of such names."""
-        raise NotImplementedError(f"{type(self).__name__} is not told what to read")
+        raise NotImplementedError(f"{type(self).__name__} cannot subscribe anew")
 
     async def unsubscribe(self) -> None:
         """Subscribes to nothing."""
-        raise NotImplementedError(f"{type(self).__name__} is not told what to read")
+        raise NotImplementedError(f"{type(self).__name__} cannot subscribe anew")
 
     def stop_polling(self) -> None:
         """The application is busy from now on."""
