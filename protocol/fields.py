@@ -58,6 +58,8 @@ Int8 = Annotated[int, Primitive("int8", "b")]
 Int16 = Annotated[int, Primitive("int16", "h")]
 Int32 = Annotated[int, Primitive("int32", "i")]
 Int64 = Annotated[int, Primitive("int64", "q")]
+Uint16 = Annotated[int, Primitive("uint16", "H")]
+Float64 = Annotated[float, Primitive("float64", "d")]
 Uuid = Annotated[bytes, Primitive("uuid", "16s")]
 """16 bytes; `ZERO_UUID` stands for none."""
 String = Annotated[str, Primitive("string")]

@@ -49,6 +49,8 @@ FIXED: dict[str, Layout] = {
     "int16": construct.Int16sb,
     "int32": construct.Int32sb,
     "int64": construct.Int64sb,
+    "uint16": construct.Int16ub,
+    "float64": construct.Float64b,
     "uuid": construct.Bytes(16),
 }
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock
+from kohort.broker.cluster import reassignments
 from kohort.broker.cluster.controller import Controller
+from kohort.broker.cluster.features import Features
 from kohort.broker.cluster.fetch_sessions import FetchSessions
 from kohort.broker.cluster.producer_ids import ProducerIds
+from kohort.broker.cluster.quotas import Quotas
 from kohort.broker.config import Config
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
@@ -60,6 +63,8 @@ class Cluster:
 
     Attributes:
         id: the cluster's id, 22 characters.
+        is_on_disk: whether it has a data directory.
+        log_dir: the path of that, or of the one that Kafka would have.
         config: the broker's configuration.
         clock: the one clock.
         ids: the one source of ids.
@@ -72,6 +77,9 @@ class Cluster:
         unread: the bytes of responses that clients have not read yet.
         controller: makes changes of topics, one request after the other.
         producer_ids: hands out the ids of producers.
+        features: the finalized levels of Kafka's features.
+        quotas: the quotas of clients.
+        changes: counts the changes of all that is saved; a restart goes on.
         connections: the number of connections that all nodes have accepted.
     """
 
@@ -90,7 +98,10 @@ class Cluster:
         self.clock = clock
         self.ids = ids
         self._storage: ClusterStorage | None = None
+        self.changes = 0
         self.producer_ids = ProducerIds(self._save_producer_ids)
+        self.features = Features(self._features_changed)
+        self.quotas = Quotas(config, clock, self._quotas_changed)
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
         self.unread = Unread()
@@ -101,7 +112,11 @@ class Cluster:
             clock,
         )
         self.controller = Controller(self.long_work)
-        self._partition_cost = IN_MEMORY_COST if data_dir is None else ON_DISK_COST
+        self.is_on_disk = data_dir is not None
+        self.log_dir = str(
+            config["log.dir"][0] if data_dir is None else data_dir.absolute()
+        )
+        self._partition_cost = ON_DISK_COST if self.is_on_disk else IN_MEMORY_COST
         self.topics = Topics(
             config,
             ids,
@@ -165,7 +180,12 @@ class Cluster:
                 if leader == NO_NODE and node.id in topic.replicas[index]:
                     self._lead(topic, index, node.id)
                     changed.append(topic)
-        self._leaders_changed(changed)
+            changed += [
+                topic
+                for index in [*topic.reassignments]
+                if self._completed(topic, index)
+            ]
+        self.leaders_changed(changed)
 
     def node_stopped(self, node: Node) -> None:
         """Marks a node as stopped; running replicas become leaders in its place."""
@@ -177,7 +197,7 @@ class Cluster:
                     elected = self._elected(topic.replicas[index])
                     self._lead(topic, index, elected, "stopped")
                     changed.append(topic)
-        self._leaders_changed(changed)
+        self.leaders_changed(changed)
 
     def _elected(self, replicas: Sequence[int]) -> int:
         for node_id in replicas:
@@ -373,8 +393,64 @@ class Cluster:
             # It replaces the leader, or the preferred leader.
             replicas[replicas.index(leader) if leader in replicas else 0] = node_id
             topic.replicas[index] = replicas
+            topic.reassignments.pop(index, None)
         self._lead(topic, index, node_id)
-        self._leaders_changed([topic])
+        self.leaders_changed([topic])
+
+    def elect_preferred(self, topic: Topic, index: int) -> bool:
+        """Makes the preferred replica the leader; False if its node is stopped.
+
+        `leaders_changed` saves it.
+        """
+        preferred = topic.replicas[index][0]
+        if not self.nodes[preferred].is_running:
+            return False
+        self._lead(topic, index, preferred)
+        return True
+
+    def allows_unclean_election(self, topic: Topic) -> bool:
+        """Whether replicas that are not in sync may lead a topic."""
+        values = self.config.topic(topic.overrides)
+        return bool(values["unclean.leader.election.enable"])
+
+    def reassign(
+        self, topic: Topic, index: int, replicas: Sequence[int] | None
+    ) -> None:
+        """Begins a reassignment of a partition; None cancels the one in progress.
+
+        `leaders_changed` saves it.
+        """
+        before = topic.replicas[index]
+        if replicas is None:
+            reassignments.cancel(topic, index)
+        else:
+            reassignments.begin(topic, index, replicas)
+        if not self._completed(topic, index):
+            self._replicas_changed(topic, index, before)
+
+    def _completed(self, topic: Topic, index: int) -> bool:
+        """Completes a reassignment if it can be; says whether."""
+        if index not in topic.reassignments or not reassignments.is_complete(
+            topic, index, self.running
+        ):
+            return False
+        before = topic.replicas[index]
+        reassignments.complete(topic, index)
+        self._replicas_changed(topic, index, before)
+        return True
+
+    def _replicas_changed(
+        self, topic: Topic, index: int, before: Sequence[int]
+    ) -> None:
+        """Elects a leader if necessary; a leader that lost replicas has a new epoch."""
+        leader, replicas = topic.leaders[index], topic.replicas[index]
+        if leader in replicas:
+            if not set(before).issubset(replicas):
+                self.topics.lead(topic, index, leader)
+            return
+        elected = self._elected(replicas)
+        if elected != leader:
+            self._lead(topic, index, elected)
 
     def move_coordinator(self, group_id: str, node_id: int) -> None:
         """Makes a node the coordinator of a group, and of all groups of its shard.
@@ -398,12 +474,17 @@ class Cluster:
             self.config,
             list(self.nodes),
             self.topics.by_name,
+            self.features.levels,
+            self.quotas.values,
             self.now_ms,
             self.long_work,
         )
         restored = self._storage.restore()
         self.id = self._storage.cluster_id
         self.producer_ids.restore(restored.first_unused_producer_id)
+        self.features.levels.update(restored.features)
+        self.quotas.restore(restored.quotas)
+        self.changes = restored.changes
         for topic in restored.topics:
             self.topics.add(topic)
         epochs = [p.leader_epoch for t in restored.topics for p in t.partitions]
@@ -411,20 +492,33 @@ class Cluster:
             # Each start begins a leader epoch, so its number is new.
             self.ids.go_on(max(epochs))
 
+    def _features_changed(self) -> None:
+        self.changes += 1
+        if self._storage is not None:
+            self._storage.features_changed()
+
+    def _quotas_changed(self) -> None:
+        self.changes += 1
+        if self._storage is not None:
+            self._storage.quotas_changed()
+
     def _save_producer_ids(self, first_unused: int) -> None:
+        self.changes += 1
         if self._storage is not None:
             self._storage.save_producer_ids(first_unused)
 
     def _topics_changed(self, topics: Mapping[str, Topic | None]) -> None:
+        self.changes += 1
         if self._storage is not None:
             self._storage.topics_changed(topics)
 
     def _config_changed(self) -> None:
+        self.changes += 1
         if self._storage is not None:
             self._storage.config_changed()
 
-    def _leaders_changed(self, topics: Iterable[Topic]) -> None:
-        """Saves the leaders; errors are only logged, as a start elects anew."""
+    def leaders_changed(self, topics: Iterable[Topic]) -> None:
+        """Saves leaders and replicas; errors are logged, as a start elects anew."""
         changed = {topic.name: topic for topic in topics}
         if changed:
             try:

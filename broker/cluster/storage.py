@@ -25,6 +25,7 @@ from kohort.broker.log.metadata import (
     ClusterChange,
     ClusterMetadata,
     PartitionMetadata,
+    QuotaValues,
     TopicMetadata,
 )
 from kohort.broker.log.partition import Partition
@@ -32,7 +33,7 @@ from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import LongWork, finish
 from kohort.broker.topics.placement import spread
 from kohort.broker.topics.settings import log_config
-from kohort.broker.topics.topic import Topic
+from kohort.broker.topics.topic import NO_REASSIGNMENT, Topic
 from kohort.protocol.slotted import slotted
 
 log = telemetry.Logger("cluster")
@@ -47,6 +48,9 @@ class Restored:
 
     topics: Sequence[Topic]
     first_unused_producer_id: int
+    features: Mapping[str, int]
+    quotas: QuotaValues
+    changes: int
 
 
 class ClusterStorage:
@@ -57,7 +61,10 @@ class ClusterStorage:
         cluster_id: the id of the cluster if the directory is new.
         config: the broker's configuration.
         node_ids: the ids of the nodes, the first one first.
-        by_name: the topics of the cluster: its own mapping, which changes.
+        by_name: the topics of the cluster: its own mapping, which changes, as do the
+            next two.
+        features: the finalized levels of features.
+        quotas: the quotas of clients.
         now_ms: the clock, in ms since the epoch.
         long_work: does the rewriting of ``cluster.json``.
 
@@ -72,6 +79,8 @@ class ClusterStorage:
         config: Config,
         node_ids: Sequence[int],
         by_name: Mapping[str, Topic],
+        features: Mapping[str, int],
+        quotas: QuotaValues,
         now_ms: Callable[[], int],
         long_work: LongWork,
     ) -> None:
@@ -82,6 +91,8 @@ class ClusterStorage:
         self._long_work = long_work
         self._is_rewriting = False
         self._by_name = by_name
+        self._features = features
+        self._quotas = quotas
         self._first_unused_producer_id = 0
 
     def restore(self) -> Restored:
@@ -122,7 +133,13 @@ class ClusterStorage:
         self._data_dir.put_aside_the_rest()
         # It is read once.
         self._data_dir.journal.found = None
-        return Restored(topics, found.next_producer_id)
+        return Restored(
+            topics,
+            found.next_producer_id,
+            found.features,
+            found.quotas,
+            self._data_dir.journal.number,
+        )
 
     @property
     def cluster_id(self) -> str:
@@ -136,7 +153,9 @@ class ClusterStorage:
         except ValueError as error:
             raise ConfigError(f"topic {name}: {error}") from None
         for index, partition in enumerate(saved.partitions):
-            replicas = [id_ for id_ in partition.replicas if id_ in self._node_ids]
+            there = [id_ for id_ in partition.replicas if id_ in self._node_ids]
+            # All nodes run now, so reassignments are complete.
+            replicas = [id_ for id_ in there if id_ not in partition.removing] or there
             if not replicas:
                 # There were more nodes before.
                 (replicas,) = spread(1, 1, self._node_ids, (), number + index)
@@ -196,6 +215,22 @@ class ClusterStorage:
         """
         self._append(ClusterChange({}, configs=self._configs()))
 
+    def features_changed(self) -> None:
+        """Writes down the finalized levels of features.
+
+        Raises:
+            StorageError: a start finds the levels of before.
+        """
+        self._append(ClusterChange({}, features=self._features))
+
+    def quotas_changed(self) -> None:
+        """Writes down the quotas of clients.
+
+        Raises:
+            StorageError: a start finds the quotas of before.
+        """
+        self._append(ClusterChange({}, quotas=self._quotas))
+
     def save_producer_ids(self, first_unused: int) -> None:
         """Saves the first producer id that has not been set aside.
 
@@ -227,9 +262,14 @@ class ClusterStorage:
             _not_rewritten(error)
 
     def _everything(self) -> Generator[None, None, None]:
-        return self._data_dir.journal.rewrite(
-            self._topics(), self._configs(), self._first_unused_producer_id
+        rest = ClusterChange(
+            {},
+            self._configs(),
+            self._first_unused_producer_id,
+            self._features,
+            self._quotas,
         )
+        return self._data_dir.journal.rewrite(self._topics(), rest)
 
     def _topics(self) -> Iterator[tuple[str, TopicMetadata]]:
         """Yields the topics, each in the state of the moment when it is saved."""
@@ -280,10 +320,13 @@ def _saved(topic: Topic) -> TopicMetadata:
         topic.id,
         topic.overrides,
         [
-            PartitionMetadata(list(replicas), leader, partition.leader_epoch)
-            for replicas, leader, partition in zip(
-                topic.replicas, topic.leaders, topic.partitions, strict=True
+            PartitionMetadata(
+                list(topic.replicas[index]),
+                topic.leaders[index],
+                partition.leader_epoch,
+                topic.reassignments.get(index, NO_REASSIGNMENT).removing,
             )
+            for index, partition in enumerate(topic.partitions)
         ],
     )
 

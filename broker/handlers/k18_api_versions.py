@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 
+from kohort.broker.cluster.features import SUPPORTED
 from kohort.broker.request import Request
 from kohort.protocol.apis.k18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.registry import APIS
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
+
+_LEAST_MAY_BE_0 = 4
+"""First version whose clients understand a feature with a lowest level of 0."""
 
 
 def handle(request: Request) -> None:
@@ -28,4 +34,22 @@ def handle(request: Request) -> None:
         request.peer.software_name = name
         request.peer.software_version = version
     keys = [ApiVersion(api.key, api.advertised, api.newest) for api in APIS]
-    request.reply(ApiVersionsResponse(ErrorCode.NONE, keys))
+    cluster = request.node.cluster
+    request.reply(
+        ApiVersionsResponse(
+            ErrorCode.NONE,
+            keys,
+            0,
+            [
+                SupportedFeatureKey(name, least, most)
+                for name, (least, most) in SUPPORTED.items()
+                if least > 0 or request.version >= _LEAST_MAY_BE_0
+            ],
+            cluster.changes,
+            [
+                FinalizedFeatureKey(name, level, level)
+                for name, level in cluster.features.levels.items()
+                if level > 0
+            ],
+        )
+    )

@@ -10,10 +10,10 @@ class RefusedError(Exception):
 
     Attributes:
         code: the error code of the answer.
-        why: the error message of the answer.
+        why: the error message of the answer; None where Kafka has none.
     """
 
-    def __init__(self, code: ErrorCode, why: str) -> None:
+    def __init__(self, code: ErrorCode, why: str | None) -> None:
         super().__init__(why)
         self.code = code
         self.why = why

@@ -175,11 +175,8 @@ class DataDir:
         Raises:
             StorageError: the save failed; the previous metadata stays.
         """
-        finish(
-            self.journal.rewrite(
-                metadata.topics.items(), metadata.configs, metadata.next_producer_id
-            )
-        )
+        rest = metadata.without_topics
+        finish(self.journal.rewrite(metadata.topics.items(), rest))
 
     def write_change(self, change: ClusterChange) -> None:
         """Writes down a change of the cluster, and before it the folders it is about.

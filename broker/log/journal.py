@@ -18,7 +18,7 @@ a whole one behind it, is no crash's, and may hide topics: the directory is refu
 from __future__ import annotations
 
 import zlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -159,6 +159,11 @@ class Journal:
     # -- rewriting
 
     @property
+    def number(self) -> int:
+        """The number of the last change."""
+        return self._number
+
+    @property
     def has_changes(self) -> bool:
         """Whether there are changes that cluster.json does not have."""
         return self._size > 0
@@ -171,8 +176,7 @@ class Journal:
     def rewrite(
         self,
         topics: Iterable[tuple[str, TopicMetadata]],
-        configs: Mapping[str, Mapping[str, str]],
-        next_producer_id: int,
+        rest: ClusterChange,
     ) -> Generator[None, None, None]:
         """Rewrites cluster.json, a piece at a time.
 
@@ -181,15 +185,14 @@ class Journal:
 
         Args:
             topics: all topics by name, each as it is when it is taken.
-            configs: as they are now; see `ClusterMetadata`.
-            next_producer_id: as it is now.
+            rest: all that is not topics, as it is now.
 
         Raises:
             StorageError: that did not work; nothing is lost.
         """
         self._meanwhile, rows, parts = [], 0, []
         try:
-            for part in snapshot(self._number, topics, configs, next_producer_id):
+            for part in snapshot(self._number, topics, rest):
                 parts.append(part)
                 rows += 1 + part.count(b'"leader"')
                 if rows >= PIECE_ROWS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from kohort.protocol.slotted import slotted
@@ -18,13 +19,25 @@ class MetadataError(Exception):
     """The file is not valid cluster metadata."""
 
 
+Entity = tuple[tuple[str, str | None], ...]
+"""A client that has quotas: its names by type ("user", "client-id", "ip"), sorted;
+None for the default of a type."""
+
+QuotaValues = Mapping[Entity, Mapping[str, float]]
+"""Values of quotas by key, by client."""
+
+
 @slotted
 class PartitionMetadata:
-    """Replicas and leader of a partition: node ids; `leader` is -1 for none."""
+    """Replicas and leader of a partition: node ids; `leader` is -1 for none.
+
+    `removing` are the replicas that a reassignment in progress removes in the end.
+    """
 
     replicas: Sequence[int]
     leader: int
     epoch: int
+    removing: Sequence[int] = ()
 
 
 @slotted
@@ -45,11 +58,15 @@ class ClusterMetadata:
         configs: configuration that was changed at run time, by whose it is: a
             node id as text, or "" for all nodes.
         next_producer_id: the first id that has not been assigned.
+        features: finalized levels that were changed at run time, by feature.
+        quotas: of clients.
     """
 
     topics: Mapping[str, TopicMetadata]
     configs: Mapping[str, Mapping[str, str]]
     next_producer_id: int
+    features: Mapping[str, int] = MappingProxyType({})
+    quotas: QuotaValues = MappingProxyType({})
 
     @classmethod
     def from_json(cls, data: bytes) -> tuple[ClusterMetadata, int]:
@@ -62,7 +79,11 @@ class ClusterMetadata:
             found = json.loads(data)
             topics = {name: _topic(value) for name, value in found["topics"].items()}
             metadata = cls(
-                topics, _configs(found["configs"]), int(found["next_producer_id"])
+                topics,
+                _configs(found["configs"]),
+                int(found["next_producer_id"]),
+                _features(found.get("features", {})),
+                _quotas(found.get("quotas", [])),
             )
             # Files of before there was a journal have no number.
             return metadata, int(found.get("change", 0))
@@ -71,6 +92,7 @@ class ClusterMetadata:
         """The metadata after these changes."""
         topics = dict(self.topics)
         configs, next_producer_id = self.configs, self.next_producer_id
+        features, quotas = self.features, self.quotas
         for change in changes:
             for name, topic in change.topics.items():
                 if topic is None:
@@ -81,7 +103,18 @@ class ClusterMetadata:
                 configs = change.configs
             if change.next_producer_id is not None:
                 next_producer_id = change.next_producer_id
-        return ClusterMetadata(topics, configs, next_producer_id)
+            if change.features is not None:
+                features = change.features
+            if change.quotas is not None:
+                quotas = change.quotas
+        return ClusterMetadata(topics, configs, next_producer_id, features, quotas)
+
+    @property
+    def without_topics(self) -> ClusterChange:
+        """All of it but the topics."""
+        return ClusterChange(
+            {}, self.configs, self.next_producer_id, self.features, self.quotas
+        )
 
 
 @slotted
@@ -95,14 +128,22 @@ class ClusterChange:
         configs: all configuration that was changed at run time; None if it is
             as before.
         next_producer_id: None if it is as before.
+        features: all levels that were changed; None if they are as before.
+        quotas: all quotas; None if they are as before.
     """
 
     topics: Mapping[str, TopicMetadata | None]
     configs: Mapping[str, Mapping[str, str]] | None = None
     next_producer_id: int | None = None
+    features: Mapping[str, int] | None = None
+    quotas: QuotaValues | None = None
 
     def to_json(self, number: int) -> bytes:
         """One line, without its end."""
+        return json.dumps(self.parts(number), separators=(",", ":")).encode()
+
+    def parts(self, number: int) -> dict[str, object]:
+        """The change as values of JSON."""
         parts: dict[str, object] = {"change": number}
         if self.topics:
             parts["topics"] = {
@@ -113,7 +154,14 @@ class ClusterChange:
             parts["configs"] = {name: dict(of) for name, of in self.configs.items()}
         if self.next_producer_id is not None:
             parts["next_producer_id"] = self.next_producer_id
-        return json.dumps(parts, separators=(",", ":")).encode()
+        if self.features is not None:
+            parts["features"] = dict(self.features)
+        if self.quotas is not None:
+            parts["quotas"] = [
+                {"entity": dict(entity), "values": dict(values)}
+                for entity, values in self.quotas.items()
+            ]
+        return parts
 
     @classmethod
     def from_json(cls, line: bytes) -> tuple[ClusterChange, int]:
@@ -129,34 +177,28 @@ class ClusterChange:
                 for name, value in found.get("topics", {}).items()
             }
             configs, producer_id = found.get("configs"), found.get("next_producer_id")
+            features, quotas = found.get("features"), found.get("quotas")
             change = cls(
                 topics,
                 None if configs is None else _configs(configs),
                 None if producer_id is None else int(producer_id),
+                None if features is None else _features(features),
+                None if quotas is None else _quotas(quotas),
             )
             return change, int(found["change"])
 
 
 def snapshot(
-    number: int,
-    topics: Iterable[tuple[str, TopicMetadata]],
-    configs: Mapping[str, Mapping[str, str]],
-    next_producer_id: int,
+    number: int, topics: Iterable[tuple[str, TopicMetadata]], rest: ClusterChange
 ) -> Iterator[bytes]:
     """The parts of a file that `ClusterMetadata.from_json` reads, topic by topic.
 
     Args:
         number: that of the last change in it.
         topics: taken one by one, as the parts are.
-        configs: see `ClusterMetadata`, as for the next.
-        next_producer_id: see there.
+        rest: all that is not topics.
     """
-    head = {
-        "change": number,
-        "configs": {name: dict(values) for name, values in configs.items()},
-        "next_producer_id": next_producer_id,
-    }
-    yield json.dumps(head)[:-1].encode() + b', "topics": {'
+    yield json.dumps(rest.parts(number))[:-1].encode() + b', "topics": {'
     comma = b""
     for name, topic in topics:
         yield comma + f"\n{json.dumps(name)}: {json.dumps(_to_json(topic))}".encode()
@@ -168,11 +210,19 @@ def _to_json(topic: TopicMetadata) -> dict[str, object]:
     return {
         "id": topic.id.hex(),
         "overrides": dict(topic.overrides),
-        "partitions": [
-            {"replicas": list(p.replicas), "leader": p.leader, "epoch": p.epoch}
-            for p in topic.partitions
-        ],
+        "partitions": [_partition_to_json(p) for p in topic.partitions],
     }
+
+
+def _partition_to_json(partition: PartitionMetadata) -> dict[str, object]:
+    row: dict[str, object] = {
+        "replicas": list(partition.replicas),
+        "leader": partition.leader,
+        "epoch": partition.epoch,
+    }
+    if partition.removing:
+        row["removing"] = list(partition.removing)
+    return row
 
 
 @contextmanager
@@ -197,12 +247,27 @@ def _configs(value: Any) -> dict[str, dict[str, str]]:
     }
 
 
+def _features(value: Any) -> dict[str, int]:
+    return {str(name): int(level) for name, level in value.items()}
+
+
+def _quotas(value: Any) -> dict[Entity, dict[str, float]]:
+    return {
+        tuple(
+            (str(kind), None if name is None else str(name))
+            for kind, name in sorted(row["entity"].items())
+        ): {str(key): float(number) for key, number in row["values"].items()}
+        for row in value
+    }
+
+
 def _topic(value: Any) -> TopicMetadata:
     partitions = [
         PartitionMetadata(
             [int(node) for node in row["replicas"]],
             int(row["leader"]),
             int(row["epoch"]),
+            tuple(int(node) for node in row.get("removing", ())),
         )
         for row in value["partitions"]
     ]

@@ -12,6 +12,7 @@ from typing import Final
 
 from kohort.broker.log.partition import Partition
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.slotted import slotted
 
 NO_NODE: Final = -1
 """Stands for the leader of a partition while no node with a replica runs."""
@@ -40,6 +41,20 @@ def why_no_topic_name(name: str) -> str | None:
     return None
 
 
+@slotted
+class Reassignment:
+    """A reassignment of a partition that is in progress: node ids.
+
+    Both kinds are among the partition's replicas until it completes.
+    """
+
+    adding: Sequence[int]
+    removing: Sequence[int]
+
+
+NO_REASSIGNMENT: Final = Reassignment((), ())
+
+
 class Topic:
     """A topic.
 
@@ -50,6 +65,7 @@ class Topic:
         replicas: the nodes that may lead each partition, the preferred one first.
         leaders: the node that leads each partition, or `NO_NODE`.
         overrides: the topic's own configuration, as texts by key.
+        reassignments: those in progress, by partition.
         min_insync_replicas: replicas that must run for a Produce with acks=all.
     """
 
@@ -60,6 +76,7 @@ class Topic:
         "name",
         "overrides",
         "partitions",
+        "reassignments",
         "replicas",
     )
 
@@ -69,6 +86,7 @@ class Topic:
         self.partitions: list[Partition] = []
         self.replicas: list[Sequence[int]] = []
         self.leaders: list[int] = []
+        self.reassignments: dict[int, Reassignment] = {}
         self.overrides = overrides
         self.min_insync_replicas = 1
 

@@ -91,8 +91,7 @@ def _metadata(_: Path, data: bytes) -> None:
 
 def _written(metadata: ClusterMetadata, number: int) -> bytes:
     rows = metadata.topics.items()
-    parts = snapshot(number, rows, metadata.configs, metadata.next_producer_id)
-    return b"".join(parts)
+    return b"".join(snapshot(number, rows, metadata.without_topics))
 
 
 def _change(_: Path, data: bytes) -> None:

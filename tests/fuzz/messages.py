@@ -37,6 +37,8 @@ class Pool:
             "records": (*_BYTES, *blobs),
             "uuid": (bytes(16), b"\xff" * 16, *uuids),
             "bool": (False, True),
+            "uint16": (0, 1, 2**16 - 1),
+            "float64": (0.0, 1.0, -1.5, 1e300, float("inf"), float("nan")),
         }
 
     def value(self, kind: Primitive, chance: random.Random) -> Any:

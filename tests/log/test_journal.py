@@ -63,9 +63,7 @@ class Story:
     def rewrites(self, *, meanwhile: ClusterChange | None = None) -> None:
         """Everything is written down anew; a change may come in after one piece."""
         state = self.states[-1]
-        work = self.journal.rewrite(
-            state.topics.items(), state.configs, state.next_producer_id
-        )
+        work = self.journal.rewrite(state.topics.items(), state.without_topics)
         if meanwhile is not None:
             next(work)
             self.change(meanwhile)

@@ -25,12 +25,14 @@ from kohort.protocol.fields import (
     ZERO_UUID,
     Bool,
     Bytes,
+    Float64,
     Int8,
     Int16,
     Int32,
     Int64,
     Records,
     String,
+    Uint16,
     Uuid,
     V,
     fields_of,
@@ -59,6 +61,8 @@ class Everything:
     int16: Int16 = 0
     int32: Int32 = 0
     int64: Int64 = 0
+    uint16: Uint16 = 0
+    float64: Float64 = 0.0
     uuid: Uuid = ZERO_UUID
     string: String = ""
     bytes_: Bytes = b""
@@ -74,6 +78,8 @@ class Everything:
     int8s: Sequence[Int8] = ()
     int16s: Sequence[Int16] = ()
     int64s: Sequence[Int64] = ()
+    uint16s: Sequence[Uint16] = ()
+    float64s: Sequence[Float64] = ()
     uuids: Sequence[Uuid] = ()
     strings: Sequence[String] = ()
     blobs: Sequence[Bytes] = ()

@@ -1,0 +1,90 @@
+"""Features of Apache Kafka 4.3 and their finalized levels (KIP-584).
+
+kohort works the same at every level; the levels are what clients read and change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+METADATA_VERSION: Final = "metadata.version"
+
+SUPPORTED: Final = {
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    METADATA_VERSION: (7, 30),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+    "eligible.leader.replicas.version": (0, 1),
+}
+"""The least and the highest level of each feature."""
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""Types of changes."""
+
+
+class FeatureError(Exception):
+    """A change of a level is invalid; says why."""
+
+
+class Features:
+    """The finalized levels.
+
+    Args:
+        save: saves the levels.
+
+    Attributes:
+        levels: by feature; those at 0 are not finalized.
+    """
+
+    def __init__(self, save: Callable[[], object]) -> None:
+        self._save = save
+        self.levels = {
+            "group.version": 1,
+            "streams.version": 1,
+            "transaction.version": 2,
+            "eligible.leader.replicas.version": 1,
+            "share.version": 1,
+            METADATA_VERSION: 30,
+        }
+
+    def update(
+        self, changes: Mapping[str, tuple[int, int]], *, validate_only: bool
+    ) -> None:
+        """Changes levels, all of them or none.
+
+        Args:
+            changes: the new level and the type of the change, by feature.
+            validate_only: nothing is changed.
+
+        Raises:
+            FeatureError: a change is invalid.
+            StorageError: the new levels are in force, and could not be saved.
+        """
+        for name, (level, kind) in changes.items():
+            why = self._why_not(name, level, kind)
+            if why is not None:
+                raise FeatureError(f"{name} cannot have level {level}: {why}")
+        if changes and not validate_only:
+            self.levels.update((name, level) for name, (level, _) in changes.items())
+            self._save()
+
+    def _why_not(self, name: str, level: int, kind: int) -> str | None:
+        """Why a level is invalid; None if it is valid."""
+        if name not in SUPPORTED:
+            return "the feature is unknown"
+        current = self.levels.get(name, 0)
+        least, most = SUPPORTED[name]
+        if kind not in {UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE}:
+            return f"there is no type of change {kind}"
+        if not least <= level <= most:
+            return f"the levels are {least} to {most}"
+        if level < current and kind == UPGRADE:
+            return f"it has {current}, and the change is an upgrade"
+        if level > current and kind != UPGRADE:
+            return f"it has {current}, and the change is a downgrade"
+        if level < current and name in {METADATA_VERSION, "kraft.version"}:
+            return "it cannot be lowered"
+        return None

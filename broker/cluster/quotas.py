@@ -1,0 +1,234 @@
+"""Quotas of clients: what is set, who they apply to, and how long they throttle.
+
+As in Kafka, a client that goes beyond a quota is answered at once, is told how long to
+wait (``throttle_time_ms``), and is not read for that time (KIP-219). The user of each
+client is ANONYMOUS, as kohort does not authenticate.
+
+- ``producer_byte_rate``, ``consumer_byte_rate``: bytes a second, over the last
+  ``quota.window.num`` windows of ``quota.window.size.seconds``.
+- ``request_percentage``: time in which the event loop works for the client, in percent
+  of a second. A request counts when it has been handled, so the next one is throttled.
+- ``controller_mutation_rate``: partitions created and deleted in a second (KIP-599).
+- ``connection_creation_rate`` of addresses is kept and shown, and has no effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kohort.broker.clock import Clock
+from kohort.broker.config import Config
+from kohort.broker.log.metadata import Entity, QuotaValues
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+ANONYMOUS: Final = "ANONYMOUS"
+
+PRODUCE: Final = "producer_byte_rate"
+FETCH: Final = "consumer_byte_rate"
+REQUEST: Final = "request_percentage"
+MUTATION: Final = "controller_mutation_rate"
+CONNECTION: Final = "connection_creation_rate"
+
+MOST_CLIENTS: Final = 10_000
+"""Clients whose rates are kept, by quota; the one that has been idle longest is
+forgotten first. Client ids come from outside, and are many."""
+
+_Client = tuple[str, str, str]
+"""The key of a quota, the user and the client id that it counts; empty for all."""
+
+
+class Quotas:
+    """The quotas of a cluster, and the rates of its clients.
+
+    Args:
+        config: the broker's configuration.
+        clock: the one clock.
+        save: saves the values.
+
+    Attributes:
+        values: by client.
+        is_used: whether there are any; if not, no request is counted.
+    """
+
+    def __init__(
+        self, config: Config, clock: Clock, save: Callable[[], object]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._save = save
+        self.values: dict[Entity, dict[str, float]] = {}
+        self.is_used = False
+        self._rates: dict[_Client, Rate] = {}
+        self._buckets: dict[_Client, Bucket] = {}
+
+    def restore(self, values: QuotaValues) -> None:
+        """Takes over the values that a data directory has."""
+        self.values.update((entity, dict(of)) for entity, of in values.items())
+        self.is_used = bool(self.values)
+
+    def alter(self, changes: Mapping[Entity, Mapping[str, float | None]]) -> None:
+        """Sets quotas; those that are None are removed.
+
+        Raises:
+            StorageError: the quotas are in force, and could not be saved.
+        """
+        for entity, of_entity in changes.items():
+            values = self.values.setdefault(entity, {})
+            for key, value in of_entity.items():
+                if value is None:
+                    values.pop(key, None)
+                else:
+                    values[key] = value
+            if not values:
+                del self.values[entity]
+        self.is_used = bool(self.values)
+        self._save()
+
+    # -- throttling
+
+    def throttle_ms(self, key: str, client_id: str, amount: float) -> int:
+        """Counts bytes or percent of a client; how long it is to wait."""
+        found = self._bound(key, client_id)
+        if found is None:
+            return 0
+        bound, client = found
+        rate = self._rates.pop(client, None) or self._new_rate()
+        self._rates[client] = rate
+        _forget_idle(self._rates)
+        now_ms = self._now_ms()
+        rate.record(amount, now_ms)
+        return rate.throttle_ms(bound, now_ms)
+
+    def uncount(self, key: str, client_id: str, amount: float) -> None:
+        """Takes bytes back that were counted and are not sent."""
+        found = self._bound(key, client_id)
+        if found is not None and found[1] in self._rates:
+            self._rates[found[1]].record(-amount, self._now_ms())
+
+    def most_bytes(self, client_id: str) -> float:
+        """Bytes of the longest Fetch response that is not throttled in any case."""
+        found = self._bound(FETCH, client_id)
+        if found is None:
+            return math.inf
+        windows: int = self._config["quota.window.num"] - 1
+        seconds: int = self._config["quota.window.size.seconds"]
+        return found[0] * windows * seconds
+
+    def mutation(self, client_id: str) -> tuple[float, Bucket] | None:
+        """The quota of changes of partitions, and the bucket they are taken from."""
+        found = self._bound(MUTATION, client_id)
+        if found is None:
+            return None
+        bound, client = found
+        seconds = (
+            self._config["controller.quota.window.num"]
+            * self._config["controller.quota.window.size.seconds"]
+        )
+        bucket = self._buckets.pop(client, None) or Bucket()
+        self._buckets[client] = bucket
+        _forget_idle(self._buckets)
+        bucket.refill(bound, bound * seconds, self._clock.now())
+        return bound, bucket
+
+    def _bound(self, key: str, client_id: str) -> tuple[float, _Client] | None:
+        """The quota of a client, and whose rate it limits; None for no quota."""
+        values = self.values
+        for user in (ANONYMOUS, None, ""):
+            for client in (client_id, None, ""):
+                # Kafka's order: user and client id, user, client id; the names of a
+                # client before the defaults.
+                entity = _entity(user, client)
+                if entity in values and key in values[entity]:
+                    counted = (
+                        key,
+                        "" if user == "" else ANONYMOUS,
+                        "" if client == "" else client_id,
+                    )
+                    return values[entity][key], counted
+        return None
+
+    def _new_rate(self) -> Rate:
+        seconds = self._config["quota.window.size.seconds"]
+        return Rate(self._config["quota.window.num"], 1000 * seconds)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.now() * 1000)
+
+
+def _entity(user: str | None, client_id: str | None) -> Entity:
+    """The entity of a user and a client id; None for a default, "" for no part."""
+    names = ((CLIENT_ID, client_id), (USER, user))
+    return tuple((kind, name) for kind, name in names if name != "")
+
+
+def _forget_idle(clients: dict[_Client, Rate] | dict[_Client, Bucket]) -> None:
+    if len(clients) > MOST_CLIENTS:
+        del clients[next(iter(clients))]
+
+
+class Rate:
+    """An amount a second over some windows of time, as Kafka measures it.
+
+    Args:
+        count: the number of windows.
+        window_ms: the length of each.
+    """
+
+    __slots__ = ("_count", "_samples", "_window_ms")
+
+    def __init__(self, count: int, window_ms: int) -> None:
+        self._count = count
+        self._window_ms = window_ms
+        # [start, last amount, sum] each, the oldest first; one more than the windows,
+        # as the oldest may have begun before them.
+        self._samples: deque[list[float]] = deque(maxlen=count + 1)
+
+    def record(self, amount: float, now_ms: int) -> None:
+        """Adds an amount."""
+        samples = self._samples
+        if not samples or now_ms - samples[-1][0] >= self._window_ms:
+            samples.append([now_ms, now_ms, 0.0])
+        samples[-1][1] = now_ms
+        samples[-1][2] += amount
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """The time after which the rate is the bound, if nothing is added."""
+        samples, window_ms = self._samples, self._window_ms
+        while samples and now_ms - samples[0][1] >= self._count * window_ms:
+            samples.popleft()
+        if not samples:
+            return 0
+        elapsed_ms = now_ms - samples[0][0]
+        # A rate over a short time would be high: all windows but the last are full.
+        elapsed_ms += max(self._count - 1 - elapsed_ms // window_ms, 0) * window_ms
+        elapsed_ms = max(elapsed_ms, 1)
+        rate = sum(sample[2] for sample in samples) / elapsed_ms * 1000
+        if rate <= bound:
+            return 0
+        return math.floor((rate - bound) / bound * elapsed_ms + 0.5)
+
+
+class Bucket:
+    """Tokens that are refilled at the rate of a quota, up to a burst of some seconds.
+
+    Attributes:
+        tokens: those that are left; below 0, the client has taken too many.
+    """
+
+    __slots__ = ("_refilled_at", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0.0
+        self._refilled_at = 0.0
+
+    def refill(self, bound: float, burst: float, now: float) -> None:
+        """Adds the tokens of the time since the last call."""
+        added = bound * (now - self._refilled_at)
+        self.tokens, self._refilled_at = min(burst, self.tokens + added), now
+
+    def throttle_ms(self, bound: float) -> int:
+        """The time after which there are no tokens missing."""
+        return max(math.floor(-self.tokens / bound * 1000 + 0.5), 0)

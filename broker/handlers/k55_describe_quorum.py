@@ -1,0 +1,66 @@
+"""DescribeQuorum: the controller as the leader and the only voter of the quorum."""
+
+from __future__ import annotations
+
+from kohort.broker.cluster.cluster import Cluster
+from kohort.broker.request import Request
+from kohort.protocol.apis.k55_describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from kohort.protocol.errors import ErrorCode
+
+_METADATA_TOPIC = "__cluster_metadata"
+_LEADER_EPOCH = 1
+
+
+def handle(request: Request) -> None:
+    """Describes the partition of the metadata; there is no other quorum."""
+    message: DescribeQuorumRequest = request.message
+    cluster = request.node.cluster
+    asked = [
+        (topic.topic_name, [row.partition_index for row in topic.partitions])
+        for topic in message.topics
+    ]
+    if asked == [(_METADATA_TOPIC, [0])]:
+        topics = [TopicData(_METADATA_TOPIC, [_quorum(cluster)])]
+        controller = cluster.nodes[cluster.controller_id]
+        listener = Listener("CONTROLLER", controller.host, controller.port)
+        nodes = [Node(controller.id, [listener])]
+        request.reply(DescribeQuorumResponse(0, "", topics, nodes))
+        return
+    # One that asks for more than that partition gets nothing, as from Kafka.
+    why = f"only {_METADATA_TOPIC}-0 has a quorum"
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = [
+        TopicData(name, [PartitionData(index, error, why) for index in indexes])
+        for name, indexes in asked
+    ]
+    request.reply(DescribeQuorumResponse(0, "", topics))
+
+
+def _quorum(cluster: Cluster) -> PartitionData:
+    """The state of the quorum: the other nodes are observers."""
+    leader, end, now_ms = cluster.controller_id, cluster.changes, cluster.now_ms()
+    states = [
+        ReplicaState(
+            node_id,
+            log_end_offset=end,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+        for node_id in cluster.running
+    ]
+    return PartitionData(
+        partition_index=0,
+        leader_id=leader,
+        leader_epoch=_LEADER_EPOCH,
+        high_watermark=end,
+        current_voters=[state for state in states if state.replica_id == leader],
+        observers=[state for state in states if state.replica_id != leader],
+    )

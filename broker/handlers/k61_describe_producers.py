@@ -1,0 +1,61 @@
+"""DescribeProducers: the idempotent producers that a partition remembers (KIP-664)."""
+
+from __future__ import annotations
+
+from kohort.broker.long_work import Pace, Work
+from kohort.broker.request import Request
+from kohort.broker.topics.topic import why_no_topic_name
+from kohort.protocol.apis.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kohort.protocol.errors import ErrorCode
+
+_ROW_COST = 3
+"""Cost of one partition or producer, as `Pace` counts."""
+_NO_TRANSACTION = -1
+"""Epoch of the coordinator of a producer without transactions."""
+
+
+def handle(request: Request) -> Work:
+    """Describes the producers of each partition of which this node is a replica."""
+    message: DescribeProducersRequest = request.message
+    pace = Pace()
+    topics = []
+    for wanted in message.topics:
+        rows = []
+        for index in wanted.partition_indexes:
+            row = _described(request, wanted.name, index)
+            rows.append(row)
+            if pace.spend(_ROW_COST * (1 + len(row.active_producers))):
+                yield
+        topics.append(TopicResponse(wanted.name, rows))
+    yield from request.reply_in_pieces(DescribeProducersResponse(0, topics), pace)
+
+
+def _described(request: Request, name: str, index: int) -> PartitionResponse:
+    topic = request.node.cluster.topics.by_name.get(name)
+    if topic is None:
+        why = why_no_topic_name(name)
+        if why is not None:
+            return PartitionResponse(index, ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+        why = f"there is no topic {name}"
+        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+    if not 0 <= index < len(topic.partitions):
+        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if request.node.id not in topic.replicas[index]:
+        return PartitionResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    states = [
+        ProducerState(
+            producer_id,
+            state.epoch,
+            state.batches[-1].last_sequence,
+            state.batches[-1].timestamp_ms,
+            _NO_TRANSACTION,
+        )
+        for producer_id, state in topic.partitions[index].producers.states.items()
+    ]
+    return PartitionResponse(index, 0, None, states)
