@@ -32,7 +32,7 @@ def describe(groups: dict[str, Group], event: DescribeGroup) -> DescribeGroupRes
         group.state,
         group.protocol_type or "",
         protocol_name or "",
-        [member.describe(protocol_name) for member in group.members.values()],
+        [member.describe(protocol_name) for member in group.ordered()],
     )
 
 

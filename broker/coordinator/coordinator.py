@@ -146,7 +146,7 @@ class Coordinator:
         error = ErrorCode.NOT_COORDINATOR
         effects: list[Effect] = []
         for group in self.groups.values():
-            for member in group.members.values():
+            for member in group.ordered():
                 if member.join_token is not None:
                     result = JoinResult(error, member.member_id)
                     effects.append(Reply(member.join_token, result))

@@ -23,7 +23,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
 
 MemberRows = Sequence[tuple[str, str | None, bytes]]
-"""(member id, instance id, metadata) of each member, in order of arrival."""
+"""(member id, instance id, metadata) of each member, in the coordinator's order."""
 
 
 @slotted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kohort.broker.coordinator.effects import (
     GroupRecord,
@@ -12,7 +12,7 @@ from kohort.broker.coordinator.effects import (
     SyncResult,
 )
 from kohort.broker.coordinator.events import Client
-from kohort.broker.coordinator.java_hash import java_hash
+from kohort.broker.coordinator.java_hash import buckets_for, spread
 from kohort.broker.coordinator.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -34,9 +34,6 @@ _REBALANCING = HEARTBEAT_RESULTS[ErrorCode.REBALANCE_IN_PROGRESS]
 OffsetEntry = tuple[int, int, str, int]
 """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
 
-_FEWEST_BUCKETS = 16
-"""Capacity of an empty Java HashMap."""
-
 
 class Group:
     """A group of the classic protocol.
@@ -48,7 +45,7 @@ class Group:
             if loaded from an old record without it.
         protocol_type: None for a group that only ever had offsets.
         heartbeat_result: the answer to a member's heartbeat in this state.
-        members: by id, in order of arrival.
+        members: by id; `ordered` has them in Kafka's order.
         static_members: member ids by instance id (KIP-345).
         pending_members: by id (KIP-394).
         pending_sync: members of this generation that have not synced yet.
@@ -69,6 +66,8 @@ class Group:
     """
 
     __slots__ = (
+        "_buckets",
+        "_is_ordered",
         "_subscribed",
         "_subscriptions",
         "awaiting_join",
@@ -126,6 +125,8 @@ class Group:
         self.sync_deadline: float | None = None
         self.offsets: dict[tuple[str, int], OffsetEntry] = {}
         self.expire_ms: dict[tuple[str, int], int] = {}
+        self._buckets = buckets_for(0)
+        self._is_ordered = True
         self._subscriptions: MemberRows | None = None
         self._subscribed: frozenset[str] | None = None
 
@@ -142,7 +143,7 @@ class Group:
     def add(self, member: Member, protocol_type: str) -> None:
         """Takes in a member whose first join waits; the first one brings the type."""
         self.protocol_type = protocol_type
-        self.members[member.member_id] = member
+        self._put(member)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         self.elect_leader()
@@ -182,7 +183,7 @@ class Group:
         new.assignment = old.assignment
         new.owned = old.owned
         del self.members[old.member_id]
-        self.members[new_member_id] = new
+        self._put(new)
         if old.group_instance_id is not None:
             self.static_members[old.group_instance_id] = new_member_id
         if self.leader == old.member_id:
@@ -206,6 +207,26 @@ class Group:
         member.protocols = protocols
         self._count(protocols, 1)
         member.set_timeouts(session_timeout_ms, rebalance_timeout_ms)
+
+    def _put(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        self._buckets = buckets_for(len(self.members), self._buckets)
+        self._is_ordered = False
+
+    def ordered(self) -> Collection[Member]:
+        """The members in the order in which Kafka goes through them: a HashMap's.
+
+        It follows from the hashes of their ids, and from how many members the group
+        has ever had at once.
+        """
+        if not self._is_ordered:
+            # The sort is stable. Members of one bucket stay in order of arrival, also
+            # when the buckets were fewer: theirs was one bucket then, too.
+            mask = self._buckets - 1
+            members = sorted(self.members.values(), key=lambda m: m.spread & mask)
+            self.members = {member.member_id: member for member in members}
+            self._is_ordered = True
+        return self.members.values()
 
     def _count(self, protocols: Protocols, change: int) -> None:
         for name, _ in protocols:
@@ -235,7 +256,7 @@ class Group:
         return max(0, max(timeouts, default=0))
 
     def elect_leader(self, *, of_generation: bool = False) -> bool:
-        """Keeps the leader if it can lead, else elects the first to arrive that can.
+        """Keeps the leader if it can lead, else elects the first that can.
 
         Any member can lead a group. A generation can only be led by a member that has
         joined it: static members may be late (Kafka's `maybeElectNewJoinedLeader`,
@@ -249,7 +270,7 @@ class Group:
         leader = self.members.get(self.leader or "")
         if leader is not None and not (of_generation and leader.join_token is None):
             return True
-        for member in self.members.values():
+        for member in self.ordered():
             if not of_generation or member.join_token is not None:
                 self.leader = member.member_id
                 return True
@@ -275,7 +296,7 @@ class Group:
         if len(candidates) == 1:
             return candidates[0]
         votes: dict[str, int] = {}
-        for member in self.members.values():
+        for member in self.ordered():
             name = member.vote(candidates)
             votes[name] = votes.get(name, 0) + 1
         most = max(votes.values())
@@ -302,8 +323,7 @@ class Group:
         """Lists the members for the leader, with their latest metadata."""
         name = self.protocol_name
         return [
-            (m.member_id, m.group_instance_id, m.metadata(name))
-            for m in self.members.values()
+            (m.member_id, m.group_instance_id, m.metadata(name)) for m in self.ordered()
         ]
 
     def join_result(
@@ -381,7 +401,7 @@ class Group:
                     m.metadata(name),
                     m.assignment,
                 )
-                for m in self.members.values()
+                for m in self.ordered()
             ],
         )
 
@@ -409,7 +429,7 @@ class Group:
                 ((record.protocol_name or "", row[6]),),
             )
             member.assignment = row[7]
-            self.members[member_id] = member
+            self._put(member)
             if instance is not None:
                 self.static_members[instance] = member_id
             self._count(member.protocols, 1)
@@ -446,12 +466,5 @@ def _first_in_java(names: Iterable[str], size: int) -> str:
     That is how Kafka chooses among protocols with equally many votes: always the same
     way, so that users rely on it.
     """
-    buckets = _FEWEST_BUCKETS
-    while size > buckets * 3 // 4:
-        buckets *= 2
-
-    def bucket(name: str) -> int:
-        code = java_hash(name) & 0xFFFFFFFF
-        return (code ^ code >> 16) & (buckets - 1)
-
-    return min(names, key=bucket)
+    buckets = buckets_for(size)
+    return min(names, key=lambda name: spread(name) & (buckets - 1))

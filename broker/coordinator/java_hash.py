@@ -1,4 +1,8 @@
-"""Java's hash of strings: Kafka places groups, and breaks ties of protocols, by it."""
+"""Java's hash of strings, and the order in which a Java HashMap iterates over them.
+
+Kafka places groups by the hash. Members of a group, and its protocols in a vote, are
+in a HashMap: the order of its buckets decides about leaders and ties.
+"""
 
 from __future__ import annotations
 
@@ -14,3 +18,24 @@ def java_hash(text: str) -> int:
         for i in range(0, len(units), 2):
             code = 31 * code + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
     return code - (1 << 32) if code >> 31 else code
+
+
+_FEWEST_BUCKETS = 16
+"""Buckets of an empty HashMap."""
+
+
+def spread(text: str) -> int:
+    """The bits of a string's hash from which a HashMap takes the number of its bucket.
+
+    Entries of one bucket iterate in order of insertion. Kafka differs from that for 9
+    strings in one bucket only, which a HashMap arranges as a tree.
+    """
+    code = java_hash(text) & 0xFFFFFFFF
+    return code ^ code >> 16
+
+
+def buckets_for(size: int, buckets: int = _FEWEST_BUCKETS) -> int:
+    """Buckets of a HashMap that has come to a size; it grows, and never shrinks."""
+    while size > buckets * 3 // 4:
+        buckets *= 2
+    return buckets

@@ -110,7 +110,7 @@ def _add(turn: Turn, groups: dict[str, Group], group_id: str, found: Found) -> N
     group.expire_ms = found.expire_ms
     groups[group_id] = group
     notices.group_loaded(turn, group)
-    for member in group.members.values():
+    for member in group.ordered():
         turn.keep_alive(member, member.session_timeout)
     if len(group.members) > turn.settings.max_size:
         rebalance.prepare(turn, group, Cause("group_over_max_size"))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kohort.broker.coordinator.effects import MemberDescription, Who, make
 from kohort.broker.coordinator.events import Client, TimerKey
+from kohort.broker.coordinator.java_hash import spread
 
 NEVER = float("inf")
 
@@ -36,6 +37,7 @@ class Member:
             never, where there is no timer.
         client: the sender of its first JoinGroup, on the connection of the latest.
         identity: its ids and client, for notices.
+        spread: bits of the hash of its id, by which its group orders its members.
         owned: the assignment that listeners know it by; unlike `assignment` it
             stays while the group rebalances.
         told_at: when its join was answered, in seconds since the epoch.
@@ -57,6 +59,7 @@ class Member:
         "session_key",
         "session_timeout",
         "session_timeout_ms",
+        "spread",
         "sync_token",
         "told_at",
     )
@@ -83,6 +86,7 @@ class Member:
             protocols: supported protocols with their metadata, in order of preference.
         """
         self.member_id = member_id
+        self.spread = spread(member_id)
         self.group_instance_id = group_instance_id
         self.client = client
         self.identity = make(Who, (member_id, group_instance_id, client))

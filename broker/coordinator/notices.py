@@ -220,13 +220,13 @@ def rebalance_started(turn: Turn, group: Group, cause: Cause) -> None:
     """The join phase begins, and with it the waits for those that have not joined."""
     if not turn.listening:
         return
-    members = [*group.members]
+    members = [member.member_id for member in group.ordered()]
     group.started = turn.now
     group.waits = {}
     if group.state is not EMPTY:
-        for member_id, member in group.members.items():
+        for member in group.ordered():
             if member.join_token is None:
-                group.waits[member_id] = None
+                group.waits[member.member_id] = None
         for member_id in group.pending_members:
             group.waits[member_id] = None
     culprits = cause.culprits
@@ -312,7 +312,7 @@ def assignment_made(
     )
     group_state(turn, group)
     if group.protocol_type == PROTOCOL_TYPE:
-        for member in group.members.values():
+        for member in group.ordered():
             before, after = member.owned, member.assignment
             if before != after:
                 member.owned = after
@@ -352,7 +352,7 @@ def group_loaded(turn: Turn, group: Group) -> None:
     """A group was read from the log, with its leader and assignments."""
     if not turn.listening:
         return
-    members = [*group.members]
+    members = [member.member_id for member in group.ordered()]
     _add(
         turn,
         "group_loaded",
@@ -366,7 +366,7 @@ def group_loaded(turn: Turn, group: Group) -> None:
     )
     leader_chosen(turn, group, "loaded", None)
     if group.protocol_type == PROTOCOL_TYPE:
-        for member in group.members.values():
+        for member in group.ordered():
             owned = member.owned = member.assignment
             if owned:
                 # It has them as before: nothing is gained, nothing lost.

@@ -99,15 +99,15 @@ def complete_join(turn: Turn, group: Group, cause: str) -> None:
 def _answer_joins(turn: Turn, group: Group, listed: MemberRows) -> None:
     """Answers every join by the new generation; the leader's lists all members."""
     leader = group.leader
-    for member_id, member in group.members.items():
+    for member in group.ordered():
         if member.join_token is not None:
-            members = listed if member_id == leader else ()
+            members = listed if member.member_id == leader else ()
             turn.reply(member.join_token, group.join_result(member, members))
             member.join_token = None
         member.is_new = False
         member.told_at = turn.now
         turn.keep_alive(member, member.session_timeout)
-        group.pending_sync.add(member_id)
+        group.pending_sync.add(member.member_id)
     group.awaiting_join = 0
 
 
@@ -118,7 +118,7 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
     room of static members that are away. Here the limit of KIP-389 holds: as
     many of those go as there are members too many.
     """
-    late = [m for m in group.members.values() if m.join_token is None]
+    late = [m for m in group.ordered() if m.join_token is None]
     surplus = len(group.members) - turn.settings.max_size
     for member in late:
         if member.group_instance_id is None:
@@ -131,10 +131,10 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
 
 
 def _keep_within_max_size(turn: Turn, group: Group) -> None:
-    """Removes the latest members above a limit lowered while joins waited."""
+    """Removes members above a limit lowered while joins waited, the last ones first."""
     surplus = len(group.members) - turn.settings.max_size
     if surplus > 0:
-        for member in [*group.members.values()][-surplus:]:
+        for member in [*group.ordered()][-surplus:]:
             code = ErrorCode.GROUP_MAX_SIZE_REACHED
             _kick(turn, group, member, "group_over_max_size", code)
 
@@ -213,7 +213,7 @@ def sync_expired(turn: Turn, group: Group) -> None:
 
 def _give_up_syncs(turn: Turn, group: Group) -> None:
     """Drops assignments; answers waiting syncs with REBALANCE_IN_PROGRESS."""
-    for member in group.members.values():
+    for member in group.ordered():
         member.assignment = b""
         if turn.answer_sync(member, _SYNC_AGAIN):
             turn.keep_alive(member, member.session_timeout)

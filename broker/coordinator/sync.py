@@ -73,8 +73,8 @@ def _store_assignments(turn: Turn, group: Group, assignments: dict[str, bytes]) 
     assert group.state is COMPLETING_REBALANCE
     group.transition(STABLE, turn.now)
     size, synced = 0, []
-    for member_id, member in group.members.items():
-        member.assignment = assignment = assignments.get(member_id, b"")
+    for member in group.ordered():
+        member.assignment = assignment = assignments.get(member.member_id, b"")
         size += len(assignment)
         if member.sync_token is not None:
             turn.answer_sync(member, group.sync_result(member))

@@ -251,7 +251,7 @@ _OFFER = (
 _CULPRITS = _always(
     "culprits", "[string]", "the ids of all who caused it; `member_id` is the first"
 )
-_MEMBERS = _always("members", "[string]", "the generation's, in order of arrival")
+_MEMBERS = _always("members", "[string]", "the generation's, in Kafka's order")
 _GAINED = _always("gained", "[string]", "members that were not in the last generation")
 _LOST = _always("lost", "[string]", "members of the last generation that are not in it")
 _BYTES = Field("bytes", "long", "of all assignments; null: none was made")
@@ -461,7 +461,7 @@ KINDS: tuple[Kind, ...] = (
         "A group waits for its members to rejoin.",
         (
             _PREVIOUS_STATE,
-            _always("members", "[string]", "those that have to join, by arrival"),
+            _always("members", "[string]", "those that have to join, in Kafka's order"),
             _CULPRITS,
         ),
         words.REBALANCE_CAUSES,
@@ -573,7 +573,7 @@ KINDS: tuple[Kind, ...] = (
         "A coordinator read a group from its log.",
         (
             _STATE,
-            _always("members", "[string]", "in order of arrival"),
+            _always("members", "[string]", "in Kafka's order"),
             Field("protocol", "string", "the assignor's name"),
             Field("leader", "string", "the leader"),
         ),

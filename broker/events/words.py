@@ -61,9 +61,10 @@ REBALANCE_SENTENCES: Final[Words] = MappingProxyType(
 LEADER_CAUSES: Final[Words] = MappingProxyType(
     {
         "first": "it was the first to join",
-        "gone": "the previous leader is gone, and of the others it joined first",
-        "late": "the previous leader did not join this generation in time, and of the"
-        " others it joined the group first",
+        "gone": "the previous leader is gone, and of the others it is the first by the"
+        " hash of the member id",
+        "late": "the previous leader did not join this generation in time, and of those"
+        " that did it is the first by the hash of the member id",
         "replaced": "the previous leader came back under this id",
         "loaded": "the log names it as the leader",
     }

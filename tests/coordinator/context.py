@@ -140,6 +140,7 @@ class Context:
         self._noticed_at: list[float] = []
         # Requests without an answer, and since when.
         self.waiting: dict[Pending[Any], float] = {}
+        self.answered: list[Pending[Any]] = []
         self.invariants = Invariants()
         # What members were assigned: group, its generation, who, and what.
         self.assigned: list[tuple[str, int, str, bytes]] = []
@@ -212,6 +213,7 @@ class Context:
                 is_replying = True
                 pending = cast("Pending[Any]", effect.token)
                 del self.waiting[pending]
+                self.answered.append(pending)
                 pending.answer(effect.result)
             elif isinstance(effect, Append):
                 self.records += effect.records

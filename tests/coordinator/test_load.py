@@ -384,8 +384,8 @@ def test_over_the_limit_newcomers_may_be_faster() -> None:
     newcomer.join()
     assert a.join().result.error_code == 81
     context.sleep(4_000)
-    assert joining.result.leader == b.member_id
-    assert [m.client_id for m in context.describe().members] == ["B", "N"]
+    assert joining.result.leader == newcomer.member_id
+    assert [m.client_id for m in context.describe().members] == ["N", "B"]
     assert c.heartbeat() == 25
 
 

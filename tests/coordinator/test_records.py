@@ -174,11 +174,11 @@ def test_replacement_in_stable(scene: Scene) -> None:
     back.protocols = subscribed("other")
     assert back.join().result.generation_id == 2
     assert scene.written() == [
-        "g: 2 'consumer' range led by i-A-1, i-A-1=assigned-A i-B-3=assigned-B"
+        "g: 2 'consumer' range led by i-A-1, i-B-3=assigned-B i-A-1=assigned-A"
     ]
     after = scene.group_records()[-1]
     assert after.state_timestamp_ms == before.state_timestamp_ms
-    assert after.members[1] == (
+    assert after.members[0] == (
         "i-B-3",
         "i-B",
         "B",  # the client id stays, too
@@ -212,7 +212,7 @@ def test_replacement_that_changes_the_protocol(scene: Scene) -> None:
     assert scene.written() == NOTHING
     a.sync(assign(a, back))
     assert scene.written() == [
-        "g: 3 'consumer' roundrobin led by i-A-1, i-A-1=assigned-A i-B-3=assigned-B2"
+        "g: 3 'consumer' roundrobin led by i-A-1, i-B-3=assigned-B2 i-A-1=assigned-A"
     ]
 
 
@@ -228,7 +228,7 @@ def test_replacement_in_rebalances(scene: Scene) -> None:
     assert scene.written() == NOTHING
     a.sync(assign(a, last))
     assert scene.written() == [
-        "g: 3 'consumer' range led by i-A-1, i-A-1=assigned-A i-B-4=assigned-B3"
+        "g: 3 'consumer' range led by i-A-1, i-B-4=assigned-B3 i-A-1=assigned-A"
     ]
 
 

@@ -25,7 +25,7 @@ def test_what_describe_shows_of_a_replacement(context: Context) -> None:
     context.stable_group("A", "B", static=True)
     back = context.member("B2", instance="i-B")
     back.join()
-    shown = context.describe().members[1]
+    (shown,) = (m for m in context.describe().members if m.client_id == "B")
     assert (shown.member_id, shown.client_id) == (back.member_id, "B")
     assert (shown.metadata, shown.assignment) == (b"meta-B2", b"assigned-B")
 

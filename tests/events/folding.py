@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Event = Mapping[str, Any]
@@ -28,6 +28,11 @@ class Known:
         self.offsets: dict[tuple[str, int], int] = {}
         # The members of the latest generation.
         self.last: list[str] = []
+
+    def put_in_order(self, members: Sequence[str]) -> None:
+        """The members are listed, in an order that follows from their ids."""
+        assert sorted(members) == sorted(self.members)
+        self.members = [*members]
 
     def remove(self, member_id: str) -> None:
         """A member is gone; what it owned is told next."""
@@ -96,11 +101,11 @@ class Fold:
 
     def _rebalance_started(self, known: Known, event: Event) -> None:
         assert event["previous_state"] == known.state
-        assert event["members"] == known.members
+        known.put_in_order(event["members"])
         assert event["member_id"] == (event["culprits"] or [None])[0]
 
     def _join_completed(self, known: Known, event: Event) -> None:
-        assert event["members"] == known.members
+        known.put_in_order(event["members"])
         assert event["leader"] == known.leader
         assert event["gained"] == [m for m in known.members if m not in known.last]
         assert event["lost"] == [m for m in known.last if m not in known.members]

@@ -248,10 +248,11 @@ def _(c: Context) -> Facts:
 @play("leader_chosen", "late")
 def _(c: Context) -> Facts:
     a, b = c.stable_group("A", "B", static=True, rebalance_ms=5_000)
-    c.member("C", rebalance_ms=5_000).enter()
+    newcomer = c.member("C", rebalance_ms=5_000)
+    newcomer.enter()
     b.join()
     c.sleep(5_000)
-    return {"member_id": b.member_id, "previous_leader": a.member_id}
+    return {"member_id": newcomer.member_id, "previous_leader": a.member_id}
 
 
 @play("leader_chosen", "replaced")

@@ -72,7 +72,7 @@ def _facts(known: Known) -> dict[str, Any]:
     return {
         "state": known.state,
         "generation": known.generation,
-        "members": known.members,
+        "members": sorted(known.members),
         "leader": known.leader,
         "protocol": known.protocol,
         "pending": known.pending,
@@ -84,7 +84,7 @@ def _had(group: Group) -> dict[str, Any]:
     return {
         "state": group.state,
         "generation": group.generation_id,
-        "members": [*group.members],
+        "members": sorted(group.members),
         "leader": group.leader,
         "protocol": group.protocol_name,
         "pending": group.pending_members.keys(),
