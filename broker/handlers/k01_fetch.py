@@ -39,6 +39,7 @@ _FROM_FOLLOWERS = 11
 """The version from which on followers answer consumers, too (KIP-392)."""
 _TELLS_LEADERS = 16
 """First version in which a wrong node names the leader (KIP-951)."""
+_ABSENT = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -319,7 +320,7 @@ class _Fetch:
                 yield
             partition = self.find(wanted)
             if isinstance(partition, ErrorCode):
-                answer.add(wanted, self._refused(wanted, partition), 0)
+                answer.refuse(wanted, self._refused(wanted, partition))
                 continue
             limit = min(wanted.max_bytes, left)
             offset, is_first = wanted.fetch_offset, not size
@@ -339,6 +340,7 @@ class _Fetch:
             left -= result.size_in_bytes
             row = self._row(partition, wanted, result)
             answer.add(wanted, row, result.size_in_bytes)
+        yield from answer.add_absent()
         response = answer.response(self._request.node.cluster)
         if len(self._partitions) > _ROWS or size > PIECE:
             yield from self._request.reply_in_pieces(response)
@@ -385,7 +387,14 @@ class _Answer:
         is_incremental: whether rows without news are left out.
     """
 
-    __slots__ = ("_is_incremental", "_leaders", "_served", "_session", "_topics")
+    __slots__ = (
+        "_absent",
+        "_is_incremental",
+        "_leaders",
+        "_served",
+        "_session",
+        "_topics",
+    )
 
     def __init__(self, session: FetchSession | None, *, is_incremental: bool) -> None:
         self._session = session
@@ -393,6 +402,9 @@ class _Answer:
         self._topics: list[tuple[TopicKey, list[PartitionData]]] = []
         self._served: list[FetchedPartition] = []
         self._leaders: dict[int, None] = {}
+        self._absent: dict[int, list[tuple[FetchedPartition, PartitionData]]] = {
+            error: [] for error in _ABSENT
+        }
 
     def add(self, wanted: FetchedPartition, data: PartitionData, size: int) -> None:
         """The row of one partition, and the bytes of its records."""
@@ -411,6 +423,22 @@ class _Answer:
         if not topics or topics[-1][0] != wanted.topic:
             topics.append((wanted.topic, []))
         topics[-1][1].append(data)
+
+    def refuse(self, wanted: FetchedPartition, data: PartitionData) -> None:
+        """The row of a partition that cannot be read, with its error."""
+        absent = self._absent.get(data.error_code)
+        if absent is None:
+            self.add(wanted, data, 0)
+        else:
+            absent.append((wanted, data))
+
+    def add_absent(self) -> Work:
+        """Adds the partitions that do not exist: Kafka's answer has them last."""
+        for rows in self._absent.values():
+            for number, (wanted, data) in enumerate(rows, 1):
+                if number % _ROWS == 0:
+                    yield
+                self.add(wanted, data, 0)
 
     def response(self, cluster: Cluster) -> FetchResponse:
         """The whole response."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Generator, Sequence
+from itertools import chain, repeat
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import CommitOffsets, OffsetRow
@@ -33,6 +34,8 @@ _ROWS_LIMIT = 10_000
 """Rows of responses kept: the partitions of all but the largest topics, in 1 MB."""
 _row = functools.lru_cache(_ROWS_LIMIT)(OffsetCommitResponsePartition)
 
+_Partitions = Sequence[OffsetCommitRequestPartition]
+
 _SLICE = 500
 """Partitions looked up between two checks whether a piece is full."""
 _ROW_COST = 2
@@ -52,20 +55,21 @@ def handle(request: Request) -> Work:
     found = _Found(_largest_batch(request.node.cluster.topics))
     for wanted in message.topics:
         name, partitions, error = _looked_up(request, wanted)
-        found.is_known = found.is_known and partitions is not None
+        known: list[OffsetCommitRequestPartition] = []
+        unknown: list[OffsetCommitRequestPartition] = []
+        for start in range(0, len(wanted.partitions), _SLICE):
+            some = wanted.partitions[start : start + _SLICE]
+            found.sort(some, name, partitions or (), known, unknown)
+            if pace.spend(_ROW_COST * len(some)):
+                yield
         # Kafka's answer leaves out known topics without partitions.
-        if partitions is None or wanted.partitions:
-            codes: list[int] = []
-            found.topics.append(wanted)
-            found.errors.append(codes)
-            for start in range(0, len(wanted.partitions), _SLICE):
-                some = wanted.partitions[start : start + _SLICE]
-                codes += found.add(some, name, partitions or (), error)
-                if pace.spend(_ROW_COST * len(some)):
-                    yield
+        if unknown or partitions is None:
+            found.unknown.append((wanted, unknown, error))
+        if known:
+            found.known.append((wanted, known))
         if pace.spend(_ROW_COST):
             yield
-    if not found.is_known:
+    if found.unknown:
         yield from _publish_refusals(request, found, pace)
     if found.is_too_large or (
         _may_be_too_large(request, found)
@@ -109,44 +113,42 @@ class _Found:
 
     Attributes:
         largest: see above.
-        topics: the topics that are answered for.
-        errors: the error code of each of their partitions.
-        offsets: the offsets to commit, of partitions without an error.
-        is_known: whether there are no others.
+        known: by topic, the partitions that exist.
+        unknown: by topic, the others, and their error.
+        offsets: the offsets to commit, of known partitions.
         is_too_large: whether there are more offsets than any batch has room for; then
             they are not kept.
     """
 
     __slots__ = (
-        "errors",
-        "is_known",
         "is_too_large",
+        "known",
         "largest",
         "offsets",
-        "topics",
+        "unknown",
     )
 
     def __init__(self, largest: int) -> None:
         self.largest = largest
-        self.topics: list[OffsetCommitRequestTopic] = []
-        self.errors: list[list[int]] = []
+        self.known: list[tuple[OffsetCommitRequestTopic, _Partitions]] = []
+        self.unknown: list[tuple[OffsetCommitRequestTopic, _Partitions, ErrorCode]] = []
         self.offsets: list[OffsetRow] = []
-        self.is_known = True
         self.is_too_large = False
 
-    def add(
+    def sort(
         self,
-        wanted: Sequence[OffsetCommitRequestPartition],
+        wanted: _Partitions,
         name: str,
         partitions: Sequence[Partition],
-        error: ErrorCode,
-    ) -> list[int]:
-        """Takes partitions of one topic; returns their error codes."""
-        codes, offsets = [], self.offsets
+        known: list[OffsetCommitRequestPartition],
+        unknown: list[OffsetCommitRequestPartition],
+    ) -> None:
+        """Takes partitions of one topic, and adds each to one of the two lists."""
+        offsets = self.offsets
         for p in wanted:
             index = p.partition_index
             if 0 <= index < len(partitions):
-                codes.append(0)
+                known.append(p)
                 offsets.append(
                     (
                         name,
@@ -158,12 +160,10 @@ class _Found:
                     )
                 )
             else:
-                codes.append(int(error))
-                self.is_known = False
+                unknown.append(p)
         if self.is_too_large or len(offsets) * SMALLEST_RECORD > self.largest:
             self.is_too_large = True
             offsets.clear()
-        return codes
 
 
 # -- too much for one batch
@@ -241,16 +241,15 @@ def _publish_refusals(request: Request, found: _Found, pace: Pace) -> Work:
     """Publishes the offsets of unknown partitions, by their errors."""
     by_id = request.node.cluster.topics.by_id
     refused: dict[int, list[OffsetRow]] = {}
-    for topic, codes in zip(found.topics, found.errors, strict=True):
+    for topic, partitions, error in found.unknown:
         known = by_id.get(topic.topic_id)
         # A topic without a known name is listed by its id, in hexadecimals.
         name = topic.name or (topic.topic_id.hex() if known is None else known.name)
-        for p, code in zip(topic.partitions, codes, strict=True):
-            if code:
-                rows = refused.setdefault(code, [])
-                if len(rows) < _MOST_PUBLISHED:
-                    row = name, p.partition_index, p.committed_offset, -1, None, None
-                    rows.append(row)
+        for p in partitions:
+            rows = refused.setdefault(error, [])
+            if len(rows) < _MOST_PUBLISHED:
+                row = name, p.partition_index, p.committed_offset, -1, None, None
+                rows.append(row)
             if pace.spend(_PUBLISHED_COST):
                 yield
     for code, rows in refused.items():
@@ -259,30 +258,26 @@ def _publish_refusals(request: Request, found: _Found, pace: Pace) -> Work:
 
 
 def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) -> Work:
-    """Answers, with the coordinator's codes in the places of the known partitions.
+    """Answers; unknown partitions come first, then the others with the result's codes.
 
     If a partition was unknown, Kafka has one entry per topic.
     """
-    common, each = result.error_code, iter(result.codes or ())
-    has_codes = bool(common) or result.codes is not None
+    codes = repeat(result.error_code) if result.codes is None else iter(result.codes)
     answers: list[OffsetCommitResponseTopic] = []
     merged: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
-    for topic, codes in zip(found.topics, found.errors, strict=True):
-        rows: list[OffsetCommitResponsePartition] = []
+    rows_of = chain(
+        ((topic, some, repeat(int(error))) for topic, some, error in found.unknown),
+        ((topic, some, codes) for topic, some in found.known),
+    )
+    for topic, partitions, codes_of in rows_of:
         key = topic.name, topic.topic_id
-        if found.is_known or key not in merged:
-            merged[key] = rows
-            answers.append(OffsetCommitResponseTopic(*key, rows))
+        if not found.unknown or key not in merged:
+            merged[key] = []
+            answers.append(OffsetCommitResponseTopic(*key, merged[key]))
         rows = merged[key]
-        for start in range(0, len(codes), _SLICE):
-            some = codes[start : start + _SLICE]
-            if has_codes:
-                some = [code or common or next(each) for code in some]
-            partitions = topic.partitions[start : start + _SLICE]
-            rows += [
-                _row(p.partition_index, code)
-                for p, code in zip(partitions, some, strict=True)
-            ]
+        for start in range(0, len(partitions), _SLICE):
+            some = partitions[start : start + _SLICE]
+            rows += map(_row, [p.partition_index for p in some], codes_of)
             if pace.spend(len(some)):
                 yield
     yield from request.reply_in_pieces(OffsetCommitResponse(0, answers), pace)

@@ -57,8 +57,8 @@ async def test_a_part_of_a_commit() -> None:
         answer = await wire.call("OffsetCommit", 10, request)
         codes = [p.error_code for each in answer.topics for p in each.partitions]
         assert codes == [
-            0,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            0,
             ErrorCode.UNKNOWN_TOPIC_ID,
         ]
         told = {
