@@ -133,8 +133,8 @@ class FetchSessions:
         partitions: dict[PartitionKey, FetchedPartition],
         now: float,
     ) -> FetchSession | None:
-        """A new session; None where there is neither room nor a partition."""
-        if not partitions or len(partitions) > MOST_PARTITIONS:
+        """A new session, which may have no partition; None where there is no room."""
+        if len(partitions) > MOST_PARTITIONS:
             return None
         while (
             len(self._sessions) >= self._slots

@@ -30,6 +30,7 @@ from kohort.protocol.apis.k01_fetch import (
     FetchResponse,
     PartitionData,
 )
+from kohort.protocol.apis.leader_hints import LeaderIdAndEpoch
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.slotted import replace
@@ -39,6 +40,8 @@ _FROM_FOLLOWERS = 11
 """The version from which on followers answer consumers, too (KIP-392)."""
 _TELLS_LEADERS = 16
 """First version in which a wrong node names the leader (KIP-951)."""
+_STORAGE_ERRORS_SINCE = 6
+"""First version of clients that know KAFKA_STORAGE_ERROR."""
 _ABSENT = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -147,6 +150,7 @@ class _Fetch:
     """
 
     __slots__ = (
+        "_has_waited",
         "_is_awake",
         "_is_incremental",
         "_max_bytes",
@@ -172,6 +176,7 @@ class _Fetch:
         self._session = session
         self._is_incremental = is_incremental
         self._is_awake = False
+        self._has_waited = False
         self._timer: Timer | None = None
         self._waiting: list[_Waiting] = []
         # No response can have more bytes than this, so Kafka waits for no more.
@@ -194,6 +199,7 @@ class _Fetch:
         if sum(len(topic.partitions) for topic in message.topics) > _ROWS:
             # They may take 100 MB, and are all in `_partitions`.
             self._request.message = replace(message, topics=())
+        self._has_waited = True
         clock = self._request.node.cluster.clock
         self._timer = clock.call_at(
             clock.now() + message.max_wait_ms / 1000, self._answer_later
@@ -213,9 +219,9 @@ class _Fetch:
             if is_any_enough:
                 return True
             readable = partition.readable(wanted.fetch_offset)
-            if readable < 0:
+            if readable < 0 or wanted.max_bytes < 0:
                 return True
-            size += _counted(partition, wanted, readable, not size)
+            size += _size_of_read(partition, wanted, readable, not size)
             if size >= self.min_bytes:
                 return True
         return size >= self.min_bytes
@@ -233,7 +239,7 @@ class _Fetch:
             if isinstance(partition, ErrorCode) or readable < 0:
                 self._is_awake = True
                 break
-            counted = _counted(partition, wanted, readable, not self.size)
+            counted = min(readable, wanted.max_bytes)
             self.size += counted
             waiting = _Waiting(self, wanted, partition, readable, counted)
             self._waiting.append(waiting)
@@ -282,12 +288,13 @@ class _Fetch:
     def find(self, wanted: FetchedPartition) -> Partition | ErrorCode:
         """The partition, or why it cannot be read from here."""
         topics = self._request.node.cluster.topics
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if isinstance(wanted.topic, bytes):
             topic = topics.by_id.get(wanted.topic)
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+            if not self._has_waited:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             topic = topics.by_name.get(wanted.topic)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None:
             return unknown
         node_id, index = self._request.node.id, wanted.partition
@@ -298,16 +305,21 @@ class _Fetch:
         return error or topic.partitions[index]
 
     def _refused(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
-        if error not in _LEADER_ERRORS or self._request.version < _TELLS_LEADERS:
-            return PartitionData(wanted.partition, error, -1)
-        topics = self._request.node.cluster.topics
-        if isinstance(wanted.topic, bytes):
-            topic = topics.by_id[wanted.topic]
-        else:
-            topic = topics.by_name[wanted.topic]
         index = wanted.partition
-        leader = leader_hint(topic, index)
-        return PartitionData(index, error, -1, current_leader=leader)
+        if error in _ABSENT and not self._has_waited:
+            # Kafka finds these before it looks at a log.
+            return PartitionData(index, error, -1)
+        leader = LeaderIdAndEpoch()
+        if error in _LEADER_ERRORS and self._request.version >= _TELLS_LEADERS:
+            topics = self._request.node.cluster.topics
+            if isinstance(wanted.topic, bytes):
+                topic = topics.by_id[wanted.topic]
+            else:
+                topic = topics.by_name[wanted.topic]
+            leader = leader_hint(topic, index)
+        return PartitionData(
+            index, error, -1, current_leader=leader, aborted_transactions=None
+        )
 
     def _answer(self) -> Work:
         """Reads all partitions, and sends the response."""
@@ -320,7 +332,12 @@ class _Fetch:
                 yield
             partition = self.find(wanted)
             if isinstance(partition, ErrorCode):
-                answer.refuse(wanted, self._refused(wanted, partition))
+                row = self._refused(wanted, partition)
+                if self._has_waited:
+                    # It was there when the request came.
+                    answer.add(wanted, row, 0)
+                else:
+                    answer.refuse(wanted, row)
                 continue
             limit = min(wanted.max_bytes, left)
             offset, is_first = wanted.fetch_offset, not size
@@ -337,7 +354,7 @@ class _Fetch:
                     answer.add(wanted, self._refused(wanted, error), 0)
                     continue
             size += result.size_in_bytes
-            left -= result.size_in_bytes
+            left = max(left - result.size_in_bytes, 0)
             row = self._row(partition, wanted, result)
             answer.add(wanted, row, result.size_in_bytes)
         yield from answer.add_absent()
@@ -365,8 +382,13 @@ class _Fetch:
     def _row(
         self, partition: Partition, wanted: FetchedPartition, result: ReadResult
     ) -> PartitionData:
-        if result.error_code:
-            return PartitionData(wanted.partition, result.error_code, -1)
+        error = result.error_code
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and (
+            self._request.version < _STORAGE_ERRORS_SINCE
+        ):
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error:
+            return PartitionData(wanted.partition, error, -1, aborted_transactions=None)
         level = self._request.message.isolation_level
         return PartitionData(
             wanted.partition,
@@ -459,7 +481,7 @@ class _Answer:
         )
 
 
-def _counted(
+def _size_of_read(
     partition: Partition, wanted: FetchedPartition, readable: int, is_first: bool
 ) -> int:
     """The bytes of a partition that a response would have."""
@@ -508,17 +530,15 @@ class _Waiting:
         """The partition has grown, or something happened to it."""
         fetch, partition = self._fetch, self.partition
         appended = partition.appended_bytes
-        grown, self._seen = appended - self._seen, appended
-        if not grown:
+        if appended == self._seen:
             if fetch.find(self._wanted) is not partition:
                 fetch.wake(partition)
             return
+        self._seen = appended
         readable = self._readable_before + appended - self._appended_before
-        # The first batch is sent even above the limit (KIP-74).
-        most = (
-            self._wanted.max_bytes if fetch.size else max(self._wanted.max_bytes, grown)
-        )
-        counted = min(readable, most)
+        # As in Kafka a batch above the limit does not count as a whole, although the
+        # response would have it.
+        counted = min(readable, self._wanted.max_bytes)
         fetch.size += counted - self._counted
         self._counted = counted
         if fetch.size >= fetch.min_bytes:

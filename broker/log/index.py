@@ -93,11 +93,6 @@ class SegmentIndex:
         index = bisect_right(self.offsets, offset) - 1
         return self.positions[index] if index >= 0 else 0
 
-    def position_within(self, position: int) -> int:
-        """The last known beginning of a batch that is not behind `position`."""
-        index = bisect_right(self.positions, position) - 1
-        return self.positions[index] if index >= 0 else 0
-
     def offset_before_time(self, timestamp: int) -> int:
         """An offset up to which no record has that time or a later one."""
         index = bisect_left(self.times, timestamp) - 1

@@ -135,7 +135,10 @@ class BatchStore:
                 return (), 0
             stop += 1
         size = self._ends[stop - 1] - start
-        return self._buffers(first, stop, size), size
+        buffers = self._buffers(first, stop, size)
+        if size >= max_bytes or stop == len(self._ends):
+            return buffers, size
+        return [*buffers, *self._begin(stop, max_bytes - size)], max_bytes
 
     def read_in_pieces(
         self, offset: int, max_bytes: int, *, minimum_one: bool
@@ -149,20 +152,20 @@ class BatchStore:
             stop = bisect_right(self._ends, start + min(left, PIECE), first)
             if stop == first:
                 # The next one alone may be longer than a piece.
-                if stop == len(self._ends) or (
-                    self._ends[stop] - start > left and (buffers or not minimum_one)
-                ):
+                if stop == len(self._ends):
+                    return buffers, size
+                if self._ends[stop] - start > left and (buffers or not minimum_one):
+                    # Longer than `left` only if it is the first, or has changed.
                     return buffers, size
                 stop += 1
             length = self._ends[stop - 1] - start
             buffers += self._buffers(first, stop, length)
             size += length
-            if (
-                stop == len(self._ends)
-                or self._ends[stop] - self._ends[stop - 1] > max_bytes - size
-            ):
-                # Nothing further fits: no turn for that.
+            if stop == len(self._ends) or size >= max_bytes:
                 return buffers, size
+            if self._ends[stop] - self._ends[stop - 1] > max_bytes - size:
+                buffers += self._begin(stop, max_bytes - size)
+                return buffers, max_bytes
             offset = self._last_offsets[stop - 1] + 1
             yield
 
@@ -184,6 +187,16 @@ class BatchStore:
             else:
                 buffers += batch
         return buffers
+
+    def _begin(self, index: int, size: int) -> list[Buffer]:
+        """The first bytes of a batch, which has more than these."""
+        batch = self._batches[index]
+        if isinstance(batch, bytes):
+            return [memoryview(batch)[:size]]
+        head, rest = batch
+        if size <= len(head):
+            return [head[:size]]
+        return [head, rest[: size - len(head)]]
 
     def batch(self, index: int) -> bytes:
         """A batch in one piece, for reading its records."""

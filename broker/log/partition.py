@@ -38,6 +38,7 @@ log = Logger("kohort.log")
 _NOTHING = ReadResult(ErrorCode.NONE, (), 0)
 _OUT_OF_RANGE = ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
 _UNREADABLE = ReadResult(ErrorCode.KAFKA_STORAGE_ERROR, (), 0)
+_NEGATIVE = ReadResult(ErrorCode.UNKNOWN_SERVER_ERROR, (), 0)
 _NOT_FOUND = FoundOffset(ErrorCode.NONE, -1, -1, -1)
 _CLOSED = FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
 
@@ -306,10 +307,11 @@ class Partition:
     # -- reading
 
     def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> ReadResult:
-        """Whole batches, from the one that contains `offset` on.
+        """Batches, from the one that contains `offset` on.
 
-        So the first records may lie before `offset`; consumers skip those. At
-        the end of the log there is nothing, and that is no error.
+        So the first records may lie before `offset`, and the last batch may be cut off;
+        consumers skip both. At the end of the log there is nothing, and that is no
+        error.
 
         Args:
             offset: of the first record that is wanted.
@@ -317,10 +319,9 @@ class Partition:
             minimum_one: give the first batch even if it alone has more
                 (KIP-74).
         """
-        if offset == self.log_end_offset:
-            return _NOTHING
-        if not self.log_start_offset <= offset < self.log_end_offset:
-            return _OUT_OF_RANGE
+        nothing = self._why_nothing(offset, max_bytes)
+        if nothing is not None:
+            return nothing
         try:
             buffers, size = self.store.read(offset, max_bytes, minimum_one=minimum_one)
         except StorageError as error:
@@ -332,10 +333,9 @@ class Partition:
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> Generator[None, None, ReadResult]:
         """Like `read`; others may have turns between two pieces."""
-        if offset == self.log_end_offset:
-            return _NOTHING
-        if not self.log_start_offset <= offset < self.log_end_offset:
-            return _OUT_OF_RANGE
+        nothing = self._why_nothing(offset, max_bytes)
+        if nothing is not None:
+            return nothing
         try:
             buffers, size = yield from self.store.read_in_pieces(
                 offset, max_bytes, minimum_one=minimum_one
@@ -345,6 +345,14 @@ class Partition:
                 self._unreadable(error)
             return _UNREADABLE
         return ReadResult(ErrorCode.NONE, buffers, size)
+
+    def _why_nothing(self, offset: int, max_bytes: int) -> ReadResult | None:
+        if offset == self.log_end_offset:
+            return _NOTHING
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return _OUT_OF_RANGE
+        # Kafka fails as late as this.
+        return _NEGATIVE if max_bytes < 0 else None
 
     def readable(self, offset: int) -> int:
         """Bytes from the batch with an offset on; -1 if it cannot be read from.

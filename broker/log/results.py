@@ -48,7 +48,7 @@ class AppendResult:
 
 @slotted
 class ReadResult:
-    """Result of a read for Fetch: whole batches, in consecutive `buffers`."""
+    """Result of a read for Fetch: batches, in consecutive `buffers`."""
 
     error_code: int
     buffers: Sequence[Buffer]

@@ -473,7 +473,7 @@ class Segment:
     def locate(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> tuple[int, int]:
-        """Begin and end of the whole batches from an offset on, which may be the same.
+        """Begin and end of the bytes to read from an offset on, which may be the same.
 
         Only headers are read.
 
@@ -481,28 +481,16 @@ class Segment:
             StorageError: the segment is damaged there, or cannot be read.
         """
         start = self.find(offset)
-        left = self.size - start
-        if left <= max_bytes or not left:
+        if self.size - start <= max_bytes or start == self.size:
             self._wanted = (self.next_offset, self.size)
             return start, self.size
         first = self._place(self._exactly(start, _NEEDED), 0, start)
-        if first.size > max_bytes:
-            if not minimum_one:
-                return start, start
-            self._wanted = (first.last_offset + 1, start + first.size)
-            return start, start + first.size
-        limit = start + max_bytes
-        # All that lies before a batch of the index is whole.
-        stop = max(self.index.position_within(limit), start)
-        last_offset = -1
-        for place in self.places(stop, _NEAR):
-            if place.position + place.size > limit:
-                break
-            stop = place.position + place.size
-            last_offset = place.last_offset
-        if last_offset >= 0:
-            self._wanted = (last_offset + 1, stop)
-        return start, stop
+        if first.size <= max_bytes:
+            return start, start + max_bytes
+        if not minimum_one:
+            return start, start
+        self._wanted = (first.last_offset + 1, start + first.size)
+        return start, start + first.size
 
     def read_at(self, start: int, stop: int) -> bytes:
         """The bytes between two positions.

@@ -292,15 +292,16 @@ class SegmentStore:
     def _locate(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> list[tuple[Segment, int, int]]:
-        """Segments, and where in them the batches are that `read` gives."""
+        """Segments, and where in them the bytes are that `read` gives."""
         spans: list[tuple[Segment, int, int]] = []
         left = max_bytes
         segments = self._segments
         for index in range(self._index_of(offset), len(segments)):
             segment = segments[index]
-            start, stop = segment.locate(
-                offset, left, minimum_one=minimum_one and not spans
-            )
+            if not spans:
+                start, stop = segment.locate(offset, left, minimum_one=minimum_one)
+            else:
+                start, stop = 0, min(left, segment.size)
             if stop > start:
                 spans.append((segment, start, stop))
                 left -= stop - start
@@ -312,9 +313,10 @@ class SegmentStore:
         """See `Store.batches`."""
         while start < end:
             # Segments may have gone since, or may have been replaced.
-            buffers, size = self.read(start, CHUNK, minimum_one=True)
+            buffers, _ = self.read(start, CHUNK, minimum_one=True)
             if not buffers:
                 return
+            begin = start
             for buffer in buffers:
                 for header, position in self._headers(buffer):
                     if header.base_offset >= end:
@@ -323,9 +325,8 @@ class SegmentStore:
                         raise self._damage(start, "offsets go back")
                     yield bytes(buffer[position : position + header.size])
                     start = header.last_offset + 1
-                    size -= header.size
-            if size:
-                raise self._damage(start, f"{size} bytes are no whole batch")
+            if start == begin:
+                raise self._damage(start, "half a batch")
 
     def _headers(self, buffer: Buffer) -> Iterator[tuple[BatchHeader, int]]:
         try:

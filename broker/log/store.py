@@ -113,7 +113,9 @@ class Store(Protocol):
     def read(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> tuple[Sequence[Buffer], int]:
-        """Whole batches, and their size, from the one with `offset` or after it.
+        """Batches, and their size, from the one with `offset` or after it.
+
+        The last one is cut off at the limit, as in Kafka; the first one is whole.
 
         Args:
             offset: from the start of the log on, and before its end.

@@ -154,7 +154,6 @@ def test_a_session_that_grows_too_large_is_closed(
     assert (len(sessions), sessions.partition_count) == (0, 0)
 
 
-def test_no_partitions_no_session() -> None:
-    """There is nothing that could change."""
-    assert FetchSessions(Ids(1), 2).create(False, {}, 0) is None
+def test_no_slots_no_session() -> None:
+    """Whatever the request asks for."""
     assert FetchSessions(Ids(1), 0).create(False, asked(0), 0) is None

@@ -13,7 +13,11 @@ from tests.wire.client import WireClient, connected, connections
 from tests.wire.requests import fetch, list_offsets, produce
 
 from kohort.broker.server import Broker
-from kohort.protocol.apis.k01_fetch import ForgottenTopic
+from kohort.protocol.apis.k01_fetch import (
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+)
 from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import ZERO_UUID
@@ -219,21 +223,24 @@ async def test_a_fetch_waits_no_longer_than_asked() -> None:
         assert (row.error_code, values_of(row)) == (0, [])
 
 
-async def test_a_deleted_topic_wakes_its_readers() -> None:
-    """They are told, and do not wait in vain."""
+@pytest.mark.parametrize("version", [11, 18])
+async def test_a_deleted_topic_wakes_its_readers(version: int) -> None:
+    """The log is unknown, not the id: Kafka knew the topic when the request came."""
     async with Broker() as broker, connected(broker) as reader:
         topic = broker.cluster.create_topic("t", 1)
-        await reader.send("Fetch", 11, fetch(0, wait_ms=600_000))
+        request = fetch(0, topic_id=topic.id, wait_ms=600_000)
+        await reader.send("Fetch", version, request)
         async with connected(broker) as other:
             while not topic.partitions[0].watchers:
                 await other.call("Heartbeat", 0, HeartbeatRequest("g", 0, "m"))
         delete_topic(broker, "t")
-        (row,) = rows_of(await reader.response("Fetch", 11))
+        (row,) = rows_of(await reader.response("Fetch", version))
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert row.aborted_transactions is None
 
 
 async def test_a_fetch_keeps_to_its_sizes() -> None:
-    """Whole batches; the first one whatever its size (KIP-74)."""
+    """The first batch comes whole whatever its size (KIP-74), the last one cut off."""
     async with Broker() as broker, connected(broker) as client:
         broker.cluster.create_topic("t", 2)
         big = batch(b"x" * 30_000)
@@ -241,10 +248,55 @@ async def test_a_fetch_keeps_to_its_sizes() -> None:
             await produced(client, (index, big))
         response = await client.call("Fetch", 11, fetch(0, 0, max_bytes=40_000))
         assert [len(values_of(row)) for row in rows_of(response)] == [1, 0]
+        assert [len(row.records) for row in rows_of(response)] == [40_000, 0]
         response = await client.call("Fetch", 11, fetch(0, 0, max_bytes=1))
         assert [len(values_of(row)) for row in rows_of(response)] == [1, 0]
         response = await client.call("Fetch", 11, fetch(0, 0))
         assert [len(values_of(row)) for row in rows_of(response)] == [2, 1]
+
+
+async def test_a_fetch_of_negative_size() -> None:
+    """Kafka's log cannot be read so, and the rest of the response has no room."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 3)
+        await produced(client, (0, batch(b"a")), (2, batch(b"b")))
+        response = await client.call("Fetch", 11, fetch(0, 0, 0, max_bytes=-1))
+        found = [
+            (row.error_code, row.high_watermark, len(values_of(row)))
+            for row in rows_of(response)
+        ]
+        failed = (ErrorCode.UNKNOWN_SERVER_ERROR, -1, 0)
+        assert found == [failed, (ErrorCode.NONE, 0, 0), (ErrorCode.NONE, 1, 1)]
+
+
+async def test_aborted_transactions_of_errors() -> None:
+    """Null where Kafka got as far as the log, an empty list where it did not."""
+    async with Broker() as broker, connected(broker) as client:
+        topic = broker.cluster.create_topic("t", 1)
+        stale = [FetchPartition(0, current_leader_epoch=7)]
+        for request, error, aborted in (
+            (fetch(9), ErrorCode.OFFSET_OUT_OF_RANGE, None),
+            (
+                fetch(topics=[FetchTopic("t", topic.id, stale)]),
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                None,
+            ),
+            (fetch(0, topic="u"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()),
+        ):
+            (row,) = rows_of(await client.call("Fetch", 12, request))
+            assert row.error_code == error
+            assert (row.aborted_transactions is None) == (aborted is None)
+
+
+async def test_a_fetch_session_without_partitions() -> None:
+    """The client gets one, and may add partitions."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        first = await client.call("Fetch", 11, fetch(session_epoch=0))
+        assert first.session_id > 0
+        session = {"session_id": first.session_id, "session_epoch": 1}
+        response = await client.call("Fetch", 11, fetch(0, **session))
+        assert response.session_id == first.session_id
 
 
 async def test_an_incremental_fetch_names_what_is_new() -> None:

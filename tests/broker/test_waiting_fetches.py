@@ -132,20 +132,18 @@ async def test_a_partition_counts_up_to_its_limit(scene: Scene) -> None:
         assert all(0 < size <= 500 for size in sizes)
 
 
-@pytest.mark.parametrize("before", [True, False])
-async def test_a_first_batch_above_all_limits(scene: Scene, before: bool) -> None:
-    """It goes out whole (KIP-74), so it counts as a whole."""
+async def test_a_first_batch_above_all_limits(scene: Scene) -> None:
+    """It goes out whole (KIP-74) and counts as a whole, but not for who waits."""
     rows = [FetchPartition(0, fetch_offset=0, partition_max_bytes=1)]
-    request = fetch(topics=[FetchTopic("t", ZERO_UUID, rows)], min_bytes=5_000)
-    async with connections(scene.broker, 1) as (client,):
-        if before:
-            scene.append(size=6_000)
-            await client.send("Fetch", 11, request)
-        else:
-            await scene.waits(client, request)
-            scene.append(size=6_000)
-        ((_, size),) = await scene.answer(client)
+    topics = [FetchTopic("t", ZERO_UUID, rows)]
+    async with connections(scene.broker, 2) as (early, late):
+        await scene.waits(early, fetch(topics=topics, min_bytes=5_000))
+        scene.append(size=6_000)
+        assert scene.logs[0].watchers
+        await late.send("Fetch", 11, fetch(topics=topics, min_bytes=5_000))
+        ((_, size),) = await scene.answer(late)
         assert size > 6_000
+        assert scene.logs[0].watchers
 
 
 async def test_more_than_a_response_holds_is_not_waited_for(scene: Scene) -> None:

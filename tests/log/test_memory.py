@@ -84,28 +84,28 @@ def test_long_and_short_batches_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("max_bytes", "minimum_one", "count"),
+    ("max_bytes", "minimum_one", "expected"),
     [
         (0, False, 0),
         (9, False, 0),
-        (9, True, 1),
-        (0, True, 1),
-        (10, False, 1),
-        (29, True, 2),
-        (30, True, 3),
-        (-1, True, 1),
-        (-1, False, 0),
+        (9, True, 10),
+        (0, True, 10),
+        (10, False, 10),
+        (11, False, 11),
+        (29, True, 29),
+        (30, True, 30),
+        (99, True, 60),
     ],
 )
-def test_whole_batches_up_to_a_limit(
-    max_bytes: int, minimum_one: bool, count: int
+def test_batches_up_to_a_limit(
+    max_bytes: int, minimum_one: bool, expected: int
 ) -> None:
-    """Never part of a batch; the first one in any case, if that is asked for."""
+    """The last one is cut off; the first one comes whole, if at all."""
     store = BatchStore()
     for offset in range(10):
         store.append(bytes(10), offset, offset, 0, 0)
     _, size = store.read(4, max_bytes, minimum_one=minimum_one)
-    assert size == 10 * count
+    assert size == expected
 
 
 def stored(base_offset: int, count: int = 1, time: int = 5) -> bytes:

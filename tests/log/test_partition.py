@@ -98,18 +98,35 @@ def test_offsets_out_of_range(offset: int) -> None:
     assert (found.buffers, found.size_in_bytes) == ((), 0)
 
 
-def test_a_limit_cuts_between_batches() -> None:
-    """Kafka would send part of a batch, which no client can use."""
+@pytest.mark.parametrize("length", [5, LONG_BATCH])
+def test_a_limit_cuts_the_last_batch(length: int) -> None:
+    """As in Kafka; of the first batch there is all or nothing."""
     scene = Scene()
-    size = 0
     for _ in range(4):
-        scene.send(0)
-        size = scene.partition.size_in_bytes // len(scene.partition.store)
-    read = scene.partition.read
-    assert read(0, 3 * size - 1, minimum_one=False).size_in_bytes == 2 * size
-    assert read(1, 3 * size, minimum_one=False).size_in_bytes == 3 * size
-    assert read(0, size - 1, minimum_one=False).size_in_bytes == 0
-    assert read(0, 0, minimum_one=True).size_in_bytes == size
+        batch = build_batch([Record(0, NOW, None, bytes(length))])
+        scene.partition.append(batch, now_ms=NOW)
+    everything = scene.bytes_from(0)
+    size = len(everything) // 4
+    for limit in (0, 1, size - 1, size, size + 1, size + 30, 3 * size - 1, 9 * size):
+        for minimum_one in (False, True):
+            found = scene.partition.read(0, limit, minimum_one=minimum_one)
+            expected = everything[: max(limit, size) if minimum_one else limit]
+            if len(expected) < size:
+                expected = b""
+            assert b"".join(found.buffers) == expected
+            assert found.size_in_bytes == len(expected)
+
+
+def test_a_negative_limit() -> None:
+    """Kafka fails where there is something to read, and nowhere else."""
+    scene = Scene()
+    scene.send(0)
+    for offset, error in (
+        (0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ):
+        assert scene.partition.read(offset, -1, minimum_one=True).error_code == error
 
 
 def refusals() -> dict[str, tuple[bytes, int, int]]:

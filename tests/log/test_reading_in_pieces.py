@@ -116,7 +116,7 @@ def test_a_log_that_is_closed_during_a_search() -> None:
 def test_pieces_add_up_to_one_read(
     limit: int, minimum_one: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole batches up to the limit, of which some are longer than a piece."""
+    """Batches up to the limit, of which some are longer than a piece."""
     for module in (memory, segments):
         monkeypatch.setattr(module, "PIECE", 200)
     scene = Scene()

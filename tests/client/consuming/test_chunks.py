@@ -40,7 +40,7 @@ def chunk_of(data: bytes, start: int = 0) -> Chunk:
 
 
 def test_records_before_the_position_and_cut_off_batches_are_left_out() -> None:
-    """Brokers send whole batches, and sometimes part of a last one."""
+    """Brokers fill a response up to its limit with part of a last batch."""
     data = batch(10, "a", "b", "c") + batch(13, "d")
     chunk = chunk_of(data[:-1], 11)
     assert read(chunk) == [(11, "b"), (12, "c")]
