@@ -395,8 +395,10 @@ unstable.feature.versions.enable                boolean  false * hidden
 """
 
 _KOHORT = """
+coordinator.first.use                           string   ready kafka|ready read-only used
 coordinator.load.delay.ms                       long     0 0.. read-only used
 events.topic.enable                             boolean  false * read-only used
+response.delay.ms                               long     0 0.. read-only used
 wire.error.numbering                            string   auto auto|kip-389|apache read-only used
 """
 

@@ -20,6 +20,7 @@ from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import unheard, write_line
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids, run_id
+from kohort.broker.slow_connection import SlowConnection
 from kohort.broker.topics.topic import EVENTS_TOPIC, Topic
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Listener:
         """
         # Two brokers on one port would share its connections without a word.
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self.node, self.connections),
+            self._connection,
             self.host,
             self.port,
             backlog=BACKLOG,
@@ -67,6 +68,12 @@ class Listener:
             start_serving=False,
         )
         self.port = self._server.sockets[0].getsockname()[1]
+
+    def _connection(self) -> Connection:
+        delay_ms = self.node.cluster.config["response.delay.ms"]
+        if delay_ms:
+            return SlowConnection(delay_ms / 1000, self.node, self.connections)
+        return Connection(self.node, self.connections)
 
     async def serve(self) -> None:
         """Accepts connections.

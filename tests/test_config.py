@@ -48,7 +48,7 @@ def refused(*sets: str, file: Path | None = None, **environment: str) -> str:
 def test_every_key_of_kafka_has_a_default_that_its_own_check_accepts() -> None:
     """A broker that is told nothing has Kafka's defaults, in Python's types."""
     config = Config()
-    assert len(config) == 369
+    assert len(config) == 371
     assert config["group.max.size"] == 2147483647
     assert config["group.initial.rebalance.delay.ms"] == 3000
     assert config["auto.create.topics.enable"] is True

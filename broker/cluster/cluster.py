@@ -24,6 +24,7 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import LongWork, Pace, finish
 from kohort.broker.request_memory import RequestMemory
+from kohort.broker.shards.first_use import FirstUse
 from kohort.broker.shards.group_records import Encoder
 from kohort.broker.shards.shards import Shards
 from kohort.broker.topics.placement import spread
@@ -126,7 +127,8 @@ class Cluster:
             self._topics_changed,
             self._config_changed,
         )
-        self.shards = Shards(
+        shards = FirstUse if plays_first_use(config) else Shards
+        self.shards = shards(
             group_settings(config),
             clock,
             Encoder(self.topics.ids, codec=config["offsets.topic.compression.codec"]),
@@ -173,6 +175,7 @@ class Cluster:
         It becomes leader of the leaderless partitions that it replicates.
         """
         node.is_running = True
+        node.has_producer_ids = not plays_first_use(self.config)
         node.fetch_sessions = self.fetch_sessions()
         changed = []
         for topic in self.topics.by_name.values():
@@ -574,6 +577,8 @@ class Node:
         commit_refused: publishes that offsets were refused before they came to a
             coordinator.
         fetch_sessions: the fetch sessions that it keeps (KIP-227).
+        has_producer_ids: whether it hands out producer ids. A node of Kafka has none
+            at the first InitProducerId; see `plays_first_use`.
         counters: counters of its requests; None if they are not counted.
     """
 
@@ -588,6 +593,12 @@ class Node:
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
         self.counters: ApiCounters | None = None
         self.fetch_sessions = cluster.fetch_sessions()
+        self.has_producer_ids = not plays_first_use(cluster.config)
+
+
+def plays_first_use(config: Config) -> bool:
+    """Whether the first requests are refused as Kafka refuses them."""
+    return bool(config["coordinator.first.use"] == "kafka")
 
 
 def group_settings(config: Config) -> GroupSettings:

@@ -19,6 +19,7 @@ from kohort.broker.coordinator.events import (
     Sync,
     TimerKey,
 )
+from kohort.broker.coordinator.settings import GroupSettings
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
 
@@ -162,7 +163,7 @@ _ERROR_RESULTS: Final[dict[type, Callable[[int], Result]]] = {
 }
 
 
-def refused(event: GroupEvent, error: ErrorCode) -> Result:
+def refused(event: GroupEvent, error: ErrorCode, settings: GroupSettings) -> Result:
     """Returns the result of an event that no coordinator handles."""
     if isinstance(event, _NEEDS_GROUP_ID) and not event.group_id:
         error = ErrorCode.INVALID_GROUP_ID
@@ -171,6 +172,10 @@ def refused(event: GroupEvent, error: ErrorCode) -> Result:
         # As in Kafka: the sender may be a member, which loading will show.
         error = ErrorCode.NONE
     if isinstance(event, Join):
+        if error == ErrorCode.INVALID_GROUP_ID:
+            return JoinResult(error, event.member_id)
+        if not settings.allows_session_timeout(event.session_timeout_ms):
+            return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, event.member_id)
         return JoinResult(error, "")
     if isinstance(event, DescribeGroup):
         return DescribeGroupResult(error, event.group_id, "")

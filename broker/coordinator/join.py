@@ -33,10 +33,7 @@ def join(
     if not event.group_id:
         _refuse(turn, None, event, ErrorCode.INVALID_GROUP_ID)
         return
-    session_ms = event.session_timeout_ms
-    if not (
-        settings.min_session_timeout_ms <= session_ms <= settings.max_session_timeout_ms
-    ):
+    if not settings.allows_session_timeout(event.session_timeout_ms):
         group = groups.get(event.group_id)
         _refuse(turn, group, event, ErrorCode.INVALID_SESSION_TIMEOUT)
         return

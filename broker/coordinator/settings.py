@@ -27,3 +27,7 @@ class GroupSettings:
     """How long a join of a new member may wait before it has to ask again. New
     members know no id to heartbeat with, so nothing else would notice that they
     are gone. A constant in Kafka."""
+
+    def allows_session_timeout(self, timeout_ms: int) -> bool:
+        """Whether a member may join with this session timeout."""
+        return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work
@@ -26,16 +28,20 @@ _HASHED = 20
 def handle(request: Request) -> Work:
     """Names the node that coordinates each key."""
     message: FindCoordinatorRequest = request.message
+    keys = message.coordinator_keys if request.version >= 4 else [message.key]
+    can_find = True
+    if message.key_type == _GROUP and keys:
+        can_find = request.node.cluster.shards.can_find()
     if request.version >= 4:
         pace, found_all = Pace(), []
-        for key in message.coordinator_keys:
-            found_all.append(_coordinator(request, key, message.key_type))
+        for key in keys:
+            found_all.append(_coordinator(request, key, can_find=can_find))
             if pace.spend(_KEY_COST + len(key) // _HASHED):
                 yield
         answer = FindCoordinatorResponse(coordinators=found_all)
         yield from request.reply_in_pieces(answer)
         return
-    found = _coordinator(request, message.key, message.key_type)
+    found = _coordinator(request, message.key, can_find=can_find)
     request.reply(
         FindCoordinatorResponse(
             0,
@@ -49,9 +55,10 @@ def handle(request: Request) -> Work:
     )
 
 
-def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
+def _coordinator(request: Request, key: str, *, can_find: bool) -> Coordinator:
+    key_type = request.message.key_type
     if key_type == _GROUP:
-        return _group_coordinator(request.node.cluster, key)
+        return _group_coordinator(request.node.cluster, key, can_find=can_find)
     error, why = ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported"
     if key_type == _SHARE and request.version >= 4:
         # Keys of share groups are group:topic-id:partition; kohort has none.
@@ -64,11 +71,13 @@ def _coordinator(request: Request, key: str, key_type: int) -> Coordinator:
     return Coordinator(key, -1, "", -1, error, why)
 
 
-def _group_coordinator(cluster: Cluster, group_id: str) -> Coordinator:
-    try:
-        leader = cluster.shards.for_group(group_id).node_id
-    except StorageError:
-        leader = NO_NODE
+def _group_coordinator(
+    cluster: Cluster, group_id: str, *, can_find: bool
+) -> Coordinator:
+    leader = NO_NODE
+    if can_find:
+        with contextlib.suppress(StorageError):
+            leader = cluster.shards.for_group(group_id).node_id
     if leader == NO_NODE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return Coordinator(group_id, -1, "", -1, error, "")

@@ -36,6 +36,9 @@ def handle(request: Request) -> None:
             client=request.client.id,
         )
         _refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not request.node.has_producer_ids:
+        request.node.has_producer_ids = True
+        _refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     else:
         try:
             producer_id = request.node.cluster.producer_ids.new()

@@ -109,6 +109,10 @@ class Shards:
             self._create()
         return partition_of(group_id, len(self._shards))
 
+    def can_find(self) -> bool:
+        """Whether FindCoordinator may name coordinators; see `FirstUse`."""
+        return True
+
     def for_group(self, group_id: str) -> Shard:
         """Returns the shard of a group."""
         index = self.index_of(group_id)
@@ -124,13 +128,15 @@ class Shards:
                 shard = self.for_group(event.group_id)
             except StorageError:
                 # The disk has no room for the topic.
-                error = ErrorCode.NOT_COORDINATOR
-                answer(event.token, refused(event, error))
+                self._refuse(event, ErrorCode.NOT_COORDINATOR)
                 return
         if shard.is_active and shard.node_id == node_id:
             shard.driver.submit(event)  # type: ignore[union-attr]  # it is active
         else:
-            answer(event.token, refused(event, shard.error(node_id)))
+            self._refuse(event, shard.error(node_id))
+
+    def _refuse(self, event: GroupEvent, error: ErrorCode) -> None:
+        answer(event.token, refused(event, error, self._settings))
 
     def commit_refused(self, node_id: int, event: CommitOffsets, error: int) -> None:
         """Publishes that offsets were refused before a coordinator was asked."""

@@ -1,0 +1,60 @@
+"""The first use of coordinators, as a new Apache Kafka plays it.
+
+Kafka creates ``__consumer_offsets`` when a client first looks for a coordinator. That
+takes a second or so, and its clients ask again until they are served. With
+``coordinator.first.use=kafka`` kohort gives the same answers, each a fixed number of
+times, so that a test does not depend on time:
+
+| ``__consumer_offsets`` | FindCoordinator | requests about a group | ListGroups |
+| --- | --- | --- | --- |
+| is missing | 15, and creates it | 16 | no groups |
+| is new | served | the first of each API: 16 | the first: 14 |
+| is in use, since a request about a group was served | served | served | served |
+
+15 is COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 14 COORDINATOR_LOAD_IN_PROGRESS. A
+topic that a data directory has is in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from kohort.broker.coordinator.events import GroupEvent, ListGroups
+from kohort.broker.log.store import StorageError
+from kohort.broker.shards.driver import GroupDriver
+from kohort.broker.shards.shards import Shards
+from kohort.protocol.errors import ErrorCode
+
+
+class FirstUse(Shards):
+    """Shards that refuse their first requests."""
+
+    _refused: set[type] | None = None
+    """The kinds of events refused since the topic is new; None once it is in use."""
+
+    def can_find(self) -> bool:
+        """Returns False once: the look-up that creates ``__consumer_offsets`` fails."""
+        if len(self):
+            return True
+        with contextlib.suppress(StorageError):
+            self._create()
+            self._refused = set()
+        return False
+
+    def submit(self, node_id: int, event: GroupEvent) -> None:
+        """Hands an event to its group's coordinator, or refuses it."""
+        if not len(self) or self._refuses(type(event)):
+            self._refuse(event, ErrorCode.NOT_COORDINATOR)
+        else:
+            self._refused = None
+            super().submit(node_id, event)
+
+    def drivers(self, node_id: int) -> list[GroupDriver] | None:
+        """The drivers of a node's coordinators; None for the first ListGroups."""
+        return None if self._refuses(ListGroups) else super().drivers(node_id)
+
+    def _refuses(self, kind: type) -> bool:
+        if self._refused is None or kind in self._refused:
+            return False
+        self._refused.add(kind)
+        return True
