@@ -95,7 +95,7 @@ group.consumer.min.heartbeat.interval.ms        int      5000 1.. read-only
 group.consumer.min.session.timeout.ms           int      45000 1.. read-only
 group.consumer.regex.refresh.interval.ms        int      600000 10000.. hidden
 group.consumer.session.timeout.ms               int      45000 1.. read-only
-group.coordinator.append.linger.ms              int      -1 -1.. read-only
+group.coordinator.append.linger.ms              int      -1 -1.. read-only used
 group.coordinator.background.threads            int      2 1.. read-only
 group.coordinator.cached.buffer.max.bytes       int      1048588 524288.. cluster-wide
 group.coordinator.rebalance.protocols           list     classic,consumer,streams consumer|classic|share|streams read-only

@@ -11,7 +11,7 @@ from kohort.broker.api_counts import errors_in_pieces
 from kohort.broker.cluster.cluster import Node
 from kohort.broker.coordinator.effects import Result
 from kohort.broker.coordinator.events import Client
-from kohort.broker.long_work import Pace
+from kohort.broker.long_work import Pace, Work
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.registry import Api
@@ -203,6 +203,18 @@ class Request:
             # A defect of ours. Others are answered in the same turn: they go on.
             log.exception("reply_failed", api=self.api.name, version=self.version)
             self.peer.abort()
+
+    def go_on(self, work: Work) -> None:
+        """Does the rest of this request's work, after it waited for something.
+
+        A failure is this request's alone: others may go on in the same turn.
+        """
+        try:
+            piecework = self.node.cluster.long_work.start(work, self.failed)
+        except Exception as error:  # noqa: BLE001 - see above
+            self.failed(error)
+        else:
+            self.abandon = None if piecework is None else piecework.stop
 
     def failed(self, error: Exception) -> None:
         """Closes the connection: the client must not take a defect for an answer."""

@@ -132,6 +132,7 @@ class Cluster:
             group_settings(config),
             clock,
             Encoder(self.topics.ids, codec=config["offsets.topic.compression.codec"]),
+            config["group.coordinator.append.linger.ms"],
             ids.member_id,
             config["coordinator.load.delay.ms"],
             partial(self.auto_create, OFFSETS_TOPIC),

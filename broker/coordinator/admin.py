@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from kohort.broker.coordinator import offsets
+from kohort.broker.coordinator.appends import (
+    Appends,
+    committed_group,
+    committed_groups,
+)
 from kohort.broker.coordinator.effects import (
     DeleteGroupResult,
     DescribeGroupResult,
@@ -17,12 +22,14 @@ from kohort.protocol.errors import ErrorCode
 GROUP_TYPE = "classic"
 
 
-def describe(groups: dict[str, Group], event: DescribeGroup) -> DescribeGroupResult:
+def describe(
+    appends: Appends, groups: dict[str, Group], event: DescribeGroup
+) -> DescribeGroupResult:
     """One group; an unknown one is Dead, without an error.
 
     Metadata and protocol are those of a generation in force: only Stable has one.
     """
-    group = groups.get(event.group_id)
+    group = committed_group(appends, groups, event.group_id)
     if group is None:
         return DescribeGroupResult(ErrorCode.NONE, event.group_id, DEAD)
     protocol_name = group.protocol_name if group.state is STABLE else None
@@ -36,7 +43,9 @@ def describe(groups: dict[str, Group], event: DescribeGroup) -> DescribeGroupRes
     )
 
 
-def list_groups(groups: dict[str, Group], event: ListGroups) -> ListGroupsResult:
+def list_groups(
+    appends: Appends, groups: dict[str, Group], event: ListGroups
+) -> ListGroupsResult:
     """Groups by state and type; no filter means all, case does not matter."""
     states = {state.lower() for state in event.states}
     types = {each.lower() for each in event.types}
@@ -45,7 +54,7 @@ def list_groups(groups: dict[str, Group], event: ListGroups) -> ListGroupsResult
     return ListGroupsResult(
         [
             (group.group_id, group.protocol_type or "", group.state, GROUP_TYPE)
-            for group in groups.values()
+            for group in committed_groups(appends, groups).values()
             if not states or group.state.lower() in states
         ]
     )
@@ -60,5 +69,5 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteGroup) -> None:
     elif group.state is not EMPTY:
         code = ErrorCode.NON_EMPTY_GROUP
     else:
-        turn.append(*offsets.bury(turn, groups, group))
-    turn.reply(event.token, DeleteGroupResult(code))
+        offsets.bury(turn, groups, group)
+    turn.reply_after_appends(event.token, DeleteGroupResult(code))

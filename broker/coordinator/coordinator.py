@@ -20,8 +20,9 @@ carl joins.
    (`Group.next_generation`: CompletingRebalance), and answers all joins. The leader's
    answer lists the members. The timer ("sync", group) is armed.
 5. SyncGroups of ben and carl wait in `sync.sync`. ana's brings the assignments:
-   `sync._store_assignments` makes the group Stable, appends its record, and answers
-   all syncs. A SyncGroup that comes later is answered at once.
+   `sync._store_assignments` appends the group's record. When the log has it
+   (`appends`), `sync.assigned` makes the group Stable and answers all syncs. A
+   SyncGroup that comes later is answered at once.
 6. A member whose SyncGroup does not come before the timer fires is removed
    (`rebalance.sync_expired`), and the next rebalance starts.
 
@@ -29,7 +30,7 @@ A rebalance also starts when members leave or fall silent (`leave`), when a stat
 member is replaced (`static`), or when too many members are loaded (`load`). Of an Empty
 group it starts with initial windows in place of step 3 (`rebalance`, KIP-134).
 
-Each event has one `Turn`, which collects its effects: records and timers, then notices
+Each event has one `Turn`, which collects its effects: appends and timers, then notices
 for listeners (`notices`), then replies. `state` has the table of states.
 """
 
@@ -45,18 +46,23 @@ from kohort.broker.coordinator import (
     notices,
     offsets,
     rebalance,
+    removal,
+    static,
     sync,
 )
+from kohort.broker.coordinator.appends import Appends, Assigned, Changed, Replaced
 from kohort.broker.coordinator.effects import (
     Arm,
     Effect,
-    HeartbeatResult,
     JoinResult,
     Reply,
     Result,
     SyncResult,
+    reverted,
 )
 from kohort.broker.coordinator.events import (
+    Appended,
+    AppendFailed,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -81,6 +87,12 @@ _Handler = Callable[[Any, float], list[Effect]]
 
 OFFSETS_KEY = ("offsets",)
 """The timer of the check for offsets that are to expire."""
+_RESPONSE_ERRORS: dict[int, int] = {
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The errors of requests whose records the log refused, where they differ: clients
+would take the log's own for an error of theirs."""
+
 CHECK_PAUSE = 0.05
 """Seconds from one part of a check to the next: 50 coordinators may check at once."""
 
@@ -92,6 +104,7 @@ class Coordinator:
         settings: group coordinator settings; may be replaced at any time, with
             effect from the next event on.
         groups: by group id.
+        appends: those that are not in the log yet.
         listening: whether notices are made.
     """
 
@@ -116,6 +129,7 @@ class Coordinator:
         # Groups not visited yet by the current check for expired offsets.
         self._unchecked: list[str] = []
         self._new_member_id = new_member_id
+        self.appends = Appends()
         self._handlers: dict[type, _Handler] = {
             Heartbeat: self._heartbeat,
             CommitOffsets: self._commit,
@@ -129,6 +143,8 @@ class Coordinator:
             DeleteGroup: self._in_turn(admin.delete),
             DeleteOffsets: self._in_turn(offsets.delete),
             TopicsDeleted: self._in_turn(offsets.topics_deleted),
+            Appended: self._appended,
+            AppendFailed: self._append_failed,
         }
         if heartbeats:
             self._handlers[Heartbeat] = self._noticed_heartbeat
@@ -141,10 +157,14 @@ class Coordinator:
         """Another coordinator takes the groups over.
 
         Returns:
-            NOT_COORDINATOR to each join and sync that waits.
+            NOT_COORDINATOR to each request that waits.
         """
         error = ErrorCode.NOT_COORDINATOR
         effects: list[Effect] = []
+        for waiting in self.appends.waiting:
+            for reply in waiting.effects:
+                if isinstance(reply, Reply):
+                    effects += [Reply(reply.token, reverted(reply.result))]
         for group in self.groups.values():
             for member in group.ordered():
                 if member.join_token is not None:
@@ -182,7 +202,7 @@ class Coordinator:
         return self._handlers[type(event)](event, now)
 
     def _turn(self, now: float) -> Turn:
-        return Turn(self.settings, now, listening=self.listening)
+        return Turn(self.settings, self.appends, now, listening=self.listening)
 
     def _in_turn(self, act: Callable[[Turn, dict[str, Group], Any], None]) -> _Handler:
         """Returns a handler of events that may change groups."""
@@ -194,11 +214,13 @@ class Coordinator:
 
         return handle
 
-    def _answered_by(self, ask: Callable[[dict[str, Group], Any], Result]) -> _Handler:
+    def _answered_by(
+        self, ask: Callable[[Appends, dict[str, Group], Any], Result]
+    ) -> _Handler:
         """Returns a handler of events that only ask."""
 
         def handle(event: Any, _: float) -> list[Effect]:
-            return [Reply(event.token, ask(self.groups, event))]
+            return [Reply(event.token, ask(self.appends, self.groups, event))]
 
         return handle
 
@@ -214,10 +236,12 @@ class Coordinator:
             ):
                 deadline = member.deadline = now + member.session_timeout
                 reply = Reply(event.token, group.heartbeat_result)
+                effects: list[Effect] = []
                 if deadline < member.armed:
                     member.armed = deadline
-                    return [Arm(member.session_key, deadline), reply]
-                return [reply]
+                    effects.append(Arm(member.session_key, deadline))
+                self.appends.after(reply, effects)
+                return effects
         error = self._heartbeat_error(group, event)
         return [Reply(event.token, HEARTBEAT_RESULTS[error])]
 
@@ -225,10 +249,11 @@ class Coordinator:
         """The same, where listeners asked for heartbeats."""
         effects = self._heartbeat(event, now)
         if self.listening:
-            (reply,) = (each for each in effects if isinstance(each, Reply))
-            assert isinstance(reply.result, HeartbeatResult)
-            group, code = self.groups.get(event.group_id), reply.result.error_code
-            effects.insert(-1, notices.heartbeat(group, event, code))
+            group = self.groups.get(event.group_id)
+            code = self._heartbeat_error(group, event)
+            if not code and group is not None:
+                code = group.heartbeat_result.error_code
+            effects.insert(0, notices.heartbeat(group, event, code))
         return effects
 
     def _heartbeat_error(self, group: Group | None, event: Heartbeat) -> int:
@@ -237,12 +262,54 @@ class Coordinator:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.validate_member(event.member_id, event.group_instance_id)
-        return error or ErrorCode.ILLEGAL_GENERATION
+        if not error and event.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
 
     def _commit(self, event: CommitOffsets, now: float) -> list[Effect]:
         return offsets.commit(
-            self.settings, self.groups, event, now, listening=self.listening
+            self.settings,
+            self.appends,
+            self.groups,
+            event,
+            now,
+            listening=self.listening,
         )
+
+    # -- the log
+
+    def _appended(self, event: Appended, now: float) -> list[Effect]:
+        """Finishes appends that are in the log."""
+        turn = self._turn(now)
+        for waiting in self.appends.take(event.append_id):
+            turn.release(waiting)
+            completion = waiting.completion
+            if type(completion) is Assigned:
+                sync.assigned(turn, self.groups, completion)
+            elif type(completion) is Replaced:
+                static.replaced(turn, self.groups, completion)
+            elif type(completion) is Changed:
+                offsets.buried(turn, completion)
+        return turn.end()
+
+    def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
+        """Takes an append back that the log refused, and all that waited for it."""
+        turn = self._turn(now)
+        error = _RESPONSE_ERRORS.get(event.error_code, event.error_code)
+        waiting = self.appends.remove(event.append_id)
+        notices.append_failed(turn, waiting.append, event)
+        completion = waiting.completion
+        if type(completion) is Assigned:
+            sync.not_assigned(turn, self.groups, completion, error)
+        elif type(completion) is Replaced:
+            static.not_replaced(turn, self.groups, completion, error)
+        elif type(completion) is Changed:
+            for change in reversed(completion.changes):
+                removal.take_back(turn, self.groups, change, error)
+        for effect in waiting.effects:
+            if type(effect) is Reply:
+                turn.reply(effect.token, reverted(effect.result, error))
+        return turn.end()
 
     # -- members
 

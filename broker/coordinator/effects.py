@@ -182,9 +182,8 @@ def refused(event: GroupEvent, error: ErrorCode, settings: GroupSettings) -> Res
     return _ERROR_RESULTS[type(event)](error)
 
 
-def reverted(result: Result) -> Result:
-    """Returns NOT_COORDINATOR in place of a result whose records were not written."""
-    error = ErrorCode.NOT_COORDINATOR
+def reverted(result: Result, error: int = ErrorCode.NOT_COORDINATOR) -> Result:
+    """Returns the error in place of a result whose records were not written."""
     match result:
         case JoinResult():
             return JoinResult(error, result.member_id)
@@ -264,9 +263,16 @@ Record = GroupRecord | GroupTombstone | OffsetRecord
 
 @slotted
 class Append:
-    """Write these records; replies that follow wait until they are in the log."""
+    """Write these records, after all that were appended before.
+
+    `Appended` or `AppendFailed` follows. An append is written or refused as a whole.
+    """
 
     records: Sequence[Record]
+    append_id: int
+    """Ids ascend."""
+    is_atomic: bool = True
+    """All of them have to fit into one batch."""
 
 
 class Who(NamedTuple):

@@ -179,6 +179,25 @@ class Expired:
     key: TimerKey
 
 
+@slotted
+class Appended:
+    """All appends up to this one are in the log."""
+
+    append_id: int
+
+
+@slotted
+class AppendFailed:
+    """The log refused an append; all before it are `Appended`, none came after it."""
+
+    append_id: int
+    error_code: int
+    """The error as Kafka's log has it, MESSAGE_TOO_LARGE for one."""
+    size_in_bytes: int
+    max_size_in_bytes: int
+    """The largest batch that the log takes: ``max.message.bytes`` of the topic."""
+
+
 GroupEvent = (
     Join
     | Sync
@@ -192,4 +211,4 @@ GroupEvent = (
 )
 """Requests about one group."""
 
-Event = GroupEvent | ListGroups | TopicsDeleted | Expired
+Event = GroupEvent | ListGroups | TopicsDeleted | Expired | Appended | AppendFailed

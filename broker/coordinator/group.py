@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from kohort.broker.coordinator.effects import (
     GroupRecord,
@@ -380,8 +380,8 @@ class Group:
 
     # -- the log
 
-    def record(self) -> GroupRecord:
-        """The group as it is to be found again."""
+    def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupRecord:
+        """The group as it is to be found again; by default with its assignments."""
         name = self.protocol_name
         return GroupRecord(
             self.group_id,
@@ -399,7 +399,7 @@ class Group:
                     m.rebalance_timeout_ms,
                     m.session_timeout_ms,
                     m.metadata(name),
-                    m.assignment,
+                    m.assignment if assignments is None else assignments[m.member_id],
                 )
                 for m in self.ordered()
             ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kohort.broker.coordinator import notices, rebalance, static
+from kohort.broker.coordinator.appends import Changed, GroupChange
 from kohort.broker.coordinator.effects import JoinResult, Who
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
@@ -44,7 +45,8 @@ def join(
             return
         # It stays, Empty, even if this member is refused, as in Kafka.
         group = groups[event.group_id] = Group(event.group_id, turn.now)
-        turn.append(group.record())
+        made = GroupChange(group, (), was_made=True)
+        turn.append(group.record(), completion=Changed([made]))
         notices.group_state(turn, group)
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)

@@ -39,7 +39,7 @@ def leave(turn: Turn, groups: dict[str, Group], event: Leave) -> None:
         culprits = [who.member_id or "" for who in gone]
         cause = Cause("member_left", gone[0], reasons[0], culprits)
         rebalance.prepare_or_complete(turn, group, cause)
-    turn.reply(event.token, LeaveResult(ErrorCode.NONE, results))
+    turn.reply_after_appends(event.token, LeaveResult(ErrorCode.NONE, results))
 
 
 def _validate(group: Group, leaving: LeavingMember) -> int:

@@ -14,8 +14,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 
-from kohort.broker.coordinator.effects import Effect, MemberRows, Notice, Who, make
+from kohort.broker.coordinator.effects import (
+    Append,
+    Effect,
+    MemberRows,
+    Notice,
+    OffsetRecord,
+    Who,
+    make,
+)
 from kohort.broker.coordinator.events import (
+    AppendFailed,
     CommitOffsets,
     Heartbeat,
     Join,
@@ -47,6 +56,23 @@ def _add(
     if turn.listening:
         notice = kind, group.group_id, group.generation_id, who, fields, 1 + rows
         turn.notices.append(make(Notice, notice))
+
+
+# -- the log
+
+
+def append_failed(turn: Turn, append: Append, event: AppendFailed) -> None:
+    """The log refused records of a group, as they are too large."""
+    if turn.listening:
+        record = append.records[0]
+        fields = {
+            "cause": "offsets" if isinstance(record, OffsetRecord) else "group",
+            "error": ErrorCode(event.error_code).name,
+            "size_bytes": event.size_in_bytes,
+            "max_bytes": event.max_size_in_bytes,
+        }
+        notice = Notice("append_failed", record.group_id, None, None, fields)
+        turn.notices.append(notice)
 
 
 # -- members

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from kohort.broker.coordinator import notices
+from kohort.broker.coordinator.appends import (
+    Appends,
+    Changed,
+    GroupChange,
+    OffsetBefore,
+    committed_offsets,
+)
 from kohort.broker.coordinator.effects import (
-    Append,
     Arm,
     CommitResult,
     DeleteOffsetsResult,
@@ -45,13 +51,17 @@ _REFUSED = {int(code): CommitResult(int(code)) for code in ErrorCode}
 
 def commit(
     settings: GroupSettings,
+    appends: Appends,
     groups: dict[str, Group],
     event: CommitOffsets,
     now: float,
     *,
     listening: bool,
 ) -> list[Effect]:
-    """Stores offsets; a simple consumer's first commit makes its group."""
+    """Stores offsets; a simple consumer's first commit makes its group.
+
+    Refusals are answered at once, stored offsets when they are in the log.
+    """
     group = groups.get(event.group_id)
     error = _validate(group, event)
     if error or not event.offsets:
@@ -71,18 +81,27 @@ def commit(
         if deadline < member.armed:
             member.armed = deadline
             effects.append(Arm(member.session_key, deadline))
-    records, result = _store(settings, group, event, now)
-    if records:
-        effects.append(Append(records))
-        if is_new:
-            groups[event.group_id] = group
-    if listening:
-        if is_new or result.codes is not None:
-            effects += notices.commit_handled(group, event, result.codes, is_new=is_new)
-        else:
-            effects.append(notices.offsets_committed(group, event, event.offsets))
-    effects.append(Reply(event.token, result))
+    records, before, result = _store(settings, group, event, now)
+    told = _told(group, event, result, is_new=is_new) if listening else []
+    told.append(Reply(event.token, result))
+    if not records:
+        for effect in told:
+            appends.after(effect, effects)
+        return effects
+    if is_new:
+        groups[event.group_id] = group
+    change = Changed((GroupChange(group, before, is_new),))
+    effects.append(appends.add(records, change, told))
     return effects
+
+
+def _told(
+    group: Group, event: CommitOffsets, result: CommitResult, *, is_new: bool
+) -> list[Effect]:
+    """Returns the notices of a commit."""
+    if is_new or result.codes is not None:
+        return [*notices.commit_handled(group, event, result.codes, is_new=is_new)]
+    return [notices.offsets_committed(group, event, event.offsets)]
 
 
 def _validate(group: Group | None, event: CommitOffsets) -> int:
@@ -107,11 +126,12 @@ def _validate(group: Group | None, event: CommitOffsets) -> int:
 
 def _store(
     settings: GroupSettings, group: Group, event: CommitOffsets, now: float
-) -> tuple[list[Record], CommitResult]:
-    group_id, offsets = group.group_id, group.offsets
+) -> tuple[list[Record], list[OffsetBefore], CommitResult]:
+    group_id, offsets, expire = group.group_id, group.offsets, group.expire_ms
     now_ms = int(now * 1000)
     longest = settings.offset_metadata_max_bytes
     records: list[Record] = []
+    before: list[OffsetBefore] = []
     codes: list[int] | None = None
     expire_ms = -1 if event.retention_ms == -1 else now_ms + event.retention_ms
     for i, offset in enumerate(event.offsets):
@@ -120,25 +140,27 @@ def _store(
             codes = codes or [0] * len(event.offsets)
             codes[i] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        entry = (value, leader_epoch, metadata or "", now_ms)
-        offsets[topic, partition] = entry
+        key = topic, partition
+        before.append((key, offsets.get(key), expire.get(key)))
+        offsets[key] = entry = (value, leader_epoch, metadata or "", now_ms)
         if expire_ms != -1:
-            group.expire_ms[topic, partition] = expire_ms
-        elif group.expire_ms:
-            group.expire_ms.pop((topic, partition), None)
+            expire[key] = expire_ms
+        elif expire:
+            expire.pop(key, None)
         records.append(OffsetRecord(group_id, topic, partition, entry, expire_ms))
     if codes is None:
-        return records, _COMMITTED
-    return records, CommitResult(ErrorCode.NONE, codes)
+        return records, before, _COMMITTED
+    return records, before, CommitResult(ErrorCode.NONE, codes)
 
 
 # -- fetch
 
 
-def fetch(groups: dict[str, Group], event: FetchOffsets) -> FetchOffsetsResult:
+def fetch(
+    appends: Appends, groups: dict[str, Group], event: FetchOffsets
+) -> FetchOffsetsResult:
     """Committed offsets; unknown groups, topics and partitions have none."""
-    group = groups.get(event.group_id)
-    offsets = {} if group is None else group.offsets
+    offsets = committed_offsets(appends, groups, event.group_id)
     rows: list[tuple[str, list[tuple[int, int, int, str | None]]]] = []
     if event.topics is None:
         by_topic: dict[str, list[tuple[int, int, int, str | None]]] = {}
@@ -174,44 +196,91 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
     if error or group is None:
         turn.reply(event.token, DeleteOffsetsResult(error))
         return
-    records: list[Record] = []
-    gone: list[tuple[str, int]] = []
+    removal = _Removal()
     topics = []
     for topic, partitions in event.topics:
         code = ErrorCode.NONE
         if group.is_subscribed_to(topic):
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            keys = [(topic, p) for p in partitions if (topic, p) in group.offsets]
-            records += _remove(group, keys)
-            gone += dict.fromkeys(keys)
+            removal.remove(group, [(topic, p) for p in partitions])
         topics.append((topic, [(p, int(code)) for p in partitions]))
-    if records:
-        turn.append(*records)
+    if removal.records:
+        gone = [key for change in removal.changes for key, _, _ in change.offsets]
         notices.offsets_deleted(turn, group, gone, "admin")
-    turn.reply(event.token, DeleteOffsetsResult(ErrorCode.NONE, topics))
+    removal.append(turn, is_atomic=True)
+    turn.reply_after_appends(event.token, DeleteOffsetsResult(ErrorCode.NONE, topics))
 
 
 def topics_deleted(turn: Turn, groups: dict[str, Group], event: TopicsDeleted) -> None:
     """Deletes committed offsets of deleted topics."""
     gone = frozenset(event.topics)
-    records: list[Record] = []
+    removal = _Removal()
     for group in groups.values():
         keys = [key for key in group.offsets if key[0] in gone]
-        records += _remove(group, keys)
+        removal.remove(group, keys)
         if keys:
             notices.offsets_deleted(turn, group, keys, "topic_deleted")
-    if records:
-        turn.append(*records)
+    removal.append(turn, is_atomic=False)
 
 
-def _remove(group: Group, keys: Collection[tuple[str, int]]) -> list[Record]:
-    records: list[Record] = []
-    for topic, partition in dict.fromkeys(keys):
-        del group.offsets[topic, partition]
-        group.expire_ms.pop((topic, partition), None)
-        records.append(OffsetRecord(group.group_id, topic, partition, None))
-    return records
+class _Removal:
+    """Offsets and groups that one turn removes.
+
+    Attributes:
+        records: the records that remove them.
+        changes: the groups as they were.
+    """
+
+    __slots__ = ("changes", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.changes: list[GroupChange] = []
+
+    def remove(self, group: Group, keys: Iterable[tuple[str, int]]) -> None:
+        """Removes those of these offsets that the group has."""
+        before = self._remove(group, keys)
+        if before:
+            self.changes.append(GroupChange(group, before))
+
+    def _remove(
+        self, group: Group, keys: Iterable[tuple[str, int]]
+    ) -> list[OffsetBefore]:
+        before: list[OffsetBefore] = []
+        for key in keys:
+            entry = group.offsets.pop(key, None)
+            if entry is not None:
+                before.append((key, entry, group.expire_ms.pop(key, None)))
+                self.records.append(OffsetRecord(group.group_id, *key, None))
+        return before
+
+    def bury(self, turn: Turn, groups: dict[str, Group], group: Group) -> None:
+        """Removes a group without members, with its offsets."""
+        before = self._remove(group, [*group.offsets])
+        for member_id in group.pending_members:
+            turn.disarm(("session", group.group_id, member_id))
+        group.pending_members.clear()
+        del groups[group.group_id]
+        self.records.append(GroupTombstone(group.group_id))
+        self.changes.append(GroupChange(group, before, was_deleted=True))
+
+    def append(self, turn: Turn, *, is_atomic: bool) -> None:
+        """Writes the records; the notices of this turn wait for them.
+
+        As in Kafka, what an admin deletes has to fit into one batch (`is_atomic`).
+        """
+        if self.records:
+            changed = Changed(self.changes)
+            turn.append_changes(self.records, changed, is_atomic=is_atomic)
+
+
+def buried(turn: Turn, changed: Changed) -> None:
+    """The log has these changes: the groups that were deleted are Dead."""
+    for change in changed.changes:
+        if change.was_deleted:
+            change.group.transition(DEAD, turn.now)
+            notices.group_state(turn, change.group)
 
 
 # -- expire
@@ -235,7 +304,7 @@ def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[s
     Returns:
         Those that are left for other turns.
     """
-    records: list[Record] = []
+    removal = _Removal()
     looked_at = 0
     checked = 0
     for group_id in group_ids:
@@ -248,12 +317,11 @@ def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[s
         looked_at += COST_OF_GROUP + len(group.offsets)
         expired = _expired(turn, group)
         if expired:
-            records += _remove(group, expired)
+            removal.remove(group, expired)
             notices.offsets_expired(turn, group, expired)
         if group.state is EMPTY and not group.offsets:
-            records += bury(turn, groups, group)
-    if records:
-        turn.append(*records)
+            removal.bury(turn, groups, group)
+    removal.append(turn, is_atomic=False)
     return group_ids[checked:]
 
 
@@ -291,12 +359,8 @@ def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
     return expired
 
 
-def bury(turn: Turn, groups: dict[str, Group], group: Group) -> list[Record]:
+def bury(turn: Turn, groups: dict[str, Group], group: Group) -> None:
     """Removes a group without members, with its offsets."""
-    records = _remove(group, list(group.offsets))
-    for member_id in group.pending_members:
-        turn.disarm(("session", group.group_id, member_id))
-    group.transition(DEAD, turn.now)
-    notices.group_state(turn, group)
-    del groups[group.group_id]
-    return [*records, GroupTombstone(group.group_id)]
+    removal = _Removal()
+    removal.bury(turn, groups, group)
+    removal.append(turn, is_atomic=True)

@@ -38,7 +38,7 @@ def prepare_or_complete(turn: Turn, group: Group, cause: Cause) -> None:
 def prepare(turn: Turn, group: Group, cause: Cause) -> None:
     """Starts a rebalance: from now on joins are waited for."""
     if group.state is COMPLETING_REBALANCE:
-        _give_up_syncs(turn, group)
+        give_up_syncs(turn, group, _SYNC_AGAIN)
     _end_sync_phase(turn, group)
     is_initial = group.state is EMPTY
     notices.rebalance_started(turn, group, cause)
@@ -211,11 +211,11 @@ def sync_expired(turn: Turn, group: Group) -> None:
 # -- the sync phase, as far as a rebalance ends it
 
 
-def _give_up_syncs(turn: Turn, group: Group) -> None:
-    """Drops assignments; answers waiting syncs with REBALANCE_IN_PROGRESS."""
+def give_up_syncs(turn: Turn, group: Group, result: SyncResult) -> None:
+    """Drops assignments; answers waiting syncs."""
     for member in group.ordered():
         member.assignment = b""
-        if turn.answer_sync(member, _SYNC_AGAIN):
+        if turn.answer_sync(member, result):
             turn.keep_alive(member, member.session_timeout)
 
 

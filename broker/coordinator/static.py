@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker.coordinator import notices, rebalance
+from kohort.broker.coordinator.appends import Replaced
 from kohort.broker.coordinator.effects import JoinResult, SyncResult
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
@@ -46,11 +47,23 @@ def replace(
     )
     notices.member_replaced(turn, group, event, old, member, heard)
     notices.leader_chosen(turn, group, "replaced", old_leader)
-    if group.state is STABLE and group.select_protocol() == group.protocol_name:
-        _carry_on(turn, group, event, member, old_leader)
-        return
     member.join_token = event.token
     group.awaiting_join += 1
+    if group.state is STABLE and group.select_protocol() == group.protocol_name:
+        completion = Replaced(
+            group.group_id,
+            event.group_instance_id or "",
+            event.token,
+            event.can_skip_assignment,
+            old_leader,
+            old_member_id,
+            new_member_id,
+            old.protocols,
+            old.session_timeout_ms,
+            old.rebalance_timeout_ms,
+        )
+        turn.append(group.record(), completion=completion)
+        return
     notices.wait_ended(turn, group, member.member_id, came=True)
     cause = Cause("static_member_replaced", member.identity, event.reason)
     if group.state in (STABLE, COMPLETING_REBALANCE):
@@ -61,22 +74,64 @@ def replace(
         rebalance.try_complete_join(turn, group)
 
 
-def _carry_on(
-    turn: Turn, group: Group, event: Join, member: Member, old_leader: str
-) -> None:
-    """Answers with the current generation: its protocol is still the group's choice.
+def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
+    """The record is written: answers with the current generation.
 
     A leader that comes back need not assign again: the answer says so, where the
     client understands skip_assignment (KIP-814). Else the answer names the old id as
     the leader, so that the client does not assign.
     """
-    turn.append(group.record())
+    group, member = _waiting(groups, done)
+    if group is None or member is None:
+        return
     member.told_at = turn.now
-    if not event.can_skip_assignment:
-        result = slotted.replace(group.join_result(member), leader=old_leader)
+    if not done.can_skip_assignment:
+        result = slotted.replace(group.join_result(member), leader=done.old_leader)
     elif group.leader == member.member_id:
         members = group.current_members()
         result = group.join_result(member, members, skip_assignment=True)
     else:
         result = group.join_result(member)
-    turn.reply(event.token, result)
+    turn.answer_join(group, member, result)
+
+
+def not_replaced(
+    turn: Turn, groups: dict[str, Group], failed: Replaced, error: int
+) -> None:
+    """The record was refused: the member has its old id again."""
+    group, member = _waiting(groups, failed)
+    if group is None or member is None:
+        return
+    turn.answer_join(
+        group,
+        member,
+        slotted.replace(
+            group.join_result(member),
+            error_code=error,
+            member_id="",
+            leader=failed.old_leader,
+        ),
+    )
+    group.update(
+        member,
+        failed.old_protocols,
+        failed.old_session_timeout_ms,
+        failed.old_rebalance_timeout_ms,
+    )
+    turn.end_session(member)
+    connection = member.client.connection
+    old = group.replace(member, failed.old_member_id, connection)
+    turn.keep_alive(old, old.session_timeout)
+
+
+def _waiting(
+    groups: dict[str, Group], completion: Replaced
+) -> tuple[Group | None, Member | None]:
+    """Returns the group and the member whose join still waits for this append."""
+    group = groups.get(completion.group_id)
+    if group is None:
+        return None, None
+    member = group.members.get(completion.new_member_id)
+    if member is None or member.join_token is not completion.token:
+        return None, None
+    return group, member

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kohort.broker.coordinator import notices
+from kohort.broker.coordinator import notices, rebalance
+from kohort.broker.coordinator.appends import Assigned
 from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import Sync
 from kohort.broker.coordinator.group import Group
@@ -12,7 +13,7 @@ from kohort.broker.coordinator.state import (
     PREPARING_REBALANCE,
     STABLE,
 )
-from kohort.broker.coordinator.turn import Turn
+from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.errors import ErrorCode
 
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
@@ -37,7 +38,7 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
     turn.answer_sync(member, _ERRORS[ErrorCode.REBALANCE_IN_PROGRESS])
     member.sync_token = event.token
     if group.leader == event.member_id:
-        _store_assignments(turn, group, dict(event.assignments))
+        _store_assignments(turn, group, event)
 
 
 def _validate(group: Group | None, event: Sync) -> int:
@@ -68,18 +69,58 @@ def _has_synced(turn: Turn, group: Group, member_id: str) -> None:
         turn.disarm(("sync", group.group_id))
 
 
-def _store_assignments(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
-    """Makes the group Stable; members that the leader left out get empty bytes."""
-    assert group.state is COMPLETING_REBALANCE
+def _store_assignments(turn: Turn, group: Group, event: Sync) -> None:
+    """Writes the group's record; members that the leader left out get empty bytes.
+
+    Until it is written the group stays in CompletingRebalance, and anything that begins
+    a rebalance there makes these assignments void.
+    """
+    given = dict(event.assignments)
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    completion = Assigned(
+        group.group_id, group.generation_id, event.member_id, assignments
+    )
+    turn.append(group.record(assignments), completion=completion)
+
+
+def assigned(turn: Turn, groups: dict[str, Group], done: Assigned) -> None:
+    """The record is written: makes the group Stable, and answers the waiting syncs."""
+    group = _current(groups, done)
+    if group is None:
+        return
     group.transition(STABLE, turn.now)
     size, synced = 0, []
     for member in group.ordered():
-        member.assignment = assignment = assignments.get(member.member_id, b"")
+        assignment = done.assignments[member.member_id]
+        member.assignment = assignment
         size += len(assignment)
         if member.sync_token is not None:
             turn.answer_sync(member, group.sync_result(member))
             # While its sync waited its session may have ended unheeded.
             turn.keep_alive(member, member.session_timeout)
             synced.append(member)
-    turn.append(group.record())
     notices.assignment_made(turn, group, size, synced)
+
+
+def not_assigned(
+    turn: Turn, groups: dict[str, Group], failed: Assigned, error: int
+) -> None:
+    """The record was refused: answers waiting syncs by the error, and rebalances."""
+    group = _current(groups, failed)
+    if group is not None:
+        rebalance.give_up_syncs(turn, group, _ERRORS[error])
+        leader = group.members[failed.leader]
+        cause = Cause("assignment_not_stored", leader.identity)
+        rebalance.prepare(turn, group, cause)
+
+
+def _current(groups: dict[str, Group], completion: Assigned) -> Group | None:
+    """Returns the group if it still waits for these assignments."""
+    group = groups.get(completion.group_id)
+    if (
+        group is None
+        or group.state is not COMPLETING_REBALANCE
+        or group.generation_id != completion.generation_id
+    ):
+        return None
+    return group

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kohort.broker.coordinator.appends import Appends, Changed, Completion, Waiting
 from kohort.broker.coordinator.effects import (
-    Append,
     Arm,
     Disarm,
     Effect,
@@ -41,15 +41,25 @@ class Turn:
     """The coordinator's turn on one event.
 
     Replies come last. A client that is answered may send its next request at
-    once, and that finds every record written and every timer in place. Notices
-    come after records, so that a decision that could not be written has no notice.
+    once, and that finds every timer in place.
     """
 
-    __slots__ = ("_replies", "effects", "listening", "notices", "now", "settings")
+    __slots__ = (
+        "_replies",
+        "appends",
+        "effects",
+        "listening",
+        "notices",
+        "now",
+        "settings",
+    )
 
-    def __init__(self, settings: GroupSettings, now: float, *, listening: bool) -> None:
+    def __init__(
+        self, settings: GroupSettings, appends: Appends, now: float, *, listening: bool
+    ) -> None:
         """Begins at `now`, seconds since the epoch; notices only if listened to."""
         self.settings = settings
+        self.appends = appends
         self.now = now
         self.listening = listening
         self.effects: list[Effect] = []
@@ -66,9 +76,40 @@ class Turn:
         """Answers a request."""
         self._replies.append(Reply(token, result))
 
-    def append(self, *records: Record) -> None:
-        """Writes records; all replies of this turn wait for them."""
-        self.effects.append(Append(records))
+    def reply_after_appends(self, token: object, result: Result) -> None:
+        """Answers a request once all records of now and before are in the log."""
+        self.appends.after(Reply(token, result), self._replies)
+
+    def append(self, record: Record, completion: Completion = None) -> None:
+        """Writes a record.
+
+        Args:
+            record: the record.
+            completion: what follows when it is written.
+        """
+        self.effects.append(self.appends.add((record,), completion, []))
+
+    def append_changes(
+        self, records: Sequence[Record], changed: Changed, *, is_atomic: bool
+    ) -> None:
+        """Writes records of changes; all notices of this turn wait for them.
+
+        Args:
+            records: the records.
+            changed: the groups as they were.
+            is_atomic: whether the records have to fit into one batch.
+        """
+        waiting, self.notices = self.notices, []
+        append = self.appends.add(records, changed, waiting, is_atomic=is_atomic)
+        self.effects.append(append)
+
+    def release(self, waiting: Waiting) -> None:
+        """Lets out what waited for an append."""
+        for effect in waiting.effects:
+            if type(effect) is Reply:
+                self._replies.append(effect)
+            else:
+                self.notices.append(effect)
 
     # -- timers
 

@@ -567,6 +567,21 @@ KINDS: tuple[Kind, ...] = (
         (_always("deleted", "[part]", "which"),),
         {"admin": "OffsetDelete", "topic_deleted": "their topic is gone"},
     ),
+    Kind(
+        "append_failed",
+        "The group's records were refused by the log: they are larger than"
+        " `max.message.bytes` of `__consumer_offsets`.",
+        (
+            _ERROR,
+            _always("size_bytes", "long", "of the batch; 0: it cannot be encoded"),
+            _always("max_bytes", "long", "the largest batch that the log takes"),
+        ),
+        {
+            "group": "the record of the group: subscriptions and assignments of all"
+            " members",
+            "offsets": "committed or deleted offsets",
+        },
+    ),
     # -- coordinators and the broker
     Kind(
         "group_loaded",

@@ -32,6 +32,8 @@ REBALANCE_CAUSES: Final[Words] = MappingProxyType(
         "static_member_replaced": "a static member came back, and the group needs a new"
         " assignment: its assignor changes, or a join or sync phase was under way",
         "sync_timeout": "members did not send SyncGroup in time",
+        "assignment_not_stored": "the log refused the leader's assignment: the group's"
+        " record was too large",
         "group_over_max_size": "the group was loaded with more members than"
         " group.max.size (KIP-389)",
     }
@@ -51,6 +53,8 @@ REBALANCE_SENTENCES: Final[Words] = MappingProxyType(
         "static_member_replaced": "the static member {who} came back under a new id,"
         " and a new assignment was necessary",
         "sync_timeout": "{who} did not send SyncGroup in time",
+        "assignment_not_stored": "the log refused the assignment of {who}, as the"
+        " group's record was too large",
         "group_over_max_size": "the group was loaded with more members than"
         " group.max.size",
         UNSEEN: "the rebalance began before these events",

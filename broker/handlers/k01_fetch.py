@@ -261,13 +261,7 @@ class _Fetch:
             self._answer_later()
             return
         self._stop_waiting()
-        long_work = self._request.node.cluster.long_work
-        try:
-            work = long_work.start(self._answer(), self._request.failed)
-        except Exception as error:  # noqa: BLE001 - the producer's append goes on
-            self._request.failed(error)
-        else:
-            self._request.abandon = None if work is None else work.stop
+        self._request.go_on(self._answer())
 
     def _answer_later(self) -> None:
         """Answers in another turn: a thousand may do so at once."""

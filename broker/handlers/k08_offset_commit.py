@@ -8,7 +8,6 @@ from itertools import chain, repeat
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import CommitOffsets, OffsetRow
-from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
@@ -75,14 +74,13 @@ def handle(request: Request) -> Work:
         _may_be_too_large(request, found)
         and (yield from _is_too_large(request, found, pace))
     ):
-        result = _refused(request)
+        token = _Token(request, found, pace, is_refused=True)
+        request.node.submit_group_event(_commit(token, request, []))
     elif found.offsets:
-        slot = ResultSlot()
-        request.node.submit_group_event(_commit(slot, request, found.offsets))
-        result = slot.result
+        token = _Token(request, found, pace)
+        request.node.submit_group_event(_commit(token, request, found.offsets))
     else:
-        result = CommitResult(ErrorCode.NONE)
-    yield from _reply(request, found, result, pace)
+        yield from _reply(request, found, CommitResult(ErrorCode.NONE), pace)
 
 
 def _looked_up(
@@ -201,27 +199,42 @@ def _is_too_large(
     return size.total > found.largest
 
 
-def _refused(request: Request) -> CommitResult:
-    """The result of a commit that the log does not take, as in Kafka.
+class _Token:
+    """Token of the commit: the request goes on when the log has the offsets.
 
-    The coordinator decides first: a member that may not commit gets its error.
+    Args:
+        request: the request.
+        found: its partitions.
+        pace: counted the work so far.
+        is_refused: the log does not take these offsets. The coordinator was asked
+            about none of them: a member that may not commit gets its error first.
     """
-    slot = ResultSlot()
-    nothing = _commit(slot, request, [])
-    request.node.submit_group_event(nothing)
-    if slot.result.error_code:
-        refusal: CommitResult = slot.result
-        return refusal
-    error = ErrorCode.UNKNOWN_SERVER_ERROR
-    request.node.commit_refused(nothing, error)
-    return CommitResult(error)
+
+    __slots__ = ("_found", "_is_refused", "_pace", "_request")
+
+    def __init__(
+        self, request: Request, found: _Found, pace: Pace, *, is_refused: bool = False
+    ) -> None:
+        self._request = request
+        self._found = found
+        self._pace = pace
+        self._is_refused = is_refused
+
+    def answer(self, result: CommitResult) -> None:
+        """Takes the coordinator's result."""
+        request = self._request
+        if self._is_refused and not result.error_code:
+            result = CommitResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+            nothing = _commit(self, request, [])
+            request.node.commit_refused(nothing, result.error_code)
+        request.go_on(_reply(request, self._found, result, self._pace))
 
 
 # -- telling, and answering
 
 
 def _commit(
-    token: ResultSlot, request: Request, offsets: Sequence[OffsetRow]
+    token: object, request: Request, offsets: Sequence[OffsetRow]
 ) -> CommitOffsets:
     message: OffsetCommitRequest = request.message
     return CommitOffsets(
@@ -253,7 +266,7 @@ def _publish_refusals(request: Request, found: _Found, pace: Pace) -> Work:
             if pace.spend(_PUBLISHED_COST):
                 yield
     for code, rows in refused.items():
-        refusal = _commit(ResultSlot(), request, rows)
+        refusal = _commit(None, request, rows)
         request.node.commit_refused(refusal, code)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kohort.broker.coordinator.effects import LeaveResult
 from kohort.broker.coordinator.events import Leave, LeavingMember
-from kohort.broker.handlers.result_slot import ResultSlot
+from kohort.broker.handlers.result_slot import Results
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k13_leave_group import (
@@ -43,18 +44,22 @@ def _leaving(members: Sequence[MemberIdentity]) -> list[LeavingMember]:
 def _in_parts(request: Request) -> Work:
     """Removes very many members, some at a time."""
     message: LeaveGroupRequest = request.message
-    pace, slot = Pace(), ResultSlot()
-    answers = []
+    pace, results = Pace(), Results(request)
     for start in range(0, len(message.members), _MOST_AT_ONCE):
         members = _leaving(message.members[start : start + _MOST_AT_ONCE])
-        request.node.submit_group_event(Leave(slot, message.group_id, members))
-        if slot.result.error_code:
-            request.reply(LeaveGroupResponse(0, slot.result.error_code, ()))
-            return
-        answers += [MemberResponse(*m) for m in slot.result.members]
+        event = Leave(results.token(), message.group_id, members)
+        request.node.submit_group_event(event)
         if pace.spend(_MEMBER_COST * len(members)):
             yield
-    yield from request.reply_in_pieces(LeaveGroupResponse(0, 0, answers))
+    results.then(partial(_reply, request))
+
+
+def _reply(request: Request, results: list[LeaveResult]) -> Work:
+    """Answers with the rows of all parts, or with the first error."""
+    error = next((each.error_code for each in results if each.error_code), 0)
+    rows = [MemberResponse(*m) for each in results for m in each.members]
+    answer = LeaveGroupResponse(0, error, () if error else rows)
+    yield from request.reply_in_pieces(answer)
 
 
 def respond(request: Request, result: LeaveResult) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from kohort.broker.coordinator.effects import DeleteGroupResult
 from kohort.broker.coordinator.events import DeleteGroup
-from kohort.broker.handlers.result_slot import ResultSlot
+from kohort.broker.handlers.result_slot import Results
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k42_delete_groups import (
@@ -19,14 +22,22 @@ _GROUP_COST = 20
 def handle(request: Request) -> Work:
     """Asks the coordinator of each group; a name that is repeated counts once."""
     message: DeleteGroupsRequest = request.message
-    pace = Pace()
-    results: dict[str, DeletableGroupResult] = {}
+    pace, results = Pace(), Results(request)
+    names: dict[str, None] = {}
     for name in message.groups_names:
-        if name not in results:
-            slot = ResultSlot()
-            request.node.submit_group_event(DeleteGroup(slot, name))
-            results[name] = DeletableGroupResult(name, slot.result.error_code)
+        if name not in names:
+            names[name] = None
+            request.node.submit_group_event(DeleteGroup(results.token(), name))
         if pace.spend(_GROUP_COST):
             yield
-    answer = DeleteGroupsResponse(0, list(results.values()))
-    yield from request.reply_in_pieces(answer)
+    results.then(partial(_reply, request, [*names]))
+
+
+def _reply(
+    request: Request, names: list[str], results: list[DeleteGroupResult]
+) -> Work:
+    rows = [
+        DeletableGroupResult(name, result.error_code)
+        for name, result in zip(names, results, strict=True)
+    ]
+    yield from request.reply_in_pieces(DeleteGroupsResponse(0, rows))

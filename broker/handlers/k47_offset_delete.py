@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from kohort.broker.coordinator.effects import DeleteOffsetsResult
 from kohort.broker.coordinator.events import DeleteOffsets
-from kohort.broker.handlers.result_slot import ResultSlot
+from kohort.broker.handlers.result_slot import Results
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k47_offset_delete import (
@@ -19,7 +24,15 @@ _ROW_COST = 3
 _MOST_AT_ONCE = 500
 """Offsets that are deleted at once, and so in one batch of the log."""
 
-_Row = tuple[str, list[OffsetDeleteResponsePartition]]
+
+class _Asked(NamedTuple):
+    """A topic of the request, and the events that delete its offsets."""
+
+    name: str
+    is_known: bool
+    events: int
+    missing: list[OffsetDeleteResponsePartition]
+    """The rows of its unknown partitions."""
 
 
 def handle(request: Request) -> Work:
@@ -31,47 +44,61 @@ def handle(request: Request) -> Work:
     message: OffsetDeleteRequest = request.message
     by_name = request.node.cluster.topics.by_name
     submit = request.node.submit_group_event
-    pace, slot = Pace(), ResultSlot()
+    pace, results = Pace(), Results(request)
     # The group's error does not depend on the offsets to delete.
-    submit(DeleteOffsets(slot, message.group_id, ()))
-    error = slot.result.error_code
-    rows: list[_Row] = []
-    unknown: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    for topic in message.topics if not error else ():
+    submit(DeleteOffsets(results.token(), message.group_id, ()))
+    topics: list[_Asked] = []
+    for topic in message.topics:
         found = by_name.get(topic.name)
         count = len(found.partitions) if found else 0
-        deleted: list[OffsetDeleteResponsePartition] = []
-        missing: list[OffsetDeleteResponsePartition] = []
+        events, missing = 0, []
         for start in range(0, len(topic.partitions), _MOST_AT_ONCE):
             some = topic.partitions[start : start + _MOST_AT_ONCE]
             indexes = [p.partition_index for p in some]
             known = [i for i in indexes if 0 <= i < count]
             missing += [_unknown(i) for i in indexes if not 0 <= i < count]
             if known:
-                event = DeleteOffsets(slot, message.group_id, [(topic.name, known)])
-                submit(event)
-                error = error or slot.result.error_code
-                for _, codes in slot.result.topics:
-                    deleted += [OffsetDeleteResponsePartition(*code) for code in codes]
+                events += 1
+                rows = [(topic.name, known)]
+                submit(DeleteOffsets(results.token(), message.group_id, rows))
             if pace.spend(_ROW_COST * len(some)):
                 yield
-        if deleted:
-            rows.append((topic.name, deleted))
-        if missing or found is None:
-            unknown.setdefault(topic.name, []).extend(missing)
+        topics.append(_Asked(topic.name, found is not None, events, missing))
         if pace.spend(_ROW_COST):
             yield
-    answers = () if error else _merged(rows, unknown)
+    results.then(partial(_reply, request, topics))
+
+
+def _reply(
+    request: Request, topics: list[_Asked], results: list[DeleteOffsetsResult]
+) -> Work:
+    error = next((each.error_code for each in results if each.error_code), 0)
+    answers = () if error else _answers(topics, results)
     yield from request.reply_in_pieces(OffsetDeleteResponse(error, 0, answers))
 
 
-def _merged(
-    rows: list[_Row], unknown: dict[str, list[OffsetDeleteResponsePartition]]
+def _answers(
+    topics: list[_Asked], results: list[DeleteOffsetsResult]
 ) -> list[OffsetDeleteResponseTopic]:
+    """Returns the rows of all topics; those with unknown partitions first, merged."""
+    answered = iter(results[1:])  # the first one was about the group alone
+    rows: list[tuple[str, list[OffsetDeleteResponsePartition]]] = []
+    unknown: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for topic in topics:
+        deleted = [
+            OffsetDeleteResponsePartition(*code)
+            for result in islice(answered, topic.events)
+            for _, codes in result.topics
+            for code in codes
+        ]
+        if deleted:
+            rows.append((topic.name, deleted))
+        if topic.missing or not topic.is_known:
+            unknown.setdefault(topic.name, []).extend(topic.missing)
     if unknown:
         for name, deleted in rows:
             unknown.setdefault(name, []).extend(deleted)
-        rows = list(unknown.items())
+        rows = [*unknown.items()]
     return [OffsetDeleteResponseTopic(*row) for row in rows]
 
 

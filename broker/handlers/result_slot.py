@@ -1,18 +1,19 @@
-"""The result of a group event that the coordinator answers at once."""
+"""Tokens of group events whose results a handler works on before it answers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from kohort.broker.long_work import Work
+from kohort.broker.request import Request
 
 
 class ResultSlot:
-    """Token of an event whose result is there when `submit_group_event` returns.
-
-    Handlers that submit several events, or go on after one, use it in place of the
-    request, which is answered only once.
+    """Token of an event that is answered at once, as all are that only read.
 
     Attributes:
-        result: the result.
+        result: the result, once `submit_group_event` has returned.
     """
 
     __slots__ = ("result",)
@@ -22,3 +23,65 @@ class ResultSlot:
     def answer(self, result: Any) -> None:
         """Takes the result."""
         self.result = result
+
+
+class Results:
+    """The results of events that change groups: they come when the log has the changes.
+
+        results = Results(request)
+        for event in ...:
+            submit(Event(results.token(), ...))
+        results.then(lambda found: work that answers the request)
+
+    Args:
+        request: the request that goes on with them.
+    """
+
+    __slots__ = ("_go_on", "_missing", "_request", "_slots")
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._slots: list[_Slot] = []
+        self._missing = 0
+        self._go_on: Callable[[list[Any]], Work] | None = None
+
+    def token(self) -> _Slot:
+        """Returns the token of one more event."""
+        self._missing += 1
+        slot = _Slot(self)
+        self._slots.append(slot)
+        return slot
+
+    def then(self, go_on: Callable[[list[Any]], Work]) -> None:
+        """Goes on once all tokens so far are answered, at once if they are.
+
+        Args:
+            go_on: takes the results, in the order of the tokens.
+        """
+        self._go_on = go_on
+        self._try()
+
+    def answered(self) -> None:
+        """One more token is answered."""
+        self._missing -= 1
+        self._try()
+
+    def _try(self) -> None:
+        if self._go_on is not None and not self._missing:
+            results = [slot.result for slot in self._slots]
+            self._request.go_on(self._go_on(results))
+
+
+class _Slot:
+    """Token of one of several events."""
+
+    __slots__ = ("_results", "result")
+
+    result: Any
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+
+    def answer(self, result: Any) -> None:
+        self.result = result
+        self._results.answered()

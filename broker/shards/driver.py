@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
-from kohort.broker import telemetry
+from kohort.broker import long_work, telemetry
 from kohort.broker.clock import Clock, Timer
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
@@ -20,12 +20,21 @@ from kohort.broker.coordinator.effects import (
     Disarm,
     Effect,
     Notice,
+    Record,
     Reply,
     Result,
 )
-from kohort.broker.coordinator.events import Event, Expired, TimerKey
+from kohort.broker.coordinator.events import (
+    Appended,
+    AppendFailed,
+    Event,
+    Expired,
+    TimerKey,
+)
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.log.store import StorageError
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import WireError
 
 log = telemetry.Logger("groups")
 
@@ -47,30 +56,64 @@ def answer(token: object, result: Result) -> None:
     cast("Waiter", token).answer(result)
 
 
+class GroupLog(Protocol):
+    """Where a coordinator's records are written."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest batch that it takes."""
+
+    def encode(self, records: Sequence[Record]) -> bytes:
+        """Returns a batch of these records.
+
+        Raises:
+            WireError: a name is too long for the log.
+        """
+
+    def write(self, batch: bytes) -> None:
+        """Writes a batch; when it returns, the batch is in the log.
+
+        Raises:
+            StorageError: it is not.
+        """
+
+
 class GroupDriver:
     """Runs one coordinator on a clock.
 
     Args:
         coordinator: the state machine.
         clock: where the time and timers come from.
-        append: writes records of the coordinator to the log; when it returns,
-            the replies that stand on them go out.
-        lost: called if `append` raises `StorageError`, with the effects that it
-            was among: the coordinator's state is ahead of the log then.
+        log: where its records are written.
+        lost: called if they cannot be: the coordinator's state is ahead of the log.
         publish: takes a notice, and its time.
+        linger_ms: ``group.coordinator.append.linger.ms``: how long appends are
+            collected before they are written; -1 for the rest of the loop's turn.
+        soon: calls a function in the next turn of the event loop.
     """
 
     def __init__(
         self,
         coordinator: Coordinator,
         clock: Clock,
-        append: Callable[[Append], None],
-        lost: Callable[[Sequence[Effect]], None],
+        log: GroupLog,
+        lost: Callable[[], None],
         publish: Callable[[Notice, float], None],
+        linger_ms: int = -1,
+        soon: Callable[[Callable[[], None]], None] = long_work.soon,
     ) -> None:
         self.coordinator = coordinator
         self._clock = clock
+        self._log = log
         self._lost = lost
+        self._linger_ms = linger_ms
+        self._soon = soon
+        # Batches that are not written yet, with the ids of their appends; and the
+        # appends of this turn that the log refuses.
+        self._batches: list[tuple[int, bytes]] = []
+        self._unwritten_bytes = 0
+        self._refused: list[AppendFailed] = []
+        self._flush_timer: Timer | None = None
         # One entry per key that counts; entries of the heap whose deadline is
         # not the key's any more are passed over.
         self._deadlines: dict[TimerKey, float] = {}
@@ -83,7 +126,7 @@ class GroupDriver:
         self._now = 0.0
         self._expired = 0
         self._perform: dict[type, Callable[..., None]] = {
-            Append: append,
+            Append: self._append,
             Arm: self._arm,
             Disarm: self._disarm,
         }
@@ -95,7 +138,9 @@ class GroupDriver:
         self._run(self.coordinator.start(now))
 
     def stop(self) -> None:
-        """No timer fires any more."""
+        """No timer fires any more; what is not written yet never is."""
+        self._batches.clear()
+        self._cancel_flush()
         self._deadlines.clear()
         self._heap.clear()
         self._schedule()
@@ -109,19 +154,89 @@ class GroupDriver:
             self._fire()
 
     def _run(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is Reply:
+                if self._refused:
+                    self._report_refused()
+                # The driver's tokens are waiters; the coordinator never looks.
+                effect.token.answer(effect.result)  # type: ignore[attr-defined]
+            elif type(effect) is Notice:
+                self._publish(effect, self._now)
+                if effect[0] == "offsets_expired":
+                    self._expired += len(effect.fields["expired"])
+            else:
+                self._perform[type(effect)](effect)
+        if self._refused:
+            self._report_refused()
+        if self._linger_ms == 0 and self._batches:
+            self.flush()
+
+    # -- the log
+
+    def _append(self, append: Append) -> None:
+        """Keeps a batch until the next flush."""
+        log, append_id = self._log, append.append_id
+        largest = log.largest
         try:
-            for effect in effects:
-                if type(effect) is Reply:
-                    # The driver's tokens are waiters; the coordinator never looks.
-                    effect.token.answer(effect.result)  # type: ignore[attr-defined]
-                elif type(effect) is Notice:
-                    self._publish(effect, self._now)
-                    if effect[0] == "offsets_expired":
-                        self._expired += len(effect.fields["expired"])
-                else:
-                    self._perform[type(effect)](effect)
-        except StorageError:
-            self._lost(effects)
+            batches = [log.encode(append.records)]
+        except WireError:
+            # A name that is valid on the wire, but not in the log.
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._refused.append(AppendFailed(append_id, error, 0, largest))
+            return
+        size = len(batches[0])
+        if size > largest:
+            if append.is_atomic:
+                error = ErrorCode.MESSAGE_TOO_LARGE
+                self._refused.append(AppendFailed(append_id, error, size, largest))
+                return
+            batches = [*self._in_parts(append.records)]
+        is_first = not self._batches
+        self._batches += ((append_id, batch) for batch in batches)
+        self._unwritten_bytes += size
+        if self._unwritten_bytes > largest or (is_first and self._linger_ms < 0):
+            self._soon(self.flush)
+        elif is_first and self._linger_ms:
+            when = self._clock.now() + self._linger_ms / 1000
+            self._flush_timer = self._clock.call_at(when, self.flush)
+
+    def _in_parts(self, records: Sequence[Record]) -> Iterator[bytes]:
+        """Yields batches that the log takes; a record alone always fits."""
+        batch = self._log.encode(records)
+        if len(records) == 1 or len(batch) <= self._log.largest:
+            yield batch
+            return
+        half = len(records) // 2
+        yield from self._in_parts(records[:half])
+        yield from self._in_parts(records[half:])
+
+    def _report_refused(self) -> None:
+        """Has refused appends taken back, before the next event is handled."""
+        while self._refused:
+            refused = self._refused.pop()
+            self._run(self.coordinator.handle(refused, self._now))
+
+    def flush(self) -> None:
+        """Writes the appends that were collected, and reports them."""
+        self._cancel_flush()
+        batches, self._batches = self._batches, []
+        self._unwritten_bytes = 0
+        for append_id, batch in batches:
+            try:
+                self._log.write(batch)
+            except StorageError:
+                self.submit(Appended(append_id - 1))
+                self._lost()
+                return
+        if batches:
+            self.submit(Appended(batches[-1][0]))
+
+    def _cancel_flush(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+
+    # -- timers
 
     def _log_expired(self) -> None:
         """Logs the expired offsets of all groups in one line, in Kafka's words."""

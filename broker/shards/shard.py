@@ -8,30 +8,44 @@ from typing import Final
 from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import (
-    Append,
-    Effect,
-    Reply,
-    reverted,
-)
+from kohort.broker.coordinator.effects import Record, Reply
 from kohort.broker.coordinator.events import TopicsDeleted
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.events.bus import Events
 from kohort.broker.events.render import ns
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.store import StorageError
 from kohort.broker.shards.driver import GroupDriver, answer
 from kohort.broker.shards.group_records import Decoder, Encoder
 from kohort.broker.shards.loader import Loader
 from kohort.broker.topics.topic import NO_NODE, OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import WireError
 
 SLICE_BYTES: Final = 64 * 1024
 """Bytes of a partition that are loaded before others get their turn: some 5 ms."""
 
 log = telemetry.Logger("shards")
+
+
+class _PartitionLog:
+    """The log of a coordinator: one partition of ``__consumer_offsets``."""
+
+    __slots__ = ("_clock", "_encoder", "_partition")
+
+    def __init__(self, partition: Partition, clock: Clock, encoder: Encoder) -> None:
+        self._partition = partition
+        self._clock = clock
+        self._encoder = encoder
+
+    @property
+    def largest(self) -> int:
+        return self._partition.config.max_message_bytes
+
+    def encode(self, records: Sequence[Record]) -> bytes:
+        return self._encoder.encode(records, int(self._clock.now() * 1000))
+
+    def write(self, batch: bytes) -> None:
+        self._partition.append_own(batch, now_ms=int(self._clock.now() * 1000))
 
 
 class Shard:
@@ -42,6 +56,7 @@ class Shard:
         partition: its log.
         clock: the source of time and timers.
         encoder: makes batches of records.
+        linger_ms: ``group.coordinator.append.linger.ms``.
         loader: reads logs.
         make: makes a coordinator without groups.
         load_delay_ms: ``coordinator.load.delay.ms``: loading takes at least this long.
@@ -57,12 +72,13 @@ class Shard:
     __slots__ = (
         "_clock",
         "_deleted",
-        "_encoder",
         "_events",
         "_is_failed",
+        "_linger_ms",
         "_load_delay_ms",
         "_load_since",
         "_loader",
+        "_log",
         "_make",
         "_partition",
         "_read",
@@ -79,6 +95,7 @@ class Shard:
         partition: Partition,
         clock: Clock,
         encoder: Encoder,
+        linger_ms: int,
         loader: Loader,
         make: Callable[[], Coordinator],
         load_delay_ms: int,
@@ -91,7 +108,8 @@ class Shard:
         self._partition = partition
         self._clock = clock
         self._make = make
-        self._encoder = encoder
+        self._log = _PartitionLog(partition, clock, encoder)
+        self._linger_ms = linger_ms
         self._load_delay_ms = load_delay_ms
         self._events = events
         self._loader = loader
@@ -192,7 +210,7 @@ class Shard:
         self._timer = None
         publish = self._events.of(self.node_id).publish
         self.driver = driver = GroupDriver(
-            self._make(), self._clock, self._append, self._revert, publish
+            self._make(), self._clock, self._log, self._reload, publish, self._linger_ms
         )
         self.is_active = True
         duration_ns = ns(self._clock.now()) - ns(self._load_since)
@@ -210,9 +228,7 @@ class Shard:
         node_id, self.node_id = self.node_id, NO_NODE
         self._stop(node_id, cause)
 
-    def _stop(
-        self, node_id: int, cause: str, unanswered: Sequence[Effect] = ()
-    ) -> None:
+    def _stop(self, node_id: int, cause: str) -> None:
         driver, self.driver = self.driver, None
         self.is_active = False
         self._loader.remove(self)
@@ -225,25 +241,13 @@ class Shard:
             return
         driver.stop()
         self._publish(node_id, "shard_unloaded", cause=cause)
-        for effect in unanswered:
-            if isinstance(effect, Reply):
-                answer(effect.token, reverted(effect.result))
         for effect in driver.coordinator.unload():
             if isinstance(effect, Reply):
                 answer(effect.token, effect.result)
 
     # -- serving
 
-    def _append(self, append: Append) -> None:
-        now_ms = int(self._clock.now() * 1000)
-        try:
-            batch = self._encoder.encode(append.records, now_ms)
-        except WireError as error:
-            # A name that is valid on the wire, but not in the log.
-            raise StorageError(str(error)) from None
-        self._partition.append_own(batch, now_ms=now_ms)
-
-    def _revert(self, effects: Sequence[Effect]) -> None:
+    def _reload(self) -> None:
         """Records could not be written: loads the groups again from the log.
 
         As in Kafka, waiting requests are answered NOT_COORDINATOR, and clients retry.
@@ -253,7 +257,7 @@ class Shard:
             partition=f"{OFFSETS_TOPIC}-{self.index}",
             reason="its records could not be written",
         )
-        self._stop(self.node_id, "failed", effects)
+        self._stop(self.node_id, "failed")
         self._load()
 
     def topics_deleted(self, names: Sequence[str]) -> None:
@@ -263,6 +267,8 @@ class Shard:
             self._deleted += names
         else:
             self.driver.submit(TopicsDeleted(names))
+            # A deleted topic stays deleted, with its offsets: no request waits for it.
+            self.driver.flush()
 
     def error(self, node_id: int) -> ErrorCode:
         """The error of requests about this shard at a node; NONE if it serves them."""

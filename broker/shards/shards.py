@@ -31,6 +31,7 @@ class Shards:
         settings: the settings of coordinators.
         clock: the source of time and timers.
         encoder: makes batches of records.
+        linger_ms: ``group.coordinator.append.linger.ms``.
         new_member_id: makes member ids.
         load_delay_ms: ``coordinator.load.delay.ms``.
         create: creates ``__consumer_offsets``; called when the first group is used.
@@ -45,6 +46,7 @@ class Shards:
         settings: GroupSettings,
         clock: Clock,
         encoder: Encoder,
+        linger_ms: int,
         new_member_id: Callable[[str], str],
         load_delay_ms: int,
         create: Callable[[], object],
@@ -53,6 +55,7 @@ class Shards:
         self._settings = settings
         self._clock = clock
         self._encoder = encoder
+        self._linger_ms = linger_ms
         self._new_member_id = new_member_id
         self._load_delay_ms = load_delay_ms
         self._create = create
@@ -83,6 +86,7 @@ class Shards:
                 partition,
                 self._clock,
                 self._encoder,
+                self._linger_ms,
                 self.loader,
                 self._make,
                 self._load_delay_ms,

@@ -38,6 +38,27 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class TooLarge:
+    """Records of the group that the log refused.
+
+    Attributes:
+        at_ns: when.
+        sequence: of the event.
+        what: "group" for the record of its members, "offsets" for a commit.
+        generation: the group's.
+        size_bytes: of the records; None: not known.
+        max_bytes: the most that the log takes; None: not known.
+    """
+
+    at_ns: int
+    sequence: int
+    what: str
+    generation: int | None
+    size_bytes: int | None
+    max_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Replacement:
     """A static member that came back under a new id (KIP-345).
 
@@ -75,6 +96,7 @@ class Facts:
         lives: of member ids, in order of their beginnings.
         returns: of the processes of members that went, by the ids of those.
         refusals: of JoinGroups and commits, in order.
+        too_large: records that the log refused, in order.
         replacements: of static members, in order.
         unused_ids: (when, sequence, id) of pending members that never joined.
         initial_delays_ms: the lengths of initial windows that were seen.
@@ -95,6 +117,7 @@ class Facts:
     lives: Sequence[Life]
     returns: Mapping[str, Return]
     refusals: Sequence[Refusal]
+    too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
     unused_ids: Sequence[tuple[int, int, str]]
     initial_delays_ms: Sequence[int]

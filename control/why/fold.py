@@ -14,7 +14,7 @@ from kohort.broker.events.account.flow import take
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
 from kohort.broker.events.account.values import Event
-from kohort.control.why.facts import Facts, Refusal, Replacement
+from kohort.control.why.facts import Facts, Refusal, Replacement, TooLarge
 
 
 def fold(events: Iterable[Event], group: str, until_ns: int | None = None) -> Facts:
@@ -74,6 +74,7 @@ class _Folding:
         self.gaps: list[tuple[int, int]] = []
         self.delays: list[int] = []
         self.refusals: list[Refusal] = []
+        self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
         self.unused: list[tuple[int, int, str]] = []
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
@@ -83,6 +84,7 @@ class _Folding:
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
             "commit_refused": self._commit_refused,
+            "append_failed": self._append_failed,
             "events_lost": self._lost,
         }
 
@@ -118,6 +120,7 @@ class _Folding:
             lives=membership.lives,
             returns={row.previous_id: row for r in rebalances for row in r.returns},
             refusals=self.refusals,
+            too_large=self.too_large,
             replacements=self.replacements,
             unused_ids=self.unused,
             initial_delays_ms=self.delays,
@@ -158,7 +161,25 @@ class _Folding:
         self._note_refusal(event, str(event.get("cause")))
 
     def _commit_refused(self, event: Event) -> None:
-        self._note_refusal(event, "commit")
+        if event.get("error") == "UNKNOWN_SERVER_ERROR":
+            self._note_too_large(event, "offsets")
+        else:
+            self._note_refusal(event, "commit")
+
+    def _append_failed(self, event: Event) -> None:
+        self._note_too_large(event, str(event.get("cause")))
+
+    def _note_too_large(self, event: Event, what: str) -> None:
+        self.too_large.append(
+            TooLarge(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                what=what,
+                generation=event.get("generation"),
+                size_bytes=event.get("size_bytes"),
+                max_bytes=event.get("max_bytes"),
+            )
+        )
 
     def _note_refusal(self, event: Event, cause: str) -> None:
         connection = event.get("connection")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.coordinator.context import Pending, protocols
+from tests.group_log import NoLog
 from tests.manual_clock import ManualClock
 
 from kohort.broker.coordinator.coordinator import Coordinator
@@ -22,9 +23,10 @@ def test_sessions_that_end_together_end_in_many_turns() -> None:
     driver = GroupDriver(
         Coordinator(GroupSettings(), "{}-1".format),
         clock,
-        lambda append: None,
-        lambda effects: None,
+        NoLog(),
+        lambda: None,
         lambda notice, when: gone.append(notice[0]),
+        linger_ms=0,
     )
     for number in range(MEMBERS):
         pending: Pending[JoinResult] = Pending("join")

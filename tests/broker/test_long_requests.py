@@ -65,6 +65,16 @@ PARTITIONS = 20
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+class CountedRequest(Request):
+    """A request whose work after a wait is done at once, and counted."""
+
+    rest = 0
+
+    def go_on(self, work: Work) -> None:
+        """Does the rest."""
+        self.rest += sum(1 for _ in work)
+
+
 class Asked:
     """A connection that counts its answers and their pieces."""
 
@@ -95,9 +105,14 @@ class Asked:
         )
         form = ResponseFormat(api, version)
         respond = getattr(module, "respond", Request.reply)
-        request = Request(form, respond, 1, Client("", ""), message, self._node, self)
+        sender = Client("", "")
+        request = CountedRequest(form, respond, 1, sender, message, self._node, self)
         work: Work | None = module.handle(request)
         count = 1 + sum(1 for _ in work or ())
+        for shard in self._node.cluster.shards:
+            assert shard.driver is not None
+            shard.driver.flush()
+        count += request.rest
         assert len(self.sizes) == 1
         self.sizes.clear()
         return count

@@ -37,6 +37,8 @@ from kohort.broker.coordinator.effects import (
     SyncResult,
 )
 from kohort.broker.coordinator.events import (
+    Appended,
+    AppendFailed,
     Client,
     CommitOffsets,
     DeleteGroup,
@@ -132,6 +134,9 @@ class Context:
         self.now = START
         # The numbers of members' connections.
         self.connections = itertools.count(1)
+        # Whether appends wait for `flush` or `refuse`; and those that do.
+        self.is_holding = False
+        self.held: list[Append] = []
         # Deadline, and the order of arming among equal ones.
         self.timers: dict[TimerKey, tuple[float, int]] = {}
         self._no_earlier = float("inf")  # than this is any timer due
@@ -206,7 +211,7 @@ class Context:
         return pending
 
     def _perform(self, effects: list[Effect]) -> None:
-        is_replying = False
+        is_replying, written = False, None
         for effect in effects:
             assert not is_replying or isinstance(effect, Reply), "replies come last"
             if isinstance(effect, Reply):
@@ -216,7 +221,11 @@ class Context:
                 self.answered.append(pending)
                 pending.answer(effect.result)
             elif isinstance(effect, Append):
-                self.records += effect.records
+                if self.is_holding:
+                    self.held.append(effect)
+                else:
+                    self.records += effect.records
+                    written = effect.append_id
             elif isinstance(effect, Arm):
                 assert effect.deadline >= self.now
                 self.timers[effect.key] = (effect.deadline, next(self._order))
@@ -229,7 +238,23 @@ class Context:
                 if effect.fields.get("cause") == "group_over_max_size":
                     kind = effect.kind
                     assert kind == "rebalance_started" or self._is_lowered, "let in"
-        self._check()
+        if written is not None:
+            self._perform(self.coordinator.handle(Appended(written), self.now))
+        elif not self.held:
+            self._check()
+
+    def flush(self) -> None:
+        """Writes the appends that were held."""
+        held, self.held = self.held, []
+        for append in held:
+            self.records += append.records
+            self.invariants.written_late(r.group_id for r in append.records)
+        self._perform(self.coordinator.handle(Appended(held[-1].append_id), self.now))
+
+    def refuse(self) -> None:
+        """The log refuses the last append that was held: it is too large."""
+        failed = AppendFailed(self.held.pop().append_id, 10, 1_048_589, 1_048_588)
+        self._perform(self.coordinator.handle(failed, self.now))
 
     def _check(self) -> None:
         self.invariants.check(
@@ -310,14 +335,24 @@ class Context:
 
     def delete(self, group: str = "g") -> int:
         """DeleteGroups for one group: the error code."""
+        return self.start_delete(group).result.error_code
+
+    def start_delete(self, group: str = "g") -> Pending[DeleteGroupResult]:
+        """The same, while appends are held."""
         pending: Pending[DeleteGroupResult] = Pending("delete")
-        return self._ask(DeleteGroup(pending, group), pending).result.error_code
+        return self._ask(DeleteGroup(pending, group), pending)
 
     def leave(self, *members: tuple[str, str | None], group: str = "g") -> LeaveResult:
         """LeaveGroup for (member id, instance id) each."""
+        return self.start_leave(*members, group=group).result
+
+    def start_leave(
+        self, *members: tuple[str, str | None], group: str = "g"
+    ) -> Pending[LeaveResult]:
+        """The same, while appends are held."""
         pending: Pending[LeaveResult] = Pending("leave")
         leaving = [LeavingMember(m, i, None) for m, i in members]
-        return self._ask(Leave(pending, group, leaving), pending).result
+        return self._ask(Leave(pending, group, leaving), pending)
 
     def commit(
         self,
@@ -333,6 +368,32 @@ class Context:
         client: Client = SIMPLE,
     ) -> CommitResult:
         """OffsetCommit, of a simple consumer unless told otherwise."""
+        return self.start_commit(
+            offsets,
+            group=group,
+            generation_id=generation_id,
+            member_id=member_id,
+            instance=instance,
+            is_old=is_old,
+            retention_ms=retention_ms,
+            end_offset=end_offset,
+            client=client,
+        ).result
+
+    def start_commit(
+        self,
+        offsets: Sequence[tuple[str, int, int, int, str | None]],
+        *,
+        group: str = "g",
+        generation_id: int = -1,
+        member_id: str = "",
+        instance: str | None = None,
+        is_old: bool = False,
+        retention_ms: int = -1,
+        end_offset: int | None = None,
+        client: Client = SIMPLE,
+    ) -> Pending[CommitResult]:
+        """The same, while appends are held."""
         pending: Pending[CommitResult] = Pending("commit")
         event = CommitOffsets(
             pending,
@@ -345,7 +406,7 @@ class Context:
             [(*offset, end_offset) for offset in offsets],
             retention_ms,
         )
-        return self._ask(event, pending).result
+        return self._ask(event, pending)
 
     def fetch(
         self,
@@ -502,6 +563,10 @@ class Member:
 
     def heartbeat(self, **over: Any) -> int:
         """Heartbeat: the error code."""
+        return self.start_heartbeat(**over).result.error_code
+
+    def start_heartbeat(self, **over: Any) -> Pending[HeartbeatResult]:
+        """The same, while appends are held."""
         pending: Pending[HeartbeatResult] = Pending(f"heartbeat of {self.name}")
         event = Heartbeat(
             pending,
@@ -510,7 +575,7 @@ class Member:
             over.get("member_id", self.member_id),
             over.get("instance", self.instance),
         )
-        return self.context._ask(event, pending).result.error_code  # noqa: SLF001
+        return self.context._ask(event, pending)  # noqa: SLF001 - one module
 
     def leave(self, **over: Any) -> int:
         """LeaveGroup: the member's error code, or the request's."""
@@ -525,18 +590,22 @@ class Member:
 
     def commit(self, topic: str, offset: int, **over: Any) -> int:
         """OffsetCommit for partition 0: the error code."""
+        result = self.start_commit(topic, offset, **over).result
+        return result.codes[0] if result.codes else result.error_code
+
+    def start_commit(
+        self, topic: str, offset: int, **over: Any
+    ) -> Pending[CommitResult]:
+        """The same, while appends are held."""
         mine: dict[str, Any] = {
             "generation_id": self.generation_id,
             "member_id": self.member_id,
             "instance": self.instance,
             "client": self.client,
         }
-        result = self.context.commit(
-            [(topic, 0, offset, -1, "")],
-            group=self.group,
-            **mine | over,
+        return self.context.start_commit(
+            [(topic, 0, offset, -1, "")], group=self.group, **mine | over
         )
-        return result.codes[0] if result.codes else result.error_code
 
     def keep_alive(self, ms: int) -> None:
         """Heartbeats four times a second for some time."""

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.context import Context, Pending, assign
 
-from kohort.broker.coordinator.effects import Arm, CommitResult, Reply
-from kohort.broker.coordinator.events import CommitOffsets, Expired, Heartbeat
+from kohort.broker.coordinator.effects import Append, Arm, Reply
+from kohort.broker.coordinator.events import (
+    Appended,
+    CommitOffsets,
+    Event,
+    Expired,
+    Heartbeat,
+)
 
 
 @pytest.fixture
@@ -194,9 +200,8 @@ def test_heartbeats_cost_no_timer(context: Context) -> None:
     )
     (reply,) = context.coordinator.handle(beat, context.now)
     assert isinstance(reply, Reply)
-    _, _, reply = context.coordinator.handle(commit, context.now)
-    assert isinstance(reply, Reply)
-    assert isinstance(reply.result, CommitResult)
+    (append,) = context.coordinator.handle(commit, context.now)
+    assert isinstance(append, Append)
     key = ("session", "g", a.member_id)
     (arm,) = context.coordinator.handle(Expired(key), context.now + 6)
     assert arm == Arm(key, context.now + 10)
@@ -206,11 +211,14 @@ def test_answers_without_data_are_shared(context: Context) -> None:
     """The same result answers every heartbeat, and every commit."""
     (a,) = context.stable_group("A")
 
-    def result(event: object) -> object:
-        effects = context.coordinator.handle(event, context.now)  # type: ignore[arg-type]
-        reply = effects[-1]
-        assert isinstance(reply, Reply)
-        return reply.result
+    def result(event: Event) -> object:
+        effects = context.coordinator.handle(event, context.now)
+        last = effects[-1]
+        if isinstance(last, Append):
+            written = Appended(last.append_id)
+            last = context.coordinator.handle(written, context.now)[-1]
+        assert isinstance(last, Reply)
+        return last.result
 
     beat = Heartbeat(Pending("beat"), "g", 1, a.member_id, None)
     assert result(beat) is result(beat)

@@ -540,6 +540,45 @@ def _(c: Context) -> Facts:
     }
 
 
+_TOO_LARGE = {
+    "error": "MESSAGE_TOO_LARGE",
+    "size_bytes": 1_048_589,
+    "max_bytes": 1_048_588,
+}
+
+
+@play("append_failed", "offsets")
+def _(c: Context) -> Facts:
+    (a,) = c.stable_group("A")
+    c.is_holding = True
+    a.start_commit("t", 7)
+    c.refuse()
+    return _TOO_LARGE
+
+
+@play("append_failed", "group")
+def _(c: Context) -> Facts:
+    assign_too_much(c, *c.stable_group("A", sync=False))
+    return _TOO_LARGE
+
+
+def assign_too_much(c: Context, *members: Member) -> None:
+    """The log refuses the assignment of the first, which leads."""
+    c.is_holding = True
+    for member in members[1:]:
+        member.sync()
+    members[0].sync()
+    c.refuse()
+    c.is_holding = False
+
+
+@play("rebalance_started", "assignment_not_stored")
+def _(c: Context) -> Facts:
+    (a,) = c.stable_group("A", sync=False)
+    assign_too_much(c, a)
+    return {"member_id": a.member_id, "previous_state": "CompletingRebalance"}
+
+
 @play("offsets_expired")
 def _(c: Context) -> Facts:
     c.configure(offsets_retention_ms=60_000)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from tests.coordinator.context import Pending, protocols
+from tests.group_log import NoLog
 from tests.manual_clock import ManualClock
 
 from kohort.broker import telemetry
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import Append, Effect, JoinResult
+from kohort.broker.coordinator.effects import JoinResult
 from kohort.broker.coordinator.events import Client, CommitOffsets, Join
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import write_line
-from kohort.broker.log.store import StorageError
 from kohort.broker.shards.driver import GroupDriver
 
 
@@ -26,8 +26,8 @@ class Scene:
     """A driven coordinator whose events go to the log, and whose disk may be full."""
 
     def __init__(self, **settings: int) -> None:
-        self.is_full = False
-        self.lost: list[Sequence[Effect]] = []
+        self.log = NoLog()
+        self.lost = 0
         self.clock = ManualClock()
         self.events = Events()
         self.events.begin("r")
@@ -37,14 +37,14 @@ class Scene:
         self.driver = GroupDriver(
             coordinator,
             self.clock,
-            self._append,
-            self.lost.append,
+            self.log,
+            self._lose,
             self.events.of(1).publish,
+            linger_ms=0,
         )
 
-    def _append(self, _: Append) -> None:
-        if self.is_full:
-            raise StorageError("the disk is full")
+    def _lose(self) -> None:
+        self.lost += 1
 
     def join(self, reason: str | None = None) -> None:
         """A member of an old client, which need not come twice."""
@@ -77,14 +77,13 @@ def log(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[str], list[Any
     telemetry.configure("auto", "warning")
 
 
-def test_what_was_not_written_did_not_happen() -> None:
-    """Where the log takes no records nobody is told of what they would have been."""
-    for act in (lambda scene: scene.commit("g"), Scene.join):
-        scene = Scene()
-        scene.is_full = True
-        act(scene)
-        assert len(scene.lost) == 1
-        assert scene.events.recent() == []
+def test_a_commit_that_is_not_written_has_no_event() -> None:
+    """The driver reports that the log cannot be written; there is no event."""
+    scene = Scene()
+    scene.log.is_full = True
+    scene.commit("g")
+    assert scene.lost == 1
+    assert scene.events.recent() == []
 
 
 def test_lines_of_a_rebalance(log: Callable[[str], list[Any]]) -> None:

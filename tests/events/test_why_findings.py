@@ -10,6 +10,7 @@ import pytest
 from tests.coordinator.context import Context
 from tests.events.build import Stream, recorded
 from tests.events.findings import findings, quiet
+from tests.events.plays import assign_too_much
 
 from kohort.control.why import history
 
@@ -433,6 +434,31 @@ def test_a_member_that_does_not_sync(context: Context) -> None:
     found = {f.code: f for f in history(recorded(context), "g").findings}
     text = found["sync-timeout"].evidence[0].text
     assert "ana and ben did not send SyncGroup in time" in text
+
+
+def test_records_that_the_log_refuses(context: Context) -> None:
+    """The group's record is too large, again and again; and a commit."""
+    members = context.stable_group("ana", "ben", sync=False)
+    assign_too_much(context, *members)
+    stream = recorded(context)
+    (found,) = history(stream, "g").findings
+    assert found.code == "records-too-large"
+    assert found.title == (
+        "The log refused 1 assignment of the group: larger than max.message.bytes of "
+        "__consumer_offsets"
+    )
+    assert [each.text for each in found.evidence] == [
+        "the group's record of 1,048,589 bytes was refused; 1,048,588 fit"
+    ]
+
+
+def test_a_commit_that_the_log_refuses() -> None:
+    """The client is told UNKNOWN_SERVER_ERROR, of which it can make nothing."""
+    stream = quiet("ana")
+    stream.say("commit_refused", "ana", error="UNKNOWN_SERVER_ERROR", offsets=[])
+    (found,) = findings(stream).values()
+    assert found.code == "records-too-large"
+    assert [each.text for each in found.evidence] == ["a commit was refused"]
 
 
 # -- rebalances for nothing

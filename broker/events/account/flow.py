@@ -39,6 +39,7 @@ _MAY_NAME_NOBODY: Final = frozenset(
         "assignment_made",
         "member_refused",
         "commit_refused",
+        "append_failed",
         "group_loaded",
         "group_state",
     }

@@ -23,9 +23,10 @@ const REBALANCE_SIGNS = {
   leader_rejoined: "\u2605",
   static_member_replaced: "\u21c4",
   sync_timeout: "\u29d6",
+  assignment_not_stored: "\u2298",
   group_over_max_size: "\u2265",
 };
-const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "group_over_max_size"]);
+const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "assignment_not_stored", "group_over_max_size"]);
 
 const plain = (word) => String(word ?? "").replaceAll("_", " ");
 const quoted = (reason) => (reason ? ` Its reason: \u201c${shown(reason, 400)}\u201d.` : "");

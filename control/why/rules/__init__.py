@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     rebalances.missed_rebalance_timeout,
     rebalances.slow_to_rejoin,
     rebalances.sync_timeout,
+    rebalances.records_too_large,
     rebalances.eager_for_nothing,
     rebalances.leader_rejoins,
     rebalances.changing_subscriptions,

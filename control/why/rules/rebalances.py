@@ -13,7 +13,7 @@ from kohort.broker.events.advice import (
     HELD_UP_NS,
     KEPT_SHARE,
 )
-from kohort.control.why.facts import Facts
+from kohort.control.why.facts import Facts, TooLarge
 from kohort.control.why.findings import (
     MINUTE,
     SECOND,
@@ -180,6 +180,40 @@ def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
             "(max.poll.interval.ms), and all the others waited for it.",
             tuple(of_rebalance(each, names) for each in found),
         )
+
+
+def records_too_large(facts: Facts, _: Names) -> Iterator[Finding]:
+    """Records of the group that the log refused: it cannot become Stable, or commit."""
+    if facts.too_large:
+        groups = sum(each.what == "group" for each in facts.too_large)
+        commits = len(facts.too_large) - groups
+        counts = [
+            many(groups, "assignment") if groups else "",
+            many(commits, "commit") if commits else "",
+        ]
+        yield Finding(
+            "records-too-large",
+            f"The log refused {' and '.join(filter(None, counts))} of the group: "
+            f"larger than max.message.bytes of __consumer_offsets",
+            "One record has the subscriptions and assignments of all members, and it "
+            "has to fit into one batch. Clients get UNKNOWN_SERVER_ERROR, and the "
+            "group rebalances again and again. Subscribe to fewer topics (not by a "
+            "pattern that matches thousands), use an assignor with less user data "
+            "than a sticky one, split the group, or raise max.message.bytes of "
+            "__consumer_offsets. A commit is too large by its metadata, or by "
+            "thousands of partitions: commit them in several requests.",
+            tuple(
+                Evidence(each.at_ns, _too_large(each), each.sequence, each.generation)
+                for each in facts.too_large
+            ),
+        )
+
+
+def _too_large(found: TooLarge) -> str:
+    what = "the group's record" if found.what == "group" else "a commit"
+    if found.size_bytes is None or found.max_bytes is None:
+        return f"{what} was refused"
+    return f"{what} of {found.size_bytes:,} bytes was refused; {found.max_bytes:,} fit"
 
 
 # -- rebalances for nothing

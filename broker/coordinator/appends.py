@@ -1,0 +1,216 @@
+"""Appends that are not in the log yet: what waits for them, and what they would change.
+
+Kafka's coordinator does not wait for its log. It hands records over, goes on with the
+next request, and comes back when they are written or refused. Meanwhile:
+
+1. `Appends.add` numbers an append and keeps what follows from it (`Waiting`). The
+   driver collects appends, and writes them together: at the end of the event loop's
+   turn, or after ``group.coordinator.append.linger.ms``.
+2. The answers of heartbeats, commits, departures and deletions wait for all appends
+   before them (`Appends.after`). Joins and syncs wait for none but their own.
+3. Commits and deletions have changed the groups already. Requests that only read
+   (OffsetFetch, DescribeGroups, ListGroups) see the groups as the log has them:
+   `committed_offsets`, `committed_groups`.
+4. The driver reports `Appended`, or `AppendFailed` for one that the log refused, which
+   is one that is too large. The coordinator then finishes or takes back each append by
+   its `Completion`.
+
+If the log cannot be written at all, the coordinator is unloaded instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from kohort.broker.coordinator.effects import Append, Effect, Record
+from kohort.broker.coordinator.group import Group, OffsetEntry
+from kohort.broker.coordinator.member import Protocols
+from kohort.protocol.slotted import slotted
+
+OffsetBefore = tuple[tuple[str, int], OffsetEntry | None, int | None]
+"""(topic and partition, the entry before, when that was to expire if its commit said
+so); None for none."""
+
+
+@slotted
+class GroupChange:
+    """A group before records that change it are in the log."""
+
+    group: Group
+    offsets: Sequence[OffsetBefore]
+    """The offsets that changed, as they were; in the order of the changes."""
+    was_made: bool = False
+    """The group did not exist before."""
+    was_deleted: bool = False
+    """The group does not exist any more."""
+
+
+@slotted
+class Changed:
+    """Groups have changed: taken back if the append fails."""
+
+    changes: Sequence[GroupChange]
+
+
+@slotted
+class Assigned:
+    """The leader's SyncGroup: the group is Stable once its record is written."""
+
+    group_id: str
+    generation_id: int
+    leader: str
+    assignments: dict[str, bytes]
+    """All members have one; those that the leader left out, empty bytes."""
+
+
+@slotted
+class Replaced:
+    """The JoinGroup of a static member that is replaced in a Stable group."""
+
+    group_id: str
+    group_instance_id: str
+    token: object
+    can_skip_assignment: bool
+    old_leader: str
+    old_member_id: str
+    new_member_id: str
+    old_protocols: Protocols
+    old_session_timeout_ms: int
+    old_rebalance_timeout_ms: int
+
+
+Completion = Changed | Assigned | Replaced | None
+"""What an append finishes; None where nothing depends on it."""
+
+
+class Waiting:
+    """An append that is not in the log yet.
+
+    Attributes:
+        append: its records and its id.
+        completion: what it finishes.
+        effects: notices and replies that wait for it.
+    """
+
+    __slots__ = ("append", "completion", "effects")
+
+    def __init__(
+        self, append: Append, completion: Completion, effects: list[Effect]
+    ) -> None:
+        self.append = append
+        self.completion = completion
+        self.effects = effects
+
+
+class Appends:
+    """A coordinator's appends that are not in the log yet.
+
+    Attributes:
+        waiting: oldest first.
+    """
+
+    __slots__ = ("_latest", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self._latest = 0
+
+    def add(
+        self,
+        records: Sequence[Record],
+        completion: Completion,
+        effects: list[Effect],
+        *,
+        is_atomic: bool = True,
+    ) -> Append:
+        """Numbers an append.
+
+        Args:
+            records: to be written together.
+            completion: what the append finishes.
+            effects: notices and replies that wait for it.
+            is_atomic: whether they have to fit into one batch.
+        """
+        self._latest += 1
+        append = Append(records, self._latest, is_atomic)
+        self.waiting.append(Waiting(append, completion, effects))
+        return append
+
+    def after(self, effect: Effect, now: list[Effect]) -> None:
+        """Keeps an effect until all appends are in the log; else adds it to `now`."""
+        if self.waiting:
+            self.waiting[-1].effects.append(effect)
+        else:
+            now.append(effect)
+
+    def take(self, append_id: int) -> Iterator[Waiting]:
+        """Removes the appends up to this one, and yields them."""
+        waiting = self.waiting
+        while waiting and waiting[0].append.append_id <= append_id:
+            yield waiting.popleft()
+
+    def remove(self, append_id: int) -> Waiting:
+        """Removes an append of the latest turn."""
+        (found,) = (each for each in self.waiting if each.append.append_id == append_id)
+        self.waiting.remove(found)
+        return found
+
+    def changes(self) -> Iterator[GroupChange]:
+        """Yields the changes that the log does not have yet, latest first."""
+        for each in reversed(self.waiting):
+            if type(each.completion) is Changed:
+                yield from reversed(each.completion.changes)
+
+
+# -- what requests that only read see
+
+
+def committed_group(
+    appends: Appends, groups: dict[str, Group], group_id: str
+) -> Group | None:
+    """Returns a group if the log has it. Only its existence is as in the log."""
+    group = groups.get(group_id)
+    if appends.waiting:
+        for change in appends.changes():
+            if change.group.group_id == group_id:
+                if change.was_made:
+                    group = None
+                elif change.was_deleted:
+                    group = change.group
+    return group
+
+
+def committed_groups(appends: Appends, groups: dict[str, Group]) -> dict[str, Group]:
+    """Returns the groups that the log has."""
+    if not appends.waiting:
+        return groups
+    found = dict(groups)
+    for change in appends.changes():
+        if change.was_made:
+            found.pop(change.group.group_id, None)
+        elif change.was_deleted:
+            found[change.group.group_id] = change.group
+    return found
+
+
+def committed_offsets(
+    appends: Appends, groups: dict[str, Group], group_id: str
+) -> dict[tuple[str, int], OffsetEntry]:
+    """Returns the offsets of a group that the log has."""
+    group = committed_group(appends, groups, group_id)
+    if group is None:
+        return {}
+    if not appends.waiting:
+        return group.offsets
+    found: dict[tuple[str, int], OffsetEntry] | None = None
+    for change in appends.changes():
+        if change.group is group:
+            if found is None:
+                found = dict(group.offsets)
+            for key, entry, _ in reversed(change.offsets):
+                if entry is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = entry
+    return group.offsets if found is None else found
