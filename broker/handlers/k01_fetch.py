@@ -107,7 +107,8 @@ def _asked(
             asked[key, p.partition] = FetchedPartition(
                 key,
                 p.partition,
-                p.current_leader_epoch,
+                # Below 0 there is none.
+                max(p.current_leader_epoch, -1),
                 p.fetch_offset,
                 p.partition_max_bytes,
             )
@@ -327,11 +328,11 @@ class _Fetch:
             partition = self.find(wanted)
             if isinstance(partition, ErrorCode):
                 row = self._refused(wanted, partition)
-                if self._has_waited:
-                    # It was there when the request came.
-                    answer.add(wanted, row, 0)
+                if partition in _ABSENT and not self._has_waited:
+                    answer.defer(wanted, row)
                 else:
-                    answer.refuse(wanted, row)
+                    answer.add(wanted, row, 0)
+                    left = max(left, 0)
                 continue
             limit = min(wanted.max_bytes, left)
             offset, is_first = wanted.fetch_offset, not size
@@ -440,13 +441,9 @@ class _Answer:
             topics.append((wanted.topic, []))
         topics[-1][1].append(data)
 
-    def refuse(self, wanted: FetchedPartition, data: PartitionData) -> None:
-        """The row of a partition that cannot be read, with its error."""
-        absent = self._absent.get(data.error_code)
-        if absent is None:
-            self.add(wanted, data, 0)
-        else:
-            absent.append((wanted, data))
+    def defer(self, wanted: FetchedPartition, data: PartitionData) -> None:
+        """The row of a partition that does not exist, for `add_absent`."""
+        self._absent[data.error_code].append((wanted, data))
 
     def add_absent(self) -> Work:
         """Adds the partitions that do not exist: Kafka's answer has them last."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
+from typing import cast
 
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.cluster.new_topics import NewTopics
 from kohort.broker.handlers import acl_bits
 from kohort.broker.handlers.replicas import MAX_PARTITIONS, placed
 from kohort.broker.log.store import StorageError
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
-from kohort.broker.topics.topic import Topic
+from kohort.broker.topics.topic import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    Topic,
+    why_no_topic_name,
+)
 from kohort.protocol.apis.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -50,47 +56,42 @@ def handle(request: Request) -> Work:
         return
     # As in Kafka each name or id is answered for once, and names count for
     # nothing where there are ids.
-    names: dict[str, None] = {}
-    ids: dict[bytes, None] = {}
-    by_name = cluster.topics.by_name
-    is_known = True
-    for asked in message.topics:
-        if asked.topic_id != ZERO_UUID or asked.name is None:
-            ids[asked.topic_id] = None
-        else:
-            names[asked.name] = None
-            is_known = is_known and asked.name in by_name
-        if pace.spend(_TOPIC_COST):
-            yield
-    if ids and request.version < _IDS_SINCE:
-        yield from _refuse(request, pace)
-        return
-    if ids:
+    names = yield from count_values((asked.name for asked in message.topics), pace)
+    ids = yield from count_values((asked.topic_id for asked in message.topics), pace)
+    del ids[ZERO_UUID]
+    if request.version < _IDS_SINCE and (ids or None in names):
+        yield from _refuse(request, ErrorCode.INVALID_REQUEST, pace)
+    elif ids:
         topics = yield from _by_id(request, ids, pace)
         yield from _reply(request, topics, pace)
-        return
-    if is_known:
-        topics = yield from _described(request, names, pace)
-        yield from _reply(request, topics, pace)
-        return
+    elif None in names:
+        # Kafka looks at the name all the same.
+        yield from _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, pace)
+    else:
+        yield from _named(request, cast("Collection[str]", names), pace)
+
+
+def _named(request: Request, names: Collection[str], pace: Pace) -> Work:
+    """Describes topics by name, after those that are missing were created."""
     to_create = yield from _to_create(request, names, pace)
     if to_create:
         work = _create(request, names, to_create, pace)
-        cluster.controller.submit(work, request.failed)
+        request.node.cluster.controller.submit(work, request.failed)
         return
     topics = yield from _by_name(request, names, {}, pace)
     yield from _reply(request, topics, pace)
 
 
-def _refuse(request: Request, pace: Pace) -> Work:
+def _refuse(request: Request, error: ErrorCode, pace: Pace) -> Work:
     """Refuses all topics, as Kafka does where there is an id or a null name."""
     topics = []
-    error = ErrorCode.INVALID_REQUEST
     for asked in request.message.topics:
         topics.append(MetadataResponseTopic(error, asked.name or "", asked.topic_id))
         if pace.spend(_TOPIC_COST):
             yield
-    request.reply(MetadataResponse(topics=topics))
+    yield from request.reply_in_pieces(
+        MetadataResponse(topics=topics, error_code=error), pace
+    )
 
 
 def _by_id(
@@ -115,16 +116,19 @@ def _by_name(
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
     """Describes topics; those that do not exist, or did not, come last as in Kafka."""
     topics = request.node.cluster.topics
+    allowed = _allowed(request)
     known, unknown = [], []
     for name in names:
         error = refused.get(name)
         if error is None and name in topics.by_name:
             known.append(name)
         else:
-            if topics.why_illegal(name):
+            if why_no_topic_name(name):
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
             code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            unknown.append(MetadataResponseTopic(code, name))
+            is_internal = name in INTERNAL_TOPICS
+            row = MetadataResponseTopic(code, name, ZERO_UUID, is_internal, (), allowed)
+            unknown.append(row)
         if pace.spend(_TOPIC_COST):
             yield
     return (yield from _described(request, known, pace)) + unknown
@@ -145,7 +149,7 @@ def _to_create(
     by_name, why_illegal = cluster.topics.by_name, cluster.topics.why_illegal
     total = 0
     for name in names:
-        if name not in by_name and not why_illegal(name):
+        if name not in by_name and name != METADATA_TOPIC and not why_illegal(name):
             found.append(name)
             total += cluster.automatic(name)[0]
         if pace.spend(_TOPIC_COST):
@@ -194,9 +198,7 @@ def _described(
 ) -> Generator[None, None, list[MetadataResponseTopic]]:
     """Describes topics, including the named ones that were deleted meanwhile."""
     cluster = request.node.cluster
-    allowed = acl_bits.NOT_ASKED_FOR
-    if request.message.include_topic_authorized_operations:
-        allowed = acl_bits.TOPIC
+    allowed = _allowed(request)
     topics = []
     for name in names:
         topic = cluster.topics.by_name.get(name)
@@ -215,10 +217,20 @@ def _described(
             )
         elif request.message.topics:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            topics.append(MetadataResponseTopic(error, name))
+            row = MetadataResponseTopic(
+                error, name, topic_authorized_operations=allowed
+            )
+            topics.append(row)
         if pace.spend(_TOPIC_COST):
             yield
     return topics
+
+
+def _allowed(request: Request) -> int:
+    """The operations that a topic's row shows as allowed."""
+    if request.message.include_topic_authorized_operations:
+        return acl_bits.TOPIC
+    return acl_bits.NOT_ASKED_FOR
 
 
 def _partition(cluster: Cluster, topic: Topic, index: int) -> MetadataResponsePartition:

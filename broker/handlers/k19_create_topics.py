@@ -10,8 +10,9 @@ from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.handlers.replicas import MAX_PARTITIONS, check_replicas
 from kohort.broker.log.store import StorageError
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
+from kohort.broker.topics.topic import METADATA_TOPIC
 from kohort.protocol.apis.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -27,8 +28,7 @@ _COUNTED_COST = 1
 """Cost of counting or refusing one topic of a request, as `Pace` counts."""
 _CREATED_COST = 100
 """Cost of its configuration, checked and shown; its partitions are extra."""
-_RESERVED = "__cluster_metadata"
-"""The log of Kafka's controllers: no topic, and never one."""
+_IS_RESERVED = RefusedError(ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} is reserved")
 
 
 def handle(request: Request) -> None:
@@ -38,19 +38,19 @@ def handle(request: Request) -> None:
 
 def _create(request: Request) -> Work:
     message: CreateTopicsRequest = request.message
-    pace, total = Pace(), 0
-    times: Counter[str] = Counter()
+    pace, total, wanted = Pace(), 0, 0
     default = request.node.cluster.config["num.partitions"]
+    times = yield from count_values((topic.name for topic in message.topics), pace)
     for topic in message.topics:
-        times[topic.name] += 1
-        if times[topic.name] == 1:
+        if times[topic.name] == 1 and topic.name != METADATA_TOPIC:
+            wanted += 1
             total += max(_count(topic, default), 0)
         if pace.spend(_COUNTED_COST):
             yield
     results: list[CreatableTopicResult] = []
     error = None
-    if message.timeout_ms <= 0:
-        error = RefusedError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT)
+    if wanted and message.timeout_ms <= 0:
+        error = TIMED_OUT
     elif total > MAX_PARTITIONS:
         error = RefusedError(
             ErrorCode.POLICY_VIOLATION,
@@ -78,9 +78,13 @@ def _created(
     places: list[int] = []
     repeated = RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
     refused: dict[str, CreatableTopicResult] = {}
+    reserved: CreatableTopicResult | None = None
     for topic in request.message.topics:
         if times[topic.name] > 1:
             refused[topic.name] = _refused(topic, repeated)
+            cost = _COUNTED_COST
+        elif topic.name == METADATA_TOPIC:
+            reserved = _refused(topic, _IS_RESERVED)
             cost = _COUNTED_COST
         else:
             result = yield from _result(request, topic, new, pace)
@@ -94,6 +98,8 @@ def _created(
             yield
     _enter(new, places, results)
     results += refused.values()
+    if reserved is not None:
+        results.append(reserved)
 
 
 def _enter(
@@ -152,8 +158,6 @@ def _result(
 
 def _check_name(request: Request, name: str) -> None:
     topics = request.node.cluster.topics
-    if name == _RESERVED:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{name} is reserved")
     why = topics.why_illegal(name)
     if why is not None:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)

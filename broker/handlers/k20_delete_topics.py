@@ -6,7 +6,7 @@ from collections import Counter
 
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.log.store import StorageError
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.apis.k20_delete_topics import (
@@ -37,18 +37,24 @@ def _delete(request: Request) -> Work:
     else:
         wanted = [DeleteTopicState(name) for name in message.topic_names]
     pace = Pace()
+    times = yield from count_values(((w.name, w.topic_id) for w in wanted), pace)
     results: list[DeletableTopicResult] = []
-    error = _why_none(request)
+    error = _why_none(request, times)
+    if error is not None:
+        for w in wanted:
+            results.append(_refused(w, error))
+            if pace.spend(_FOUND_COST):
+                yield
+        yield from request.reply_in_pieces(DeleteTopicsResponse(0, results))
+        return
     found: dict[_Key, Topic | RefusedError] = {}
     for w in wanted:
-        if error is not None:
-            results.append(_refused(w, error))
-        elif (w.name is None) == (w.topic_id == ZERO_UUID):
+        key = w.name, w.topic_id
+        if not _is_valid(key):
             why = "neither a name nor an id" if w.name is None else "a name and an id"
             results.append(_refused(w, _invalid(why)))
-        else:
-            key = w.name, w.topic_id
-            found[key] = _REPEATED if key in found else _found(request, w)
+        elif key not in found:
+            found[key] = _REPEATED if times[key] > 1 else _found(request, w)
         if pace.spend(_FOUND_COST):
             yield
     yield from _deleted(request, found, pace, results)
@@ -87,17 +93,24 @@ def _deleted(
                 results[place] = _refused(state, refusal)
 
 
-def _why_none(request: Request) -> RefusedError | None:
+def _why_none(request: Request, times: Counter[_Key]) -> RefusedError | None:
     """Why nothing at all is deleted."""
     if not request.node.cluster.config["delete.topic.enable"]:
         # Versions before 3 have no error code for it.
         error = ErrorCode.TOPIC_DELETION_DISABLED
         if request.version < 3:
             error = ErrorCode.INVALID_REQUEST
-        return RefusedError(error, "delete.topic.enable is false")
-    if request.message.timeout_ms <= 0:
-        return RefusedError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT)
+        return RefusedError(error, None)
+    is_late = request.message.timeout_ms <= 0
+    if is_late and any(n == 1 and _is_valid(key) for key, n in times.items()):
+        return TIMED_OUT
     return None
+
+
+def _is_valid(key: _Key) -> bool:
+    """Whether there is either a name or an id."""
+    name, topic_id = key
+    return (name is None) != (topic_id == ZERO_UUID)
 
 
 def _found(request: Request, wanted: DeleteTopicState) -> Topic | RefusedError:

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.handlers.replicas import MAX_PARTITIONS, check_replicas
 from kohort.broker.log.store import StorageError
-from kohort.broker.long_work import Pace, Work
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
 from kohort.broker.topics.topic import OFFSETS_TOPIC, Topic
 from kohort.protocol.apis.k37_create_partitions import (
@@ -23,6 +23,7 @@ _COUNTED_COST = 1
 """Cost of counting one topic of a request, as `Pace` counts."""
 _GROWN_COST = 100
 """Cost of writing down one topic that grows; its partitions are extra."""
+_REPEATED = RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
 
 
 def handle(request: Request) -> None:
@@ -33,42 +34,56 @@ def handle(request: Request) -> None:
 def _grow(request: Request) -> Work:
     message: CreatePartitionsRequest = request.message
     pace = Pace()
-    times: Counter[str] = Counter()
-    last: dict[str, CreatePartitionsTopic] = {}
-    for topic in message.topics:
-        times[topic.name] += 1
-        last[topic.name] = topic
+    names = (topic.name for topic in message.topics)
+    times = yield from count_values(names, pace)
+    results: list[CreatePartitionsTopicResult] = []
+    if message.timeout_ms <= 0 and 1 in times.values():
+        for wanted in message.topics:
+            results.append(_refused(wanted.name, TIMED_OUT))
+            if pace.spend(_COUNTED_COST):
+                yield
+    else:
+        yield from _all_grown(request, times, pace, results)
+    yield from request.reply_in_pieces(CreatePartitionsResponse(0, results))
+
+
+def _all_grown(
+    request: Request,
+    times: Counter[str],
+    pace: Pace,
+    results: list[CreatePartitionsTopicResult],
+) -> Work:
+    """Grows the topics that are named once; the others come first, once each."""
+    for name, count in times.items():
+        if count > 1:
+            results.append(_refused(name, _REPEATED))
         if pace.spend(_COUNTED_COST):
             yield
     room = MAX_PARTITIONS
-    results = []
-    for wanted in last.values():
-        error_code, error_message = 0, None
+    for wanted in request.message.topics:
+        if times[wanted.name] > 1:
+            continue
         try:
-            room -= yield from _grown(request, wanted, times[wanted.name], room, pace)
+            room -= yield from _grown(request, wanted, room, pace)
+            results.append(CreatePartitionsTopicResult(wanted.name))
         except RefusedError as error:
-            error_code, error_message = error.code, error.why
-        results.append(
-            CreatePartitionsTopicResult(wanted.name, error_code, error_message)
-        )
+            results.append(_refused(wanted.name, error))
         if pace.spend(_GROWN_COST):
             yield
-    yield from request.reply_in_pieces(CreatePartitionsResponse(0, results))
+
+
+def _refused(name: str, error: RefusedError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name, error.code, error.why)
 
 
 def _grown(
     request: Request,
     wanted: CreatePartitionsTopic,
-    times: int,
     room: int,
     pace: Pace,
 ) -> Generator[None, None, int]:
     """Grows a topic, and returns by how many partitions."""
     message: CreatePartitionsRequest = request.message
-    if message.timeout_ms <= 0:
-        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT)
-    if times > 1:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
     topic = _growing(request, wanted)
     added = wanted.count - len(topic.partitions)
     if added > room:
@@ -93,9 +108,7 @@ def _growing(request: Request, wanted: CreatePartitionsTopic) -> Topic:
     """The topic, if it can grow as wanted."""
     topic = request.node.cluster.topics.by_name.get(wanted.name)
     if topic is None:
-        raise RefusedError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}"
-        )
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     if topic.name == OFFSETS_TOPIC:
         # Kafka lets it grow, and finds its groups in other partitions then: no more.
         raise RefusedError(

@@ -10,7 +10,7 @@ from kohort.broker.handlers import acl_bits
 from kohort.broker.handlers.replicas import placed
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
-from kohort.broker.topics.topic import Topic, why_no_topic_name
+from kohort.broker.topics.topic import INTERNAL_TOPICS, Topic, why_no_topic_name
 from kohort.protocol.apis.k75_describe_topic_partitions import (
     CursorResponse,
     DescribeTopicPartitionsRequest,
@@ -37,7 +37,11 @@ def handle(request: Request) -> Work:
     if cursor is not None and (
         cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
     ):
-        yield from _refuse(request, pace)
+        yield from _refuse(request, ErrorCode.INVALID_REQUEST, pace)
+        return
+    if cursor is None and "" in asked:
+        # Kafka takes the empty name for that of the cursor, which it has not got.
+        yield from _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, pace)
         return
     first = cursor.topic_name if cursor is not None else ""
     names = yield from _sorted(list(asked or by_name), first, pace)
@@ -68,9 +72,8 @@ def handle(request: Request) -> Work:
     )
 
 
-def _refuse(request: Request, pace: Pace) -> Work:
-    """Refuses a cursor, once for each topic of the request."""
-    error = ErrorCode.INVALID_REQUEST
+def _refuse(request: Request, error: ErrorCode, pace: Pace) -> Work:
+    """Refuses the request, once for each topic of it."""
     refused = []
     for topic in request.message.topics:
         refused.append(DescribeTopicPartitionsResponseTopic(error, topic.name))
@@ -97,7 +100,10 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     if why_no_topic_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
-        error, name, topic_authorized_operations=acl_bits.TOPIC
+        error,
+        name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=acl_bits.TOPIC,
     )
 
 

@@ -19,6 +19,7 @@ class RefusedError(Exception):
         self.why = why
 
 
-TIMED_OUT = "no time was given"
-"""Message of REQUEST_TIMED_OUT. Changes of kohort's controller take no time, but as in
-Kafka they do not begin if the request allows 0 ms or less."""
+TIMED_OUT = RefusedError(ErrorCode.REQUEST_TIMED_OUT, None)
+"""Changes of kohort's controller take no time, but as in Kafka they do not begin if the
+request allows 0 ms or less. Then all of the request is refused, unless the controller
+is not needed, as the rest of the request is refused anyway."""

@@ -20,6 +20,9 @@ NO_NODE: Final = -1
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """The topic of groups and their offsets."""
 
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""The log of Kafka's controllers, whose name no topic may have."""
+
 EVENTS_TOPIC: Final = "__kohort_events"
 """The topic of events about groups; see `kohort.broker.cluster.events_topic`."""
 

@@ -1,0 +1,218 @@
+"""Well-formed requests that no sensible client sends, as Apache Kafka 4.3 answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.wire.client import WireClient, connected, served
+from tests.wire.requests import create_topics, fetch, metadata
+
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchTopic
+from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kohort.protocol.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kohort.protocol.apis.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kohort.protocol.apis.k75_describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.fields import ZERO_UUID
+
+SOME_ID = bytes(range(16))
+ALL_OPERATIONS = 0b110111111000
+TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT
+TWICE = ErrorCode.INVALID_REQUEST
+
+
+async def topics_of(
+    client: WireClient, version: int, *rows: MetadataRequestTopic
+) -> list[tuple[str | None, int]]:
+    """Names and errors in a Metadata response; none of the topics is created."""
+    request = MetadataRequest(rows, False)
+    answer = await client.call("Metadata", version, request)
+    return [(topic.name, topic.error_code) for topic in answer.topics]
+
+
+async def exists(client: WireClient, name: str) -> bool:
+    """Whether there is such a topic."""
+    ((_, error),) = await topics_of(client, 9, MetadataRequestTopic(name=name))
+    return not error
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize(
+    "odd", [MetadataRequestTopic(SOME_ID, "t"), MetadataRequestTopic(ZERO_UUID, None)]
+)
+async def test_metadata_by_id_before_its_time(
+    version: int, odd: MetadataRequestTopic
+) -> None:
+    """Versions 10 and 11 have the fields, and may not use them: all is refused."""
+    async with served() as client:
+        await client.call("CreateTopics", 7, create_topics("t", "u"))
+        found = await topics_of(client, version, MetadataRequestTopic(name="u"), odd)
+        assert found == [
+            ("u", ErrorCode.INVALID_REQUEST),
+            (odd.name or "", ErrorCode.INVALID_REQUEST),
+        ]
+        await client.is_served()
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_metadata_by_names_and_ids(version: int) -> None:
+    """Names count for nothing where there is an id; each is answered for once."""
+    async with Broker() as broker, connected(broker) as client:
+        topic = broker.cluster.create_topic("t", 1)
+        broker.cluster.create_topic("u", 1)
+        by_id = MetadataRequestTopic(topic.id, None)
+        nameless = MetadataRequestTopic(ZERO_UUID, None)
+        found = await topics_of(
+            client,
+            version,
+            MetadataRequestTopic(name="u"),
+            by_id,
+            nameless,
+            MetadataRequestTopic(SOME_ID, "u"),
+            by_id,
+        )
+        assert found == [(None, ErrorCode.UNKNOWN_TOPIC_ID), ("t", 0)]
+        failed = ErrorCode.UNKNOWN_SERVER_ERROR
+        named = MetadataRequestTopic(name="t")
+        found = await topics_of(client, version, named, nameless)
+        assert found == [("t", failed), ("", failed)]
+        await client.is_served()
+
+
+async def test_operations_on_missing_topics() -> None:
+    """They are shown, with whether the topic would be internal."""
+    async with served() as client:
+        names = [
+            MetadataRequestTopic(name=name)
+            for name in ("t", "bad name", "__consumer_offsets")
+        ]
+        request = MetadataRequest(names, False, False, True)
+        answer = await client.call("Metadata", 8, request)
+        assert [
+            (topic.error_code, topic.is_internal, topic.topic_authorized_operations)
+            for topic in answer.topics
+        ] == [
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, ALL_OPERATIONS),
+            (ErrorCode.INVALID_TOPIC_EXCEPTION, False, ALL_OPERATIONS),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True, ALL_OPERATIONS),
+        ]
+
+
+async def test_names_that_auto_creation_leaves_out() -> None:
+    """Names that are too like another and the controllers' log are unknown for good."""
+    async with served() as client:
+        await client.call("CreateTopics", 7, create_topics("a.b"))
+        for _ in range(2):
+            names = ("a_b", "__cluster_metadata")
+            answer = await client.call("Metadata", 9, metadata(*names))
+            assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+                (name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names
+            ]
+
+
+Results = list[tuple[str | None, int, str | None]]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_no_time_to_create_topics(timeout_ms: int) -> None:
+    """All are refused, without a word, as soon as the controller is needed for one."""
+
+    async def create(*names: str) -> Results:
+        topics = [CreatableTopic(name, 1, 1) for name in names]
+        request = CreateTopicsRequest(topics, timeout_ms)
+        answer = await client.call("CreateTopics", 7, request)
+        return [(row.name, row.error_code, row.error_message) for row in answer.topics]
+
+    async with served() as client:
+        late = [("t", TIMED_OUT, None), ("u", TIMED_OUT, None), ("u", TIMED_OUT, None)]
+        assert await create("t", "u", "u") == late
+        assert not await exists(client, "t")
+        twice = [(name, code) for name, code, _ in await create("u", "u")]
+        assert twice == [("u", TWICE)]
+        ((_, reserved, _),) = await create("__cluster_metadata")
+        assert reserved == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_no_time_to_delete_topics(timeout_ms: int) -> None:
+    """No topic goes, whatever is said about the others."""
+
+    async def delete(*wanted: tuple[str | None, bytes]) -> Results:
+        states = [DeleteTopicState(name, topic_id) for name, topic_id in wanted]
+        request = DeleteTopicsRequest(states, (), timeout_ms)
+        rows = (await client.call("DeleteTopics", 6, request)).responses
+        return [(row.name, row.error_code, row.error_message) for row in rows]
+
+    async with served() as client:
+        await client.call("CreateTopics", 7, create_topics("t"))
+        neither = (None, ZERO_UUID)
+        late = [(None, TIMED_OUT, None), ("t", TIMED_OUT, None)]
+        assert await delete(neither, ("t", ZERO_UUID)) == late
+        assert await exists(client, "t")
+        odd = (neither, ("t", SOME_ID), ("u", ZERO_UUID), ("u", ZERO_UUID))
+        assert [(name, code) for name, code, _ in await delete(*odd)] == [
+            (None, TWICE),
+            ("t", TWICE),
+            ("u", TWICE),
+        ]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_no_time_to_create_partitions(timeout_ms: int) -> None:
+    """No topic grows; names that occur twice alone are refused for that."""
+
+    async def grow(*names: str) -> Results:
+        topics = [CreatePartitionsTopic(name, 3, None) for name in names]
+        request = CreatePartitionsRequest(topics, timeout_ms)
+        rows = (await client.call("CreatePartitions", 3, request)).results
+        return [(row.name, row.error_code, row.error_message) for row in rows]
+
+    async with Broker() as broker, connected(broker) as client:
+        topic = broker.cluster.create_topic("t", 1)
+        late = [("u", TIMED_OUT, None), ("u", TIMED_OUT, None), ("t", TIMED_OUT, None)]
+        assert await grow("u", "u", "t") == late
+        assert len(topic.partitions) == 1
+        assert [(name, code) for name, code, _ in await grow("t", "t")] == [
+            ("t", TWICE)
+        ]
+
+
+async def test_an_empty_name_and_no_cursor() -> None:
+    """Kafka takes it for the cursor's topic, and fails."""
+    async with served() as client:
+        wanted = [TopicRequest("t"), TopicRequest("")]
+        request = DescribeTopicPartitionsRequest(wanted)
+        answer = await client.call("DescribeTopicPartitions", 0, request)
+        failed = ErrorCode.UNKNOWN_SERVER_ERROR
+        assert [(row.name, row.error_code) for row in answer.topics] == [
+            ("t", failed),
+            ("", failed),
+        ]
+
+
+async def errors_of_fetch(
+    client: WireClient, rows: Sequence[FetchPartition], **fields: Any
+) -> list[int]:
+    """The error codes of a Fetch of the topic "t"."""
+    request = fetch(topics=[FetchTopic("t", ZERO_UUID, rows)], **fields)
+    answer = await client.call("Fetch", 11, request)
+    return [row.error_code for topic in answer.responses for row in topic.partitions]
+
+
+async def test_negative_leader_epochs() -> None:
+    """They stand for none, as -1 does."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        for epoch in (-2, -(2**31)):
+            row = FetchPartition(0, epoch, partition_max_bytes=1)
+            assert await errors_of_fetch(client, [row]) == [0]
