@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.conformance import goldens
 from tests.conformance.connection import ScenarioError
-from tests.conformance.goldens import Golden
+from tests.conformance.goldens import Golden, collected
 from tests.conformance.play import JOBS, Played, play_all, probe
 from tests.conformance.profiles import PROFILES
 from tests.conformance.registry import Scenario, load
@@ -32,6 +32,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="PATTERN", default="*", help="shell pattern")
     parser.add_argument("--skip", metavar="PATTERN", default="", help="shell pattern")
     parser.add_argument("--jobs", type=int, default=JOBS, help="scenarios at a time")
+    parser.add_argument("--runs", type=int, help="of each race")
     parser.add_argument(
         "--strict", action="store_true", help="differences in quirks are failures"
     )
@@ -57,7 +58,7 @@ class _Report:
 
     def add(self, played: Played) -> None:
         """Prints a line, and a diff below it if there is one."""
-        scenario, took = played.scenario, f"({played.seconds:.1f} s)"
+        scenario, took = played.scenario, f"({played.seconds:.1f} s){_shares(played)}"
         if played.skipped:
             self.skipped += 1
             print(f"SKIP {scenario.name} {played.skipped}")
@@ -81,7 +82,7 @@ class _Report:
         golden = self._expected.get(played.scenario.name)
         if golden is None:
             return ["no golden"]
-        return goldens.differences(golden, played.events)
+        return goldens.differences(golden, played.runs)
 
     def finish(self) -> int:
         """Prints the counts; returns the exit status."""
@@ -91,6 +92,13 @@ class _Report:
             print(f"{self.quirks} differ in a quirk of real Kafka, not counted")
         print(f"{self.passed} passed, {self.failed} failed")
         return 1 if self.failed else 0
+
+
+def _shares(played: Played) -> str:
+    """How often a race gave each of its transcripts."""
+    outcomes = collected("", played.runs).outcomes
+    shares = sorted((outcome.runs for outcome in outcomes), reverse=True)
+    return f" {shares}" if len(played.runs) > 1 else ""
 
 
 async def _run(arguments: argparse.Namespace, chosen: list[Scenario]) -> int:
@@ -104,11 +112,11 @@ async def _run(arguments: argparse.Namespace, chosen: list[Scenario]) -> int:
     expected = goldens.read(arguments.golden, profile) if arguments.golden else None
     report = _Report(expected, arguments.strict)
     recorded: dict[str, Golden] = {}
-    async for played in play_all(target, chosen, arguments.jobs):
+    async for played in play_all(target, chosen, arguments.jobs, arguments.runs):
         report.add(played)
         if not played.skipped:
-            golden = Golden(played.scenario.summary, played.events)
-            recorded[played.scenario.name] = golden
+            scenario = played.scenario
+            recorded[scenario.name] = collected(scenario.summary, played.runs)
     if arguments.out:
         # Scenarios that were not played keep what was recorded before.
         before = goldens.read(arguments.out, profile)

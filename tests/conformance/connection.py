@@ -83,6 +83,7 @@ class Connection:
         self._next_correlation = 1
         self._calls: dict[int, Call] = {}
         self._unclaimed: list[bytes] = []
+        self._held: list[bytes] | None = None
         self._closed = asyncio.Event()
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
@@ -153,11 +154,24 @@ class Connection:
 
     async def send_raw(self, data: bytes) -> None:
         """Sends bytes as they are."""
+        if self._held is not None:
+            self._held.append(data)
+            return
         try:
             self._writer.write(data)
             await self._writer.drain()
         except (ConnectionError, OSError):
             pass  # the reading side reports the close
+
+    def hold(self) -> None:
+        """Keeps what is sent from now on until `release`."""
+        self._held = []
+
+    def release(self) -> None:
+        """Sends what was held, without giving other tasks a turn."""
+        held, self._held = self._held, None
+        if held and not self._writer.is_closing():
+            self._writer.write(b"".join(held))
 
     async def half_close(self) -> None:
         """Sends the end of the stream."""

@@ -1,27 +1,54 @@
 """Goldens: the transcripts of real Kafka, a file of JSON lines for each profile.
 
 A line for the scenario, then a line for each event of its transcript, scenarios in the
-order of their names. So a diff shows the requests that are answered differently.
+order of their names. So a diff shows the requests that are answered differently. A
+scenario that is played several times has a line before each transcript that it gave,
+which says how often it did.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+Events = list[dict[str, Any]]
+
+
+class Outcome(NamedTuple):
+    """A transcript.
+
+    Attributes:
+        runs: of the scenario that gave it.
+        events: as `Transcript.render` returns them.
+    """
+
+    runs: int
+    events: Events
+
 
 class Golden(NamedTuple):
-    """A scenario's transcript.
+    """A scenario's transcripts.
 
     Attributes:
         summary: of the scenario, in one sentence.
-        events: of its transcript, as `Transcript.render` returns them.
+        outcomes: all transcripts that it gave; one, if it was played once.
     """
 
     summary: str
-    events: list[dict[str, Any]]
+    outcomes: list[Outcome]
+
+
+def collected(summary: str, runs: Iterable[Events]) -> Golden:
+    """The golden of a scenario, from the events of each of its runs."""
+    by_text: dict[str, Outcome] = {}
+    for events in runs:
+        text = "".join(_line(event) for event in events)
+        seen, _ = by_text.get(text, (0, events))
+        by_text[text] = Outcome(seen + 1, events)
+    return Golden(summary, [by_text[text] for text in sorted(by_text)])
 
 
 def path_of(folder: Path, profile: str) -> Path:
@@ -39,8 +66,12 @@ def read(folder: Path, profile: str) -> dict[str, Golden]:
         row = json.loads(line)
         if "scenario" in row:
             golden = found[row["scenario"]] = Golden(row["summary"], [])
+        elif "runs" in row:
+            golden.outcomes.append(Outcome(row["runs"], []))
         else:
-            golden.events.append(row)
+            if not golden.outcomes:
+                golden.outcomes.append(Outcome(1, []))
+            golden.outcomes[-1].events.append(row)
     return found
 
 
@@ -49,7 +80,9 @@ def write(folder: Path, profile: str, goldens: dict[str, Golden]) -> None:
     lines: list[str] = []
     for name, golden in sorted(goldens.items()):
         lines.append(_line({"scenario": name, "summary": golden.summary}))
-        lines += [_line(event) for event in golden.events]
+        for runs, events in golden.outcomes:
+            lines += [_line({"runs": runs})] if runs > 1 or golden.outcomes[1:] else []
+            lines += [_line(event) for event in events]
     folder.mkdir(parents=True, exist_ok=True)
     path_of(folder, profile).write_text("".join(lines))
 
@@ -58,16 +91,28 @@ def _line(row: dict[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def differences(golden: Golden, found: list[dict[str, Any]]) -> list[str]:
-    """Unified diff of the transcripts, indented; empty if they are the same."""
-    # Through JSON and back, as a golden went: tuples are lists there.
-    found = [json.loads(_line(event)) for event in found]
-    if golden.events == found:
-        return []
-    expected, received = (
-        json.dumps(each, indent=1, ensure_ascii=False).splitlines()
-        for each in (golden.events, found)
+def differences(golden: Golden, runs: Iterable[Events]) -> list[str]:
+    """Unified diff of the first run that gave another transcript; empty without one."""
+    for events in runs:
+        # Through JSON and back, as a golden went: tuples are lists there.
+        found = [json.loads(_line(event)) for event in events]
+        if not any(found == outcome.events for outcome in golden.outcomes):
+            return _shortest_diff(golden, found)
+    return []
+
+
+def _shortest_diff(golden: Golden, found: Events) -> list[str]:
+    received = _lines(found)
+    diffs = (
+        list(
+            difflib.unified_diff(
+                _lines(outcome.events), received, "golden", "broker", n=12, lineterm=""
+            )
+        )
+        for outcome in golden.outcomes
     )
-    return list(
-        difflib.unified_diff(expected, received, "golden", "broker", n=12, lineterm="")
-    )
+    return min(diffs, key=lambda diff: sum(line[0] in "+-" for line in diff))
+
+
+def _lines(events: Events) -> list[str]:
+    return json.dumps(events, indent=1, ensure_ascii=False).splitlines()

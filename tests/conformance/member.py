@@ -143,41 +143,49 @@ class Member:
             "SyncGroup", version, who=self.name, **self.sync_fields(version, **over)
         )
 
-    async def heartbeat(self, version: int = 4, **over: Any) -> Outcome:
-        """Sends a Heartbeat and waits."""
+    def heartbeat_fields(self, version: int, **over: Any) -> dict[str, Any]:
+        """Fields of the next Heartbeat."""
         fields = {
             "group_id": self.group,
             "generation_id": self.generation,
             "member_id": self.member_id,
             "group_instance_id": self.instance,
         }
-        return await self.peer.call(
-            "Heartbeat",
-            version,
-            who=self.name,
-            **self._fields("Heartbeat", version, fields, over),
-        )
+        return self._fields("Heartbeat", version, fields, over)
+
+    async def send_heartbeat(self, version: int = 4, **over: Any) -> Pending:
+        """Sends a Heartbeat without waiting."""
+        fields = self.heartbeat_fields(version, **over)
+        return await self.peer.send("Heartbeat", version, who=self.name, **fields)
+
+    async def heartbeat(self, version: int = 4, **over: Any) -> Outcome:
+        """Sends a Heartbeat and waits."""
+        fields = self.heartbeat_fields(version, **over)
+        return await self.peer.call("Heartbeat", version, who=self.name, **fields)
+
+    def leave_fields(self, version: int, **over: Any) -> dict[str, Any]:
+        """Fields of LeaveGroup."""
+        if version < 3:
+            return {"group_id": self.group, "member_id": self.member_id} | over
+        identity: dict[str, Any] = {"member_id": self.member_id}
+        if self.instance is not None:
+            identity["group_instance_id"] = self.instance
+        return {"group_id": self.group, "members": [identity]} | over
+
+    async def send_leave(self, version: int = 5, **over: Any) -> Pending:
+        """Sends a LeaveGroup without waiting."""
+        fields = self.leave_fields(version, **over)
+        return await self.peer.send("LeaveGroup", version, who=self.name, **fields)
 
     async def leave(self, version: int = 5, **over: Any) -> Outcome:
         """Sends a LeaveGroup and waits."""
-        if version < 3:
-            fields: dict[str, Any] = {
-                "group_id": self.group,
-                "member_id": self.member_id,
-            }
-        else:
-            identity: dict[str, Any] = {"member_id": self.member_id}
-            if self.instance is not None:
-                identity["group_instance_id"] = self.instance
-            fields = {"group_id": self.group, "members": [identity]}
-        return await self.peer.call(
-            "LeaveGroup", version, who=self.name, **(fields | over)
-        )
+        fields = self.leave_fields(version, **over)
+        return await self.peer.call("LeaveGroup", version, who=self.name, **fields)
 
-    async def commit(
-        self, topic: str, offset: int, version: int = 9, **over: Any
-    ) -> Outcome:
-        """Commits one offset of partition 0."""
+    def commit_fields(
+        self, version: int, topic: str, offset: int, **over: Any
+    ) -> dict[str, Any]:
+        """Fields of an OffsetCommit of one offset of partition 0."""
         fields = {
             "group_id": self.group,
             "generation_id_or_member_epoch": self.generation,
@@ -185,12 +193,21 @@ class Member:
             "group_instance_id": self.instance,
             "topics": [commit_topic(topic, offset)],
         }
-        return await self.peer.call(
-            "OffsetCommit",
-            version,
-            who=self.name,
-            **self._fields("OffsetCommit", version, fields, over),
-        )
+        return self._fields("OffsetCommit", version, fields, over)
+
+    async def send_commit(
+        self, topic: str, offset: int, version: int = 9, **over: Any
+    ) -> Pending:
+        """Sends an OffsetCommit without waiting."""
+        fields = self.commit_fields(version, topic, offset, **over)
+        return await self.peer.send("OffsetCommit", version, who=self.name, **fields)
+
+    async def commit(
+        self, topic: str, offset: int, version: int = 9, **over: Any
+    ) -> Outcome:
+        """Sends an OffsetCommit and waits."""
+        fields = self.commit_fields(version, topic, offset, **over)
+        return await self.peer.call("OffsetCommit", version, who=self.name, **fields)
 
 
 def commit_topic(

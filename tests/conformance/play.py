@@ -6,10 +6,11 @@ import asyncio
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.conformance.connection import Connection, ScenarioError
 from tests.conformance.env import Env, SkipError, Target
+from tests.conformance.goldens import Events
 from tests.conformance.registry import Scenario
 
 SCENARIO_LIMIT_S = 60.0
@@ -22,13 +23,13 @@ class Played(NamedTuple):
 
     Attributes:
         scenario: the scenario.
-        events: of its transcript, as `Transcript.render` returns them.
+        runs: events of each run, as `Transcript.render` returns them.
         skipped: why it was skipped; empty if it was played.
         seconds: it took.
     """
 
     scenario: Scenario
-    events: list[dict[str, Any]]
+    runs: list[Events]
     skipped: str
     seconds: float
 
@@ -72,11 +73,14 @@ async def _until_loaded(connection: Connection, group: str) -> None:
     raise ScenarioError(f"the coordinator of {group} does not become available")
 
 
-async def play(target: Target, scenario: Scenario) -> Played:
-    """Plays one scenario; what goes wrong is the last event of its transcript."""
-    env = Env(target)
+async def play(target: Target, scenario: Scenario, run: int) -> tuple[Events, str]:
+    """Plays one run; what goes wrong is the last event of its transcript.
+
+    Returns:
+        The events, and why the scenario was skipped.
+    """
+    env = Env(target, ordered=scenario.ordered, run=run)
     skipped = ""
-    start = time.monotonic()
     try:
         await asyncio.wait_for(scenario.function(env), SCENARIO_LIMIT_S)
     except SkipError as error:
@@ -90,19 +94,36 @@ async def play(target: Target, scenario: Scenario) -> Played:
         traceback.print_exc()
     finally:
         await env.close()
-    events = env.transcript.render()
-    return Played(scenario, events, skipped, time.monotonic() - start)
+    return env.transcript.render(), skipped
 
 
 async def play_all(
-    target: Target, scenarios: Iterable[Scenario], jobs: int = JOBS
+    target: Target,
+    scenarios: Iterable[Scenario],
+    jobs: int = JOBS,
+    runs: int | None = None,
 ) -> AsyncIterator[Played]:
-    """Plays scenarios, each as soon as one of `jobs` is free, in the order they end."""
+    """Plays scenarios, each as soon as one of `jobs` is free, in the order they end.
+
+    Args:
+        target: the broker.
+        scenarios: to play.
+        jobs: runs at a time.
+        runs: of scenarios that are played more than once; their own number by default.
+    """
     slots = asyncio.Semaphore(jobs)
 
-    async def one(scenario: Scenario) -> Played:
+    async def one(scenario: Scenario, run: int) -> tuple[Events, str, float]:
         async with slots:
-            return await play(target, scenario)
+            start = time.monotonic()
+            events, skipped = await play(target, scenario, run)
+            return events, skipped, time.monotonic() - start
 
-    for played in asyncio.as_completed([one(each) for each in scenarios]):
+    async def every(scenario: Scenario) -> Played:
+        times = 1 if scenario.runs == 1 else runs or scenario.runs
+        played = await asyncio.gather(*(one(scenario, run) for run in range(times)))
+        events, skipped, seconds = zip(*played, strict=True)
+        return Played(scenario, list(events), max(skipped), sum(seconds))
+
+    for played in asyncio.as_completed([every(each) for each in scenarios]):
         yield await played

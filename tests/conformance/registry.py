@@ -22,6 +22,9 @@ class Scenario:
     Attributes:
         name: of its function.
         profile: `PROFILE` of its module; "default" without.
+        runs: `RUNS` of its module; 1 without. More than one is for scenarios whose
+            outcome depends on which of two requests is handled first.
+        ordered: `ORDERED` of its module: whether arrays are recorded as they come.
         quirk: `QUIRK` of its module. A quirk is something real Kafka does that looks
             like a defect: recorded for reference, but no broker should imitate it.
         summary: the function's docstring.
@@ -30,6 +33,8 @@ class Scenario:
 
     name: str
     profile: str
+    runs: int
+    ordered: bool
     quirk: bool
     summary: str
     function: ScenarioFunction
@@ -37,11 +42,13 @@ class Scenario:
 
 def _scenarios_of(module: ModuleType) -> Iterator[Scenario]:
     profile = getattr(module, "PROFILE", "default")
+    runs = getattr(module, "RUNS", 1)
+    ordered = getattr(module, "ORDERED", False)
     quirk = getattr(module, "QUIRK", False)
     for name, function in inspect.getmembers(module, inspect.iscoroutinefunction):
         if function.__module__ == module.__name__ and not name.startswith("_"):
             summary = " ".join((function.__doc__ or "").split())
-            yield Scenario(name, profile, quirk, summary, function)
+            yield Scenario(name, profile, runs, ordered, quirk, summary, function)
 
 
 def load() -> dict[str, Scenario]:

@@ -5,6 +5,7 @@ Two runs against conforming brokers give the same transcript.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import uuid
 from typing import Any
@@ -121,21 +122,31 @@ def _sort_key(rendered: Any) -> str:
     return json.dumps(rendered)
 
 
-def render(value: Any, symbols: Symbols, *, response: bool, key: str = "") -> Any:
+def render(
+    value: Any,
+    symbols: Symbols,
+    *,
+    response: bool = False,
+    ordered: bool = False,
+    key: str = "",
+) -> Any:
     """JSON-ready form of a message with every run-specific value replaced.
 
-    Arrays of responses are sorted, as brokers may fill them in any order.
+    Arrays of responses are sorted unless `ordered`, as brokers may fill most of them
+    in any order.
     """
+
+    def shown(part: Any, key: str) -> Any:
+        return render(part, symbols, response=response, ordered=ordered, key=key)
+
     if isinstance(value, dict):
-        return {
-            k: render(v, symbols, response=response, key=k) for k, v in value.items()
-        }
+        return {k: shown(v, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [render(v, symbols, response=response, key=key) for v in value]
+        items = [shown(v, key) for v in value]
+        if not response or ordered:
+            return items
         numbers = all(isinstance(v, int) for v in items)
-        return (
-            (sorted(items, key=None if numbers else _sort_key)) if response else items
-        )
+        return sorted(items, key=None if numbers else _sort_key)
     if response and (placeholder := _placeholder(value, key)):
         return placeholder
     return _scalar(value, symbols, key)
@@ -143,6 +154,7 @@ def render(value: Any, symbols: Symbols, *, response: bool, key: str = "") -> An
 
 _PLACEHOLDERS = {
     "error_message": "<text>",
+    "batch_index_error_message": "<text>",
     "host": "<host>",
     "client_host": "<host>",
     "cluster_id": "<cluster-id>",
@@ -167,8 +179,12 @@ def _scalar(value: Any, symbols: Symbols, key: str) -> Any:
             shown: Any = value
         case ErrorCode():
             shown = kio_codec.error_name(value)
+        case dt.datetime():
+            shown = "<time>"
         case uuid.UUID():
             shown = symbols.for_uuid(value)
+        case bytes() if value and key == "records":
+            shown = "<records>"
         case bytes():
             shown = symbols.for_bytes(value)
         case int():

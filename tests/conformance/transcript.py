@@ -14,10 +14,13 @@ class Transcript:
 
     Args:
         symbols: name the values that differ from run to run.
+        ordered: whether the arrays of responses stay in their order. They are sorted
+            otherwise.
     """
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, *, ordered: bool = False) -> None:
         self.symbols = symbols
+        self._ordered = ordered
         self._events: list[dict[str, Any]] = []
         self._muted = 0
 
@@ -42,18 +45,14 @@ class Transcript:
 
     def render(self) -> list[dict[str, Any]]:
         """Rendered last, when every symbol has got its name."""
-        out = []
-        for event in self._events:
-            shown = dict(event)
-            if "request" in shown:
-                shown["request"] = render(
-                    shown["request"], self.symbols, response=False
-                )
-            if isinstance(shown.get("response"), dict):
-                shown["response"] = render(
-                    shown["response"], self.symbols, response=True
-                )
-            if "values" in shown:
-                shown["values"] = render(shown["values"], self.symbols, response=True)
-            out.append(shown)
-        return out
+        return [
+            {key: self._rendered(key, value) for key, value in event.items()}
+            for event in self._events
+        ]
+
+    def _rendered(self, key: str, value: Any) -> Any:
+        if key == "request":
+            return render(value, self.symbols)
+        if isinstance(value, dict):
+            return render(value, self.symbols, response=True, ordered=self._ordered)
+        return value

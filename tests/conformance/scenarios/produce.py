@@ -1,0 +1,163 @@
+"""Produce: what a topic's configuration refuses or changes, versions, sequences."""
+
+from __future__ import annotations
+
+import time
+
+from tests.conformance.env import Env
+from tests.conformance.peer import Peer
+from tests.conformance.producing import (
+    fetch_fields,
+    new_producer_id,
+    produce,
+    produce_fields,
+)
+from tests.wire.malformed_batches import (
+    GZIP,
+    HOUR_MS,
+    NULL,
+    ZSTD,
+    batch,
+    body,
+    good,
+    packed,
+    record,
+    sized,
+)
+
+ORDERED = True
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _without_keys(now: int) -> dict[str, bytes]:
+    keyless = sized(body(key=NULL))
+    second = record(0) + sized(body(delta=b"\x02", key=NULL)) + record(2)
+    return {
+        "keys": batch(now, good()),
+        "first without key": batch(now, keyless + record(1) + record(2)),
+        "second without key": batch(now, second),
+        "second without key, gzip": packed(now, GZIP, second),
+        "empty key": batch(now, sized(body(key=b"\x00")), 1),
+        "no value": batch(now, sized(body(value=NULL)), 1),
+    }
+
+
+async def produce_to_compacted_topic(env: Env) -> None:
+    """Records of a compacted topic need keys."""
+    now = _now_ms()
+    await produce(env, _without_keys(now), now, cleanup_policy="compact")
+
+
+async def produce_to_compacted_and_deleted_topic(env: Env) -> None:
+    """Records need keys under compact,delete, too, and none under delete."""
+    now = _now_ms()
+    await produce(env, _without_keys(now), now, cleanup_policy="compact,delete")
+    await produce(env, _without_keys(now), now, cleanup_policy="delete")
+
+
+async def produce_each_version(env: Env) -> None:
+    """A good and a damaged batch in v3 to v12; zstd needs v7."""
+    topic = await env.topic()
+    a = await env.peer("A")
+    now = _now_ms()
+    for version in range(3, 13):
+        for made in (
+            batch(now, good()),
+            batch(now, good(), crc=5),
+            batch(now + 2 * HOUR_MS, good()),
+            packed(now, ZSTD, good()),
+        ):
+            await a.call("Produce", version, **produce_fields(topic, (0, made)))
+
+
+async def produce_acks(env: Env) -> None:
+    """Acks 1 and -1 are answered, 0 is not, all others are invalid."""
+    topic = await env.topic()
+    a = await env.peer("A")
+    one = batch(_now_ms(), good())
+    for acks in (1, -1, 2, -2):
+        await a.call("Produce", 9, **produce_fields(topic, (0, one), acks=acks))
+    silent = await a.send("Produce", 9, **produce_fields(topic, (0, one), acks=0))
+    await silent.unanswered()
+    await _end_of(env, a, topic)
+
+
+async def produce_acks_0_with_error(env: Env) -> None:
+    """Acks 0 and a partition that cannot be written: the connection is closed."""
+    topic = await env.topic()
+    one = batch(_now_ms(), good())
+    for partition, made in ((7, one), (0, batch(_now_ms(), good(), crc=5)), (0, one)):
+        a = await env.peer("A")
+        fields = produce_fields(topic, (partition, made), acks=0)
+        await a.send("Produce", 9, **fields)
+        await a.is_closed(1.0)
+
+
+async def produce_to_internal_topic(env: Env) -> None:
+    """Clients may not write the offsets topic, nor topics with invalid names."""
+    a = await env.peer("A")
+    one = batch(_now_ms(), good())
+    for topic in ("__consumer_offsets", "", "a/b", "..", "x" * 250):
+        await a.call("Produce", 9, **produce_fields(topic, (0, one)))
+
+
+async def produce_sequences(env: Env) -> None:
+    """Sequences of an idempotent producer: in order, repeated, with a gap, too old."""
+    topic = await env.topic()
+    a = await env.peer("A")
+    producer = await new_producer_id(env, a)
+    now = _now_ms()
+    for epoch, sequence in (
+        (0, 0),
+        (0, 3),
+        (0, 3),
+        (0, 0),
+        (0, 7),
+        (0, 6),
+        (0, 9),
+        (0, 12),
+        (0, 15),
+        (0, 18),
+        (0, 0),
+        (0, 3),
+        (0, 9),
+        (1, 5),
+        (1, 0),
+        (0, 21),
+        (1, 3),
+    ):
+        made = batch(now, good(), producer=(producer, epoch, sequence))
+        env.note(f"epoch {epoch}, sequence {sequence}")
+        await a.call("Produce", 9, **produce_fields(topic, (0, made)))
+
+
+async def produce_sequence_of_unknown_producer(env: Env) -> None:
+    """A producer that the partition does not know may start at any sequence."""
+    topic = await env.topic(partitions=2)
+    a = await env.peer("A")
+    producer = await new_producer_id(env, a)
+    for partition, sequence in ((0, 5), (0, 8), (0, 5), (1, 2**31 - 2), (1, 1)):
+        made = batch(_now_ms(), good(), producer=(producer, 0, sequence))
+        env.note(f"partition {partition}, sequence {sequence}")
+        await a.call("Produce", 9, **produce_fields(topic, (partition, made)))
+
+
+async def produce_repeated_with_another_length(env: Env) -> None:
+    """A batch is a repetition if its first and last sequence are those of one before."""
+    topic = await env.topic()
+    a = await env.peer("A")
+    producer = await new_producer_id(env, a)
+    for count in (3, 2, 4, 3):
+        made = batch(_now_ms(), good(count), count, producer=(producer, 0, 0))
+        env.note(f"{count} records")
+        await a.call("Produce", 9, **produce_fields(topic, (0, made)))
+
+
+async def _end_of(env: Env, peer: Peer, topic: str) -> None:
+    with env.transcript.muted():
+        answer = await peer.call("Fetch", 12, **fetch_fields(topic, 0))
+    (partition,) = answer["responses"][0]["partitions"]
+    env.note("log", high_watermark=partition["high_watermark"])
