@@ -1,0 +1,54 @@
+"""docs/differences.md: settings that it names exist, APIs that are missing do not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kohort.broker.config import Config
+from kohort.protocol.registry import BY_NAME
+
+DOCS = Path(__file__).parents[1] / "docs"
+TEXT = (DOCS / "differences.md").read_text()
+OPEN = ("none: ", "not yet")
+"""Beginnings of the last cell where no setting removes a difference."""
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of all tables, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    cells = [line[2:-2].split(" | ") for line in lines]
+    return [row for row in cells if row[0] not in {"difference", "---"}]
+
+
+REMOVED = sorted({row[-1] for row in rows(TEXT) if not row[-1].startswith(OPEN)})
+
+
+def test_each_row_has_three_cells() -> None:
+    """The difference, what kohort does, and the setting or a reason."""
+    assert {len(row) for row in rows(TEXT)} == {3}
+    assert len(REMOVED) > 1
+
+
+@pytest.mark.parametrize("cell", REMOVED)
+def test_the_setting_exists(cell: str) -> None:
+    """A key of the broker with a value that it takes, or an option of the command."""
+    found = re.match(r"`(--)?([^`=]+)=?([^`]*)`", cell)
+    assert found is not None
+    option, name, value = found.groups()
+    if option:
+        assert f"| `--{name} " in (DOCS / "command-line.md").read_text()
+    else:
+        assert name in Config({name: value} if value else {})
+
+
+def test_missing_apis_are_missing() -> None:
+    """An API that kohort has is not in the table."""
+    section = TEXT.partition("## Missing APIs\n")[2].partition("\n## ")[0]
+    lists = [row[0].rpartition(": ")[2] for row in rows(section)]
+    missing = {name for names in lists for name in names.split(", ")}
+    assert "AddPartitionsToTxn" in missing
+    assert all(re.fullmatch("[A-Z][A-Za-z]+", name) for name in missing)
+    assert not missing & BY_NAME.keys()
