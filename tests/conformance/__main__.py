@@ -58,7 +58,9 @@ class _Report:
 
     def add(self, played: Played) -> None:
         """Prints a line, and a diff below it if there is one."""
-        scenario, took = played.scenario, f"({played.seconds:.1f} s){_shares(played)}"
+        scenario, took = played.scenario, f"({played.seconds:.1f} s)"
+        if len(played.runs) > 1:
+            took += self._shares(played)
         if played.skipped:
             self.skipped += 1
             print(f"SKIP {scenario.name} {played.skipped}")
@@ -84,6 +86,16 @@ class _Report:
             return ["no golden"]
         return goldens.differences(golden, played.runs)
 
+    def _shares(self, played: Played) -> str:
+        """How often a race gave each transcript, beside how often Kafka gave it."""
+        golden = (self._expected or {}).get(played.scenario.name)
+        found = collected(played.scenario.summary, played.runs)
+        if golden is None:
+            return f" {[runs for runs, _ in found.outcomes]}"
+        runs_by_events = {str(events): runs for runs, events in found.outcomes}
+        runs = [runs_by_events.get(str(events), 0) for _, events in golden.outcomes]
+        return f" {runs}, Kafka {[runs for runs, _ in golden.outcomes]}"
+
     def finish(self) -> int:
         """Prints the counts; returns the exit status."""
         if self.skipped:
@@ -92,13 +104,6 @@ class _Report:
             print(f"{self.quirks} differ in a quirk of real Kafka, not counted")
         print(f"{self.passed} passed, {self.failed} failed")
         return 1 if self.failed else 0
-
-
-def _shares(played: Played) -> str:
-    """How often a race gave each of its transcripts."""
-    outcomes = collected("", played.runs).outcomes
-    shares = sorted((outcome.runs for outcome in outcomes), reverse=True)
-    return f" {shares}" if len(played.runs) > 1 else ""
 
 
 async def _run(arguments: argparse.Namespace, chosen: list[Scenario]) -> int:

@@ -53,6 +53,14 @@ async def mixed_produce_by_topic_id(env: Env) -> None:
     await a.call("Produce", 13, acks=-1, timeout_ms=5000, topic_data=topics)
 
 
+async def mixed_create_partitions(env: Env) -> None:
+    """CreatePartitions: unknown topics, and counts that are refused."""
+    one, two, unknown, _ = await _topics(env)
+    a = await env.peer("A")
+    topics = [{"name": n, "count": c} for n, c in ((two, 4), (unknown, 4), (one, 2))]
+    await a.call("CreatePartitions", 3, topics=topics, timeout_ms=5000)
+
+
 async def mixed_delete_topics(env: Env) -> None:
     """DeleteTopics: unknown names and ids."""
     one, two, unknown, _ = await _topics(env)
