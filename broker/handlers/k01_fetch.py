@@ -147,7 +147,12 @@ class _Fetch:
     2. Otherwise the request is parked with a `_Waiting` for each partition, which
        holds a size and no records, and looks at its own partition only.
     3. `wake`, by the append that brings the request to ``min_bytes`` or by any other
-       change of a partition, or the timer, has it read and answered.
+       change of a partition, or the timer, has it read and answered. Of a session's
+       partitions only those are read that have records or have changed meanwhile:
+       its response leaves the others out.
+
+    Attributes:
+        changed: positions of these partitions in the request.
     """
 
     __slots__ = (
@@ -160,6 +165,7 @@ class _Fetch:
         "_session",
         "_timer",
         "_waiting",
+        "changed",
         "min_bytes",
         "size",
     )
@@ -180,6 +186,7 @@ class _Fetch:
         self._has_waited = False
         self._timer: Timer | None = None
         self._waiting: list[_Waiting] = []
+        self.changed: set[int] = set()
         # No response can have more bytes than this, so Kafka waits for no more.
         limit: int = request.node.cluster.config["fetch.max.bytes"]
         self._max_bytes: int = min(request.message.max_bytes, limit)
@@ -242,7 +249,13 @@ class _Fetch:
                 break
             counted = min(readable, wanted.max_bytes)
             self.size += counted
-            waiting = _Waiting(self, wanted, partition, readable, counted)
+            if (
+                readable
+                or wanted.high_watermark != partition.high_watermark
+                or wanted.log_start_offset != partition.log_start_offset
+            ):
+                self.changed.add(number - 1)
+            waiting = _Waiting(self, wanted, number - 1, partition, readable, counted)
             self._waiting.append(waiting)
             partition.watch(waiting)
         if self._is_awake or self.size >= self.min_bytes:
@@ -322,7 +335,10 @@ class _Fetch:
         # Less where clients leave very much unread.
         unread = self._request.node.cluster.unread
         left, size = min(self._max_bytes, unread.spare), 0
-        for number, wanted in enumerate(self._partitions, 1):
+        partitions = self._partitions
+        if self._is_incremental and self._has_waited:
+            partitions = [partitions[position] for position in sorted(self.changed)]
+        for number, wanted in enumerate(partitions, 1):
             if number % _ROWS == 0:
                 yield
             partition = self.find(wanted)
@@ -354,7 +370,7 @@ class _Fetch:
             answer.add(wanted, row, result.size_in_bytes)
         yield from answer.add_absent()
         response = answer.response(self._request.node.cluster)
-        if len(self._partitions) > _ROWS or size > PIECE:
+        if len(partitions) > _ROWS or size > PIECE:
             yield from self._request.reply_in_pieces(response)
         else:
             self._request.reply(response)
@@ -496,6 +512,7 @@ class _Waiting:
         "_appended_before",
         "_counted",
         "_fetch",
+        "_position",
         "_readable_before",
         "_seen",
         "_wanted",
@@ -506,11 +523,13 @@ class _Waiting:
         self,
         fetch: _Fetch,
         wanted: FetchedPartition,
+        position: int,
         partition: Partition,
         readable: int,
         counted: int,
     ) -> None:
         self.partition = partition
+        self._position = position
         self._fetch = fetch
         self._wanted = wanted
         self._readable_before = readable
@@ -520,6 +539,7 @@ class _Waiting:
     def __call__(self) -> None:
         """The partition has grown, or something happened to it."""
         fetch, partition = self._fetch, self.partition
+        fetch.changed.add(self._position)
         appended = partition.appended_bytes
         if appended == self._seen:
             if fetch.find(self._wanted) is not partition:

@@ -11,7 +11,7 @@ from kohort.broker.log.results import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from kohort.broker.long_work import Work
+from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
 from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsPartition,
@@ -38,45 +38,33 @@ _PIECE = 256
 def handle(request: Request) -> Work:
     """Looks every partition up; those that the request names twice are refused."""
     message: ListOffsetsRequest = request.message
-    repeated = yield from _repeated(message)
-    responses = []
+    places = ((t.name, p.partition_index) for t in message.topics for p in t.partitions)
+    pace = Pace()
+    times = yield from count_values(places, pace)
+    rows: dict[str, list[ListOffsetsPartitionResponse]] = {}
     count = 0
     for wanted in message.topics:
-        rows = []
         for p in wanted.partitions:
             count += 1
             if count % _PIECE == 0:
                 yield
-            if repeated and (wanted.name, p.partition_index) in repeated:
+            place = wanted.name, p.partition_index
+            if times[place] == 1:
+                row = yield from _partition(request, wanted.name, p)
+            elif times[place]:
+                # A row for all of them.
+                times[place] = 0
                 error = ErrorCode.INVALID_REQUEST
-                rows.append(ListOffsetsPartitionResponse(p.partition_index, error))
+                row = ListOffsetsPartitionResponse(p.partition_index, error)
             else:
-                rows.append((yield from _partition(request, wanted.name, p)))
-        responses.append(ListOffsetsTopicResponse(wanted.name, rows))
-    response = ListOffsetsResponse(0, responses)
+                continue
+            rows.setdefault(wanted.name, []).append(row)
+    topics = [ListOffsetsTopicResponse(name, some) for name, some in rows.items()]
+    response = ListOffsetsResponse(0, topics)
     if count < _PIECE:
         request.reply(response)
     else:
         yield from request.reply_in_pieces(response)
-
-
-def _repeated(
-    message: ListOffsetsRequest,
-) -> Generator[None, None, set[tuple[str, int]]]:
-    """The partitions that a request names more than once: Kafka refuses these."""
-    seen: set[tuple[str, int]] = set()
-    repeated: set[tuple[str, int]] = set()
-    count = 0
-    for topic in message.topics:
-        for p in topic.partitions:
-            count += 1
-            if count % _PIECE == 0:
-                yield
-            key = topic.name, p.partition_index
-            if key in seen:
-                repeated.add(key)
-            seen.add(key)
-    return repeated
 
 
 def _partition(
@@ -84,11 +72,11 @@ def _partition(
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
     topic = request.node.cluster.topics.by_name.get(name)
     index, since = wanted.partition_index, _SINCE.get(wanted.timestamp, 2**15)
-    if topic is None or not 0 <= index < len(topic.partitions):
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ListOffsetsPartitionResponse(index, error)
     if wanted.timestamp < EARLIEST and request.version < since:
         return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
+    if topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ListOffsetsPartitionResponse(index, error)
     node_id = request.node.id
     error = topic.leader_error(node_id, index, wanted.current_leader_epoch)
     if error:

@@ -158,11 +158,11 @@ def _result(
 
 def _check_name(request: Request, name: str) -> None:
     topics = request.node.cluster.topics
+    if name in topics.by_name:
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
     why = topics.why_illegal(name)
     if why is not None:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
-    if name in topics.by_name:
-        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
 
 
 def _overrides(topic: CreatableTopic) -> dict[str, str]:

@@ -29,8 +29,8 @@ def handle(request: Request) -> Work:
     pace = Pace()
     wanted: dict[str, dict[int, int]] = {}
     for topic in message.topics:
-        offsets = wanted.setdefault(topic.name, {})
         for each in topic.partitions:
+            offsets = wanted.setdefault(topic.name, {})
             offsets[each.partition_index] = each.offset
             if pace.spend(_ROW_COST):
                 yield

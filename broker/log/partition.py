@@ -63,7 +63,7 @@ class Partition:
         store: where the batches are.
         is_closed: nothing may be done with it any more.
         appended_bytes: bytes of all batches since the partition was opened.
-        watchers: the callbacks that wait for the partition to grow, in the order in
+        watchers: the callbacks that wait for the partition to change, in the order in
             which they came, so that runs are repeatable.
         woken: the number of callbacks that `wake` calls, or has called last.
     """
@@ -380,7 +380,7 @@ class Partition:
     # -- waiting
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` whenever the partition grows, until `unwatch`."""
+        """Calls `callback` whenever the partition changes, until `unwatch`."""
         self.watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
@@ -510,6 +510,8 @@ class Partition:
             self.store.drop_before(offset, self.log_end_offset)
             self.log_start_offset = offset
             self.epochs.start_at(offset)
+            if self.watchers:
+                self.wake()
 
     # -- leading, keeping
 

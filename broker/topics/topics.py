@@ -65,17 +65,18 @@ class Topics:
         # Names of topics that are being made; they are taken.
         self._being_made: set[str] = set()
         # Metric names do not distinguish "." and "_", so Kafka refuses a topic whose
-        # name differs from another's only in these.
-        self._by_metric_name: dict[str, str] = {}
+        # name differs from another's only in these. Topics that are created together
+        # may differ in no more: it compares them with those that exist.
+        self._by_metric_name: dict[str, set[str]] = {}
 
     def why_illegal(self, name: str) -> str | None:
         """Returns why a new topic may not have this name; None if it may."""
         why = why_no_topic_name(name)
         if why is not None:
             return why
-        other = self._by_metric_name.get(_metric_name(name))
-        if other is not None and other != name:
-            return f"topic name {name!r} collides with {other!r}"
+        for other in self._by_metric_name.get(_metric_name(name), ()):
+            if other != name:
+                return f"topic name {name!r} collides with {other!r}"
         return None
 
     def add(self, topic: Topic) -> None:
@@ -83,7 +84,8 @@ class Topics:
         self._apply(topic)
         self.by_name[topic.name] = self.by_id[topic.id] = topic
         self.ids[topic.name] = topic.id
-        self._by_metric_name[_metric_name(topic.name)] = topic.name
+        alike = self._by_metric_name.setdefault(_metric_name(topic.name), set())
+        alike.add(topic.name)
 
     @property
     def count(self) -> int:
@@ -120,11 +122,10 @@ class Topics:
             own = EVENTS_TOPIC_OVERRIDES | own
         topic = Topic(name, self._ids.topic_id(), own)
         self._being_made.add(name)
-        self._by_metric_name[_metric_name(name)] = name
         try:
             partitions = yield from self._partitions(topic, 0, len(replicas), pace)
         except BaseException:
-            self._release(topic)
+            self._being_made.discard(name)
             raise
         topic.partitions += partitions
         topic.replicas += replicas
@@ -149,13 +150,9 @@ class Topics:
     def abandon(self, topics: Iterable[Topic]) -> None:
         """Deletes topics that were made but not entered."""
         for topic in topics:
-            self._release(topic)
+            self._being_made.discard(topic.name)
             for index, partition in enumerate(topic.partitions):
                 self._drop_partition(topic, index, partition)
-
-    def _release(self, topic: Topic) -> None:
-        self._being_made.discard(topic.name)
-        del self._by_metric_name[_metric_name(topic.name)]
 
     def _partitions(
         self, topic: Topic, first: int, count: int, pace: Pace
@@ -253,7 +250,10 @@ class Topics:
         self._changed({topic.name: None for topic in topics})
         for topic in topics:
             del self.by_name[topic.name], self.by_id[topic.id], self.ids[topic.name]
-            del self._by_metric_name[_metric_name(topic.name)]
+            metric_name = _metric_name(topic.name)
+            self._by_metric_name[metric_name].discard(topic.name)
+            if not self._by_metric_name[metric_name]:
+                del self._by_metric_name[metric_name]
 
 
 def _metric_name(name: str) -> str:

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 from tests.wire.client import WireClient, connected, served
-from tests.wire.requests import create_topics, fetch, metadata
+from tests.wire.requests import LATEST, create_topics, delete_topics, fetch, metadata
 
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k01_fetch import FetchPartition, FetchTopic
+from kohort.protocol.apis.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from kohort.protocol.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -216,3 +221,43 @@ async def test_negative_leader_epochs() -> None:
         for epoch in (-2, -(2**31)):
             row = FetchPartition(0, epoch, partition_max_bytes=1)
             assert await errors_of_fetch(client, [row]) == [0]
+
+
+async def test_names_that_are_alike_in_one_request() -> None:
+    """Kafka compares new names with those of existing topics only."""
+    async with served() as client:
+        twins = create_topics("a.b", "a_b")
+        answer = await client.call("CreateTopics", 7, twins)
+        assert [topic.error_code for topic in answer.topics] == [0, 0]
+        answer = await client.call("CreateTopics", 7, create_topics("a.b", "a.c"))
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            0,
+        ]
+        await client.call("DeleteTopics", 6, delete_topics("a_b"))
+        answer = await client.call("CreateTopics", 7, create_topics("a.b", "a_b"))
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ]
+
+
+async def test_rows_of_list_offsets() -> None:
+    """A row a partition, under its topic; timestamps are looked at first."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 2)
+        wanted = [
+            ListOffsetsTopic("u", []),
+            ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)] * 3),
+            ListOffsetsTopic("v", [ListOffsetsPartition(0, -1, -7)]),
+            ListOffsetsTopic("t", [ListOffsetsPartition(1, -1, LATEST)]),
+        ]
+        request = ListOffsetsRequest(-1, 0, wanted)
+        answer = await client.call("ListOffsets", 9, request)
+        assert [
+            (topic.name, [(p.partition_index, p.error_code) for p in topic.partitions])
+            for topic in answer.topics
+        ] == [
+            ("t", [(0, ErrorCode.INVALID_REQUEST), (1, 0)]),
+            ("v", [(0, ErrorCode.UNSUPPORTED_VERSION)]),
+        ]

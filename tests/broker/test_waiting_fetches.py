@@ -237,3 +237,31 @@ async def test_clients_that_do_not_read_get_less(scene: Scene) -> None:
         ((error, size),) = await scene.answer(client)
         assert (error, size > 30 * MEGABYTE) == (0, True)
     await until(lambda: unread.size == 0)
+
+
+async def test_a_session_that_waits_names_what_has_changed(scene: Scene) -> None:
+    """Records from before and from meanwhile, and a log that starts later."""
+    logs = scene.broker.cluster.create_topic("s", 5).partitions
+    batch = build_batch([Record(0, -1, b"k", bytes(100))])
+    for index in (0, 1, 2):
+        logs[index].append(batch, now_ms=0)
+    offsets = {0: 0, 1: 1, 2: 1, 3: 0, 4: 0}
+    rows = [
+        FetchPartition(index, fetch_offset=offset, partition_max_bytes=MEGABYTE)
+        for index, offset in offsets.items()
+    ]
+    topics = [FetchTopic("s", ZERO_UUID, rows)]
+    async with connections(scene.broker, 1) as (client,):
+        request = requests.fetch(topics=topics, session_epoch=0)
+        first = await client.call("Fetch", 11, request)
+        session = {"session_id": first.session_id, "session_epoch": 1}
+        await client.send("Fetch", 11, fetch(min_bytes=200, **session))
+        await until(lambda: bool(logs[4].watchers))
+        assert logs[1].delete_records(1) == (0, 1)
+        assert logs[3].watchers
+        logs[3].append(batch, now_ms=0)
+        response = await client.response("Fetch", 11)
+        assert [
+            (row.partition_index, row.log_start_offset, len(row.records or b"") > 0)
+            for row in response.responses[0].partitions
+        ] == [(0, 0, True), (1, 1, False), (3, 0, True)]
