@@ -23,9 +23,11 @@ def handle(request: Request) -> None:
     message: JoinGroupRequest = request.message
     version = request.version
     prefix = message.group_instance_id or request.client.id
-    if len(prefix) > _LONG and len(prefix.encode()) > _LONGEST:
-        # A member id begins with it, and the wire has no room for that one.
-        respond(request, JoinResult(ErrorCode.INVALID_REQUEST, message.member_id))
+    is_new = not message.member_id
+    if is_new and len(prefix) > _LONG and len(prefix.encode()) > _LONGEST:
+        # Its member id begins with this, and the wire has no room for that. In Kafka
+        # the response cannot be made.
+        respond(request, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
         return
     rebalance_timeout_ms = message.rebalance_timeout_ms
     if version == 0:

