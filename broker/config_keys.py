@@ -41,10 +41,10 @@ broker.id                                       int      -1 * read-only
 broker.rack                                     string   null * read-only
 broker.session.timeout.ms                       int      9000 * read-only
 client.quota.callback.class                     class    null * read-only
-compression.gzip.level                          int      -1 1..9|-1 cluster-wide
-compression.lz4.level                           int      9 1..17 cluster-wide
-compression.type                                string   producer uncompressed|zstd|lz4|snappy|gzip|producer cluster-wide
-compression.zstd.level                          int      3 -131072..22 cluster-wide
+compression.gzip.level                          int      -1 1..9|-1 cluster-wide used
+compression.lz4.level                           int      9 1..17 cluster-wide used
+compression.type                                string   producer uncompressed|zstd|lz4|snappy|gzip|producer cluster-wide used
+compression.zstd.level                          int      3 -131072..22 cluster-wide used
 config.providers                                list     "" * cluster-wide
 connection.failed.authentication.delay.ms       int      100 0.. read-only
 connections.max.idle.ms                         long     600000 * read-only used
@@ -178,8 +178,8 @@ log.index.size.max.bytes                        int      10485760 4.. cluster-wi
 log.initial.task.delay.ms                       long     30000 0.. hidden
 log.local.retention.bytes                       long     -2 -2.. cluster-wide
 log.local.retention.ms                          long     -2 -2.. cluster-wide
-log.message.timestamp.after.max.ms              long     3600000 0.. cluster-wide
-log.message.timestamp.before.max.ms             long     9223372036854775807 0.. cluster-wide
+log.message.timestamp.after.max.ms              long     3600000 0.. cluster-wide used
+log.message.timestamp.before.max.ms             long     9223372036854775807 0.. cluster-wide used
 log.message.timestamp.type                      string   CreateTime CreateTime|LogAppendTime cluster-wide used
 log.preallocate                                 boolean  false * cluster-wide
 log.retention.bytes                             long     -1 * cluster-wide used
@@ -404,10 +404,10 @@ wire.error.numbering                            string   auto auto|kip-389|apach
 
 _TOPIC = """
 cleanup.policy                                  list     delete compact|delete log.cleanup.policy used
-compression.gzip.level                          int      -1 1..9|-1 compression.gzip.level
-compression.lz4.level                           int      9 1..17 compression.lz4.level
-compression.type                                string   producer uncompressed|zstd|lz4|snappy|gzip|producer compression.type
-compression.zstd.level                          int      3 -131072..22 compression.zstd.level
+compression.gzip.level                          int      -1 1..9|-1 compression.gzip.level used
+compression.lz4.level                           int      9 1..17 compression.lz4.level used
+compression.type                                string   producer uncompressed|zstd|lz4|snappy|gzip|producer compression.type used
+compression.zstd.level                          int      3 -131072..22 compression.zstd.level used
 delete.retention.ms                             long     86400000 0.. log.cleaner.delete.retention.ms used
 file.delete.delay.ms                            long     60000 0.. log.segment.delete.delay.ms
 flush.messages                                  long     9223372036854775807 1.. log.flush.interval.messages used
@@ -420,8 +420,8 @@ local.retention.bytes                           long     -2 -2.. log.local.reten
 local.retention.ms                              long     -2 -2.. log.local.retention.ms
 max.compaction.lag.ms                           long     9223372036854775807 1.. log.cleaner.max.compaction.lag.ms used
 max.message.bytes                               int      1048588 0.. message.max.bytes used
-message.timestamp.after.max.ms                  long     3600000 0.. log.message.timestamp.after.max.ms
-message.timestamp.before.max.ms                 long     9223372036854775807 0.. log.message.timestamp.before.max.ms
+message.timestamp.after.max.ms                  long     3600000 0.. log.message.timestamp.after.max.ms used
+message.timestamp.before.max.ms                 long     9223372036854775807 0.. log.message.timestamp.before.max.ms used
 message.timestamp.type                          string   CreateTime CreateTime|LogAppendTime log.message.timestamp.type used
 min.cleanable.dirty.ratio                       double   0.5 0..1 log.cleaner.min.cleanable.ratio used
 min.compaction.lag.ms                           long     0 0.. log.cleaner.min.compaction.lag.ms used

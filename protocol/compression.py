@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kohort.protocol.fields import Buffer
@@ -71,8 +71,27 @@ _LZ4_END = bytes(4)
 _FIRST_GUESS = 64 * 1024
 
 
+_LZ4_DEFAULT = 9
+_ZSTD_DEFAULT = 3
+_ZSTD_QUICK = 9
+"""The highest level that compresses 128 KB in a few milliseconds."""
+_ZSTD_SLOW_INPUT = 4 * 1024
+
+_LZ4_FLAGS = 4
+_LZ4_INDEPENDENT = 0x20
+
+# Behind data that ends in the middle of a frame it is no frame: its bytes are taken for
+# those that are missing. It ends with a checksum, so not with its content.
+_ZSTD_CONTENT = b"the end."
+_ZSTD_END = bytes.fromhex("28b52ffd240841000074686520656e642e60c29d4a")
+
+
 class TooLargeError(WireError):
     """Data decompresses to more bytes than are allowed."""
+
+
+class DamagedError(WireError):
+    """Data cannot be decompressed."""
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -98,9 +117,25 @@ def compress_in_pieces(codec: int, data: Buffer) -> Iterator[bytes]:
     Raises:
         WireError: the codec is unknown.
     """
+    return compress_pieces(codec, [data])
+
+
+def compress_pieces(
+    codec: int, pieces: Iterable[Buffer], level: int | None = None
+) -> Iterator[bytes]:
+    """Like `compress_in_pieces`, of data that comes in pieces.
+
+    Args:
+        codec: 0 to 4.
+        pieces: the data.
+        level: as in ``compression.*.level``; None is the codec's default.
+
+    Raises:
+        WireError: the codec is unknown.
+    """
     if codec not in _PARTS:
         raise WireError(f"codec {codec} does not exist")
-    return _PARTS[codec](data)
+    return _PARTS[codec](pieces, level)
 
 
 def _slices(data: Buffer, size: int) -> Iterator[bytes]:
@@ -108,47 +143,78 @@ def _slices(data: Buffer, size: int) -> Iterator[bytes]:
         yield bytes(data[start : start + size])
 
 
-def _gzip_parts(data: Buffer) -> Iterator[bytes]:
+def _resliced(pieces: Iterable[Buffer], size: int) -> Iterator[bytes]:
+    """The data in slices of one size, of which the last may be shorter.
+
+    A slice is empty where a piece was too short for one.
+    """
+    rest = b""
+    for piece in pieces:
+        data = rest + piece if rest else piece
+        whole = len(data) - len(data) % size
+        yield from _slices(data[:whole], size) if whole else (b"",)
+        rest = bytes(data[whole:])
+    if rest:
+        yield rest
+
+
+def _plain_parts(pieces: Iterable[Buffer], _level: int | None) -> Iterator[bytes]:
+    return _resliced(pieces, PIECE)
+
+
+def _gzip_parts(pieces: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
     # Without a time of compression, equal records make equal batches.
-    packer = zlib.compressobj(wbits=_GZIP_FORMAT)
-    for piece in _slices(data, _INPUT):
+    packer = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_FORMAT)
+    for piece in _resliced(pieces, _INPUT):
         yield packer.compress(piece)
     yield packer.flush()
 
 
-def _snappy_parts(data: Buffer) -> Iterator[bytes]:
+def _snappy_parts(pieces: Iterable[Buffer], _level: int | None) -> Iterator[bytes]:
     import cramjam
 
     yield _XERIAL_HEADER
-    for piece in _slices(data, _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(piece))
-        yield struct.pack(">i", len(block)) + block
+    for piece in _resliced(pieces, _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(piece)) if piece else b""
+        yield struct.pack(">i", len(block)) + block if piece else b""
 
 
-def _lz4_parts(data: Buffer) -> Iterator[bytes]:
-    import cramjam
+def _lz4_parts(pieces: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
+    import lz4.block
 
+    # Kafka has the quick compressor for its default level, the other one else.
+    is_quick = level in (None, _LZ4_DEFAULT)
+    mode = {} if is_quick else {"mode": "high_compression", "compression": level}
     yield _LZ4_HEADER
-    for block in _slices(data, _LZ4_BLOCK):
-        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
-        if len(packed) < len(block):
+    for block in _resliced(pieces, _LZ4_BLOCK):
+        packed = lz4.block.compress(block, store_size=False, **mode)
+        if not block:
+            yield b""
+        elif len(packed) < len(block):
             yield struct.pack("<I", len(packed)) + packed
         else:
             yield struct.pack("<I", len(block) | _LZ4_STORED) + block
     yield _LZ4_END
 
 
-def _zstd_parts(data: Buffer) -> Iterator[bytes]:
+def _zstd_parts(pieces: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
     import zstandard
 
-    packer = zstandard.ZstdCompressor().compressobj(size=len(data))
-    for piece in _slices(data, _INPUT):
+    level = _ZSTD_DEFAULT if level is None else level
+    # As for a megabyte: the largest levels take 700 MB for data of any size.
+    chosen = zstandard.ZstdCompressionParameters.from_level(level, source_size=2**20)
+    packer = zstandard.ZstdCompressor(compression_params=chosen).compressobj()
+    is_slow = level > _ZSTD_QUICK
+    for piece in _resliced(pieces, _ZSTD_SLOW_INPUT if is_slow else _INPUT):
         yield packer.compress(piece)
+        if is_slow and piece:
+            # Otherwise 128 KB are compressed at once, which takes 50 ms.
+            yield packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     yield packer.flush()
 
 
 _PARTS: Final = {
-    NONE: lambda data: _slices(data, PIECE),
+    NONE: _plain_parts,
     GZIP: _gzip_parts,
     SNAPPY: _snappy_parts,
     LZ4: _lz4_parts,
@@ -166,7 +232,8 @@ def decompress(codec: int, data: Buffer, *, limit: int = LIMIT) -> bytes:
 
     Raises:
         TooLargeError: more than `limit` bytes come out.
-        WireError: unknown codec, or damaged data.
+        DamagedError: the data is damaged.
+        WireError: unknown codec.
     """
     if codec == ZSTD:
         return _decompress_zstd(data, limit)
@@ -190,7 +257,7 @@ def decompress_in_pieces(
         limit: the most bytes that may come out.
 
     Raises:
-        As `decompress`; but a zstd frame that is cut off just ends.
+        As `decompress`.
     """
     small_size = 0
     small: list[bytes] = []
@@ -241,7 +308,7 @@ def _gzip_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
         try:
             piece = unpacker.decompress(rest, PIECE)
         except zlib.error as error:
-            raise WireError(f"gzip: {error}") from None
+            raise DamagedError(f"gzip: {error}") from None
         yield piece
         rest = unpacker.unconsumed_tail
         if unpacker.eof:
@@ -254,7 +321,7 @@ def _gzip_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
                 return
             unpacker = zlib.decompressobj(_GZIP_FORMAT)
         elif is_last and not piece:
-            raise WireError("gzip: ends too early")
+            raise DamagedError("gzip: ends too early")
 
 
 def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
@@ -272,6 +339,8 @@ def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
 def _lz4_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
     import lz4.frame
 
+    if len(data) > _LZ4_FLAGS and not data[_LZ4_FLAGS] & _LZ4_INDEPENDENT:
+        raise DamagedError("lz4: linked blocks, which Apache Kafka refuses")
     unpacker = lz4.frame.LZ4FrameDecompressor()
     position = 0
     while not unpacker.eof:
@@ -280,11 +349,11 @@ def _lz4_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
             part = bytes(data[position : position + _INPUT])
             position += len(part)
             if not part:
-                raise WireError("lz4: ends too early")
+                raise DamagedError("lz4: ends too early")
         try:
             piece = unpacker.decompress(part, PIECE)
         except RuntimeError as error:
-            raise WireError(f"lz4: {error}") from None
+            raise DamagedError(f"lz4: {error}") from None
         yield piece
 
 
@@ -292,15 +361,21 @@ def _zstd_pieces(data: Buffer, _limit: int) -> Iterator[bytes]:
     import zstandard
 
     unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    with unpacker.stream_reader(data, read_across_frames=True) as reader:
+    ended = bytes(data) + _ZSTD_END
+    held = b""
+    with unpacker.stream_reader(ended, read_across_frames=True) as reader:
         while True:
             try:
                 piece = reader.read(PIECE)
             except zstandard.ZstdError as error:
-                raise WireError(f"zstd: {error}") from None
+                raise DamagedError(f"zstd: {error}") from None
             if not piece:
-                return
-            yield piece
+                break
+            held += piece
+            yield held[: -len(_ZSTD_CONTENT)]
+            held = held[-len(_ZSTD_CONTENT) :]
+    if held != _ZSTD_CONTENT:
+        raise DamagedError("zstd: ends too early")
 
 
 _IN_PIECES: Final = {
@@ -316,11 +391,11 @@ def _xerial_blocks(data: Buffer) -> Iterator[Buffer]:
     position = len(_XERIAL_HEADER)
     while position < len(data):
         if position + 4 > len(data):
-            raise WireError("snappy: ends too early")
+            raise DamagedError("snappy: ends too early")
         (size,) = struct.unpack_from(">i", data, position)
         position += 4
         if size < 0 or position + size > len(data):
-            raise WireError(f"snappy: a block of {size} bytes")
+            raise DamagedError(f"snappy: a block of {size} bytes")
         yield data[position : position + size]
         position += size
 
@@ -334,10 +409,10 @@ def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
         if size > left:
             raise _too_large(limit)
         if size > _SNAPPY_RATIO * len(block):
-            raise WireError(f"snappy: {len(block)} bytes that declare {size}")
+            raise DamagedError(f"snappy: {len(block)} bytes that declare {size}")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
-        raise WireError(f"snappy: {error}") from None
+        raise DamagedError(f"snappy: {error}") from None
 
 
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
@@ -356,7 +431,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
         except cramjam.DecompressionError as error:
             # The one message that speaks of our buffer, not of the data.
             if "whole buffer" not in str(error):
-                raise WireError(f"zstd: {error}") from None
+                raise DamagedError(f"zstd: {error}") from None
             if size == limit:
                 raise _too_large(limit) from None
             size = min(4 * size, limit)

@@ -12,13 +12,14 @@ in pieces, and never holds more than two of them:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 from kohort.protocol.compression import PIECE
+from kohort.protocol.fields import Buffer
 from kohort.protocol.messages import WireError
 from kohort.protocol.record_rows import FAR
-from kohort.protocol.varints import delta_at, varint_at, wrapped
+from kohort.protocol.varints import LONGEST_INT, delta_at, int_at, varint_at, wrapped
 
 RecordHead = tuple[int, int, bool]
 """Offset and timestamp of a record, and whether it has a key."""
@@ -31,6 +32,10 @@ _MANY_HEADERS = 64
 that a piece has room for 100,000."""
 
 _LONGEST_VARINT = 10
+
+
+class SizeError(WireError):
+    """The size of a record is no varint of an int32."""
 
 
 class Heads:
@@ -114,13 +119,11 @@ class Heads:
             # Most varints have one byte: no call for those, which doubled the time.
             size = data[position]
             if size & 0x81:
-                size, position = varint_at(data, position)
+                size, position = _size_at(data, position)
             else:
                 size >>= 1
                 position += 1
             stop = position + size
-            if size < 0:
-                raise WireError(f"a record of {size} bytes")
             if stop > end:
                 return
             time, position = varint_at(data, position + 1)
@@ -129,7 +132,7 @@ class Heads:
             delta, position = delta_at(data, position)
             key_size = data[position]
             if key_size & 0x80:
-                key_size, position = varint_at(data, position)
+                key_size, position = int_at(data, position)
             else:
                 key_size = (key_size >> 1) ^ -(key_size & 1)
                 position += 1
@@ -137,17 +140,17 @@ class Heads:
                 position += key_size
             size = data[position]
             if size & 0x81:
-                size, position = varint_at(data, position)
+                size, position = int_at(data, position)
                 position += max(size, 0)
             else:
                 position += (size >> 1) + 1
             if position + 1 == stop and not data[position]:
                 position = stop
             else:
-                count, position = varint_at(data, position)
+                count, position = int_at(data, position)
                 if count > _MANY_HEADERS:
                     return
-                position = _behind_headers(data, position, count)
+                position = behind_headers(data, position, count)
             if position != stop:
                 raise WireError(f"a record ends at {position}, not {stop}")
             add((base_offset + delta, base_timestamp + time, key_size >= 0))
@@ -155,13 +158,11 @@ class Heads:
 
     def _read_long(self) -> Iterator[list[RecordHead]]:
         """Reads one record of any length."""
-        size = yield from self._varint()
+        size = yield from self._varint(_size_at)
         stop = self._taken + self._position + size
         yield from self._skip(1)
-        time = wrapped(self._base_timestamp + (yield from self._varint()))
+        time = wrapped(self._base_timestamp + (yield from self._varint(varint_at)))
         delta = yield from self._varint()
-        if not -(2**31) <= delta < 2**31:
-            raise WireError(f"an offset delta of {delta}")
         key_size = yield from self._varint()
         yield from self._skip(key_size)
         yield from self._skip((yield from self._varint()))
@@ -182,14 +183,16 @@ class Heads:
         self._left -= 1
         yield [(self._base_offset + delta, time, key_size >= 0)]
 
-    def _varint(self) -> Generator[list[RecordHead], None, int]:
+    def _varint(
+        self, read: Callable[[bytes, int], tuple[int, int]] = int_at
+    ) -> Generator[list[RecordHead], None, int]:
         while not _has_varint(
             self._data[self._position : self._position + _LONGEST_VARINT]
         ):
             if len(self._data) - self._position >= _LONGEST_VARINT or not self._grow():
                 raise WireError("a varint that does not end")
             yield []
-        value, self._position = varint_at(self._data, self._position)
+        value, self._position = read(self._data, self._position)
         return value
 
     def _skip(self, size: int) -> Iterator[list[RecordHead]]:
@@ -213,19 +216,32 @@ class Heads:
         return True
 
 
+def _size_at(data: bytes, position: int) -> tuple[int, int]:
+    """The size of a record, and the position behind it."""
+    start = position
+    while data[position] >= 0x80:
+        position += 1
+        if position - start == LONGEST_INT:
+            raise SizeError(f"the size of a record in more than {LONGEST_INT} bytes")
+    size, position = int_at(data, start)
+    if size < 0:
+        raise WireError(f"a record of {size} bytes")
+    return size, position
+
+
 def _has_varint(data: bytes) -> bool:
     return any(byte < 0x80 for byte in data)
 
 
-def _behind_headers(data: bytes, position: int, count: int) -> int:
+def behind_headers(data: Buffer, position: int, count: int) -> int:
     """The position behind some headers."""
     if count < 0:
         raise WireError(f"{count} headers")
     for _ in range(count):
-        size, position = varint_at(data, position)
+        size, position = int_at(data, position)
         if size < 0:
             raise WireError("a header without a key")
-        size, position = varint_at(data, position + size)
+        size, position = int_at(data, position + size)
         if size > 0:
             position += size
     return position

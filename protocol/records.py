@@ -5,8 +5,8 @@ piece if a codec is set. Its CRC covers the bytes after the CRC: base offset and
 partition leader epoch precede it, so a broker may set both in a batch and pass
 the rest on as it was sent.
 
-Serving needs headers only. Records are read to validate some (`read_heads`), for
-lookups by timestamp, and by clients, tools and tests.
+A broker reads records to validate them (`read_heads`, `record_survey`) and for lookups
+by timestamp; it passes them on as bytes. Clients, tools and tests read them as a whole.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ LOG_OVERHEAD: Final = 12
 """Bytes of base offset and length; the length counts the bytes after them."""
 CRC_START: Final = 21
 """Position of the attributes, the first bytes that the CRC covers."""
+ATTRIBUTES_AT: Final = 22
+"""Position of the second byte of the attributes, the only one that is used."""
+COUNT_AT: Final = 57
+"""Position of the number of records."""
 PLACE: Final = struct.Struct(">qii")
 """Base offset, length, partition leader epoch: the first bytes of a batch, which
 a broker sets without a new CRC."""
@@ -58,7 +62,10 @@ is busy for a second, a piece at a time."""
 # magic, without which nothing can be said about a batch.
 _SMALLEST_LENGTH = 14
 _UP_TO_MAGIC = 17
+_MAGIC_AT = 16
 _CRC_AT = 17
+_UP_TO_EPOCH = 51
+_CORRUPT = ErrorCode.CORRUPT_MESSAGE
 _MAX_TIMESTAMP_AT = 35
 KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 _START = struct.Struct(">qiib").unpack_from
@@ -204,35 +211,63 @@ def read_headers(data: Buffer) -> Iterator[tuple[BatchHeader, int]]:
         position += length + LOG_OVERHEAD
 
 
+def check_first(data: Buffer) -> BatchError | None:
+    """Whether the data of a partition in Produce may be looked at.
+
+    Kafka's broker does so with the first batch of each partition to find transactions,
+    before it does anything else: an error here refuses the whole request.
+
+    Args:
+        data: the records of one partition in the request.
+    """
+    size = _whole_batch(data, 0)
+    if not isinstance(size, int):
+        return BatchError(size.error_code, size.reason, True)
+    return None
+
+
+def is_transactional(data: Buffer) -> bool:
+    """Whether the data, after `check_first`, begins with a batch of a transaction."""
+    return bool(
+        len(data) > ATTRIBUTES_AT
+        and data[ATTRIBUTES_AT] & TRANSACTIONAL
+        and data[_MAGIC_AT] == MAGIC
+        and _whole_batch(data, 0)
+    )
+
+
 def check_framing(data: Buffer, *, zstd: bool = True) -> BatchError | None:
-    """Whether the data of a partition in Produce starts with one whole batch.
+    """Whether the data of a partition in Produce is one whole batch.
 
     Kafka looks at this before it goes near a log. Bytes behind the batch that
     make no whole batch are ignored, as Kafka ignores them, unless they cannot
     be the start of one.
 
     Args:
-        data: the records of one partition in the request.
+        data: the records of one partition in the request, after `check_first`.
         zstd: whether the version of Produce allows zstd, that is v7 (KIP-110).
     """
     size = _whole_batch(data, 0)
     if not isinstance(size, int):
-        return BatchError(size.error_code, size.reason, True)
+        return size
     behind = _whole_batch(data, size) if 0 < size < len(data) else 0
     if not size:
         reason = f"no whole batch in {len(data)} bytes"
-    elif data[_UP_TO_MAGIC - 1] != MAGIC:
+    elif data[_MAGIC_AT] != MAGIC:
         reason = "Produce takes magic 2 only"
-    elif not zstd and size > 22 and data[22] & CODEC_MASK == compression.ZSTD:
+    elif not zstd and data[ATTRIBUTES_AT] & CODEC_MASK == compression.ZSTD:
         return BatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"
         )
-    elif size < HEADER_SIZE:
-        return BatchError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes")
     elif not isinstance(behind, int):
         return behind
     elif behind:
         reason = "more than one batch"
+    elif size < HEADER_SIZE:
+        # Kafka looks for a producer before it looks at the size.
+        lacks_producer = size < _UP_TO_EPOCH
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if lacks_producer else _CORRUPT
+        return BatchError(code, f"a batch of {size} bytes")
     else:
         return None
     return BatchError(ErrorCode.INVALID_RECORD, reason)
@@ -259,9 +294,6 @@ def check_batch(
 ) -> BatchError | None:
     """Checks a client's batch as Kafka's log does before appending, in its order.
 
-    Records are not read: a count that agrees with the offsets is believed, and
-    compressed bytes are not unfolded.
-
     Args:
         header: that of the batch.
         batch: the batch, no more and no less, after `check_framing`.
@@ -284,10 +316,9 @@ def check_batch(
 def _check_fields(header: BatchHeader) -> BatchError | None:
     count, attributes = header.record_count, header.attributes
     if attributes & CODEC_MASK > compression.ZSTD:
-        # Kafka answers UNKNOWN_SERVER_ERROR, as the exception that it meets
-        # here has no code; this code names the fault.
+        # The exception that Kafka meets here has no code.
         return BatchError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {attributes & CODEC_MASK}"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"codec {attributes & CODEC_MASK}"
         )
     if count <= 0 or count != header.last_offset_delta + 1:
         return BatchError(
@@ -309,28 +340,26 @@ def _check_fields(header: BatchHeader) -> BatchError | None:
     return None
 
 
-def with_timestamp_type(
-    header: BatchHeader, batch: Buffer, append_time_ms: int | None
+def with_timestamps(
+    batch: Buffer, *, is_append_time: bool, max_timestamp: int
 ) -> bytes:
     """The first 61 bytes of a batch with another type of timestamp, and its CRC.
 
-    Only the type and the largest timestamp change, as in Kafka: readers take
-    the largest for every record.
+    Only the type and the largest timestamp change, as in Kafka: readers take the
+    largest for every record if the type is LogAppendTime.
 
     Args:
-        header: that of the batch.
         batch: the batch, no more and no less.
-        append_time_ms: the time for LogAppendTime; None makes it CreateTime.
+        is_append_time: whether the type is LogAppendTime.
+        max_timestamp: the largest timestamp.
     """
     # Kafka drops attributes that it does not know when it writes new ones.
-    attributes = header.attributes & KEPT_ATTRIBUTES
-    latest = header.max_timestamp
-    if append_time_ms is not None:
+    attributes = batch[ATTRIBUTES_AT] & KEPT_ATTRIBUTES
+    if is_append_time:
         attributes |= LOG_APPEND_TIME
-        latest = append_time_ms
     made = bytearray(batch[:HEADER_SIZE])
     struct.pack_into(">h", made, CRC_START, attributes)
-    struct.pack_into(">q", made, _MAX_TIMESTAMP_AT, latest)
+    struct.pack_into(">q", made, _MAX_TIMESTAMP_AT, max_timestamp)
     crc = crc_of(memoryview(batch)[HEADER_SIZE:], crc_of(made[CRC_START:]))
     struct.pack_into(">I", made, _CRC_AT, crc)
     return bytes(made)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+from typing import Final
 
 from kohort.protocol.fields import Buffer
 from kohort.protocol.generated_calls import uvarint
 from kohort.protocol.messages import WireError
+
+LONGEST_INT: Final = 5
+"""Bytes of an int32."""
 
 
 def varint_at(data: Buffer, position: int) -> tuple[int, int]:
@@ -35,21 +39,30 @@ def varint_at(data: Buffer, position: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
+def int_at(data: Buffer, position: int) -> tuple[int, int]:
+    """A zigzag varint of an int32, and the position behind it.
+
+    Raises:
+        WireError: it has more than five bytes, or is no int32.
+        IndexError: the data end in it.
+    """
+    value, after = varint_at(data, position)
+    if after - position > LONGEST_INT or not -(2**31) <= value < 2**31:
+        raise WireError(f"a varint of {value} in {after - position} bytes")
+    return value, after
+
+
 def delta_at(data: Buffer, position: int) -> tuple[int, int]:
     """The distance of a record from its batch's first offset, and the position behind.
 
     Raises:
-        WireError: it is no int32; Kafka refuses it, too.
-        IndexError: the data end in it.
+        As `int_at`.
     """
     delta = data[position]
     if not delta & 0x81:
         # Nearly always one byte, and not negative: no call for that.
         return delta >> 1, position + 1
-    delta, position = varint_at(data, position)
-    if not -(2**31) <= delta < 2**31:
-        raise WireError(f"an offset delta of {delta}")
-    return delta, position
+    return int_at(data, position)
 
 
 def wrapped(timestamp: int) -> int:

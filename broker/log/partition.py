@@ -24,7 +24,7 @@ from kohort.broker.log.results import (
 )
 from kohort.broker.log.settings import DEFAULTS, LOG_APPEND_TIME, LogConfig
 from kohort.broker.log.store import StorageError, Store
-from kohort.broker.log.validation import Refusal, UnreadBatch, must_read
+from kohort.broker.log.validation import UnreadBatch
 from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
@@ -32,6 +32,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import BatchError, BatchHeader
+from kohort.protocol.slotted import replace
 
 log = Logger("kohort.log")
 
@@ -44,10 +45,16 @@ _CLOSED = FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
 
 # Errors that Kafka answers with log start offset -1 although they come from
 # the log: it has no other information about these appends.
-_WITHOUT_LOG_START = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+_WITHOUT_LOG_START = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 
-_NO_TRANSACTIONS = BatchError(
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "kohort has no transactions", True
+NO_TRANSACTIONS = BatchError(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "kohort has no transactions"
 )
 
 
@@ -139,65 +146,65 @@ class Partition:
     # -- appending
 
     def append(self, batch: Buffer, *, now_ms: int, zstd: bool = True) -> AppendResult:
-        """Like `append_or_read`, but reads the records at once if they must be read."""
+        """Like `append_or_read`, of any bytes; reads all records at once.
+
+        Args:
+            batch: the records of this partition in a Produce request.
+            now_ms: ms since the epoch.
+            zstd: whether the version of Produce allows zstd (v7 and later).
+        """
+        error = records.check_first(batch) or records.check_framing(batch, zstd=zstd)
+        if error is not None:
+            return replace(self._refused(error, []), log_start_offset=-1)
         unread: UnreadBatch | None = None
         while True:
-            result = self.append_or_read(batch, now_ms=now_ms, zstd=zstd, read=unread)
+            result = self.append_or_read(batch, now_ms=now_ms, read=unread)
             if isinstance(result, AppendResult):
                 return result
             unread = result
             finish(unread.read())
 
-    def append_or_read(  # noqa: C901 - one check after the other, in Kafka's order
-        self,
-        batch: Buffer,
-        *,
-        now_ms: int,
-        zstd: bool = True,
-        read: UnreadBatch | None = None,
+    def append_or_read(
+        self, batch: Buffer, *, now_ms: int, read: UnreadBatch | None = None
     ) -> AppendResult | UnreadBatch:
         """Appends a client's batch, if it is valid and next in sequence.
 
         Args:
-            batch: the records of this partition in a Produce request. A long one is
-                not copied: its bytes must not change later.
+            batch: the records of this partition in a Produce request, after
+                `records.check_framing`. A long one is not copied: its bytes must not
+                change later.
             now_ms: ms since the epoch.
-            zstd: whether the version of Produce allows zstd (v7 and later).
             read: the result of the last call with this batch, after its records were
                 read.
 
         Returns:
-            An `UnreadBatch` where nothing was appended as the records must be read
-            before: have it read them, then call this again.
+            An `UnreadBatch` where nothing was appended as there are more records to
+            read: have it read them, then call this again.
         """
-        data = memoryview(batch)
-        error = records.check_framing(data, zstd=zstd)
-        if error is not None:
-            return self._refused(error, -1)
-        header = records.read_header(data)
-        data = data[: header.length + records.LOG_OVERHEAD]
-        error = records.check_batch(header, data, self._config.max_message_bytes)
-        if error is not None:
-            knows_log = error.error_code not in _WITHOUT_LOG_START
-            return self._refused(error, self.log_start_offset if knows_log else -1)
-        if header.size > self._config.segment_bytes:
-            return self._refused(self._above_segment(header), self.log_start_offset)
-        if header.is_transactional:
-            return self._refused(_NO_TRANSACTIONS, -1)
-        if must_read(self._config, header, now_ms):
-            if read is None or read.config != self._config:
-                return UnreadBatch(self.name, self._config, data, now_ms)
-            if read.refusal is not None:
-                return self._refused_records(read.refusal)
-        if header.producer_id > records.NO_PRODUCER_ID:
-            answer = self._check_producer(header)
+        if read is None or read.config != self._config:
+            header = records.read_header(batch)
+            data = memoryview(batch)[: header.size]
+            error = records.check_batch(header, data, self._config.max_message_bytes)
+            if error is not None:
+                return self._refused(error, [])
+            if header.is_transactional:
+                return self._refused(NO_TRANSACTIONS, [])
+            read = UnreadBatch(self.name, self._config, header, data, now_ms)
+        if not read.is_read:
+            return read
+        if read.refusal is not None:
+            return self._refused(read.refusal.error, read.refusal.record_errors)
+        if read.header.size > self._config.segment_bytes:
+            return self._refused(self._above_segment(read.header), [])
+        if read.header.producer_id > records.NO_PRODUCER_ID:
+            answer = self._check_producer(read.header)
             if answer is not None:
                 return answer
         try:
-            return self._write(header, data, now_ms)
+            return self._write(read.header, read.data, read.max_timestamp, now_ms)
         except StorageError as error:
             reason = BatchError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-            return self._refused(reason, self.log_start_offset)
+            return self._refused(reason, [])
 
     def append_own(self, batch: bytes, *, now_ms: int) -> AppendResult:
         """Appends a batch that the broker made: no checks, no producer, no CRC.
@@ -210,19 +217,24 @@ class Partition:
             StorageError: it is not in the log.
         """
         header = records.read_header(batch)
-        return self._write(header, memoryview(batch), now_ms)
+        return self._write(header, memoryview(batch), header.max_timestamp, now_ms)
 
     def _write(
-        self, header: BatchHeader, data: memoryview, now_ms: int
+        self, header: BatchHeader, data: memoryview, timestamp: int, now_ms: int
     ) -> AppendResult:
         base_offset = self.log_end_offset
-        timestamp, append_time = header.max_timestamp, -1
+        append_time = -1
         head = records.PLACE.pack(base_offset, header.length, self.epochs.latest)
-        if self.config.message_timestamp_type == LOG_APPEND_TIME:
+        is_append_time = self._config.message_timestamp_type == LOG_APPEND_TIME
+        if is_append_time:
             timestamp = append_time = now_ms
-            head += records.with_timestamp_type(header, data, now_ms)[len(head) :]
-        elif header.attributes & records.LOG_APPEND_TIME:
-            head += records.with_timestamp_type(header, data, None)[len(head) :]
+        if (
+            timestamp != header.max_timestamp
+            or is_append_time != header.is_log_append_time
+        ):
+            head += records.with_timestamps(
+                data, is_append_time=is_append_time, max_timestamp=timestamp
+            )[len(head) :]
         last_offset = base_offset + header.last_offset_delta
         batch = packed(head, data)
         try:
@@ -260,15 +272,22 @@ class Partition:
         reason = f"{header.size} bytes are above segment.bytes ({limit})"
         return BatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
 
-    def _refused(self, error: BatchError, log_start_offset: int) -> AppendResult:
+    def _refused(
+        self, error: BatchError, record_errors: list[tuple[int, str]]
+    ) -> AppendResult:
+        reason = error.reason
+        if record_errors:
+            reason = f"{reason}: {record_errors[0][1]}"
+        knows_log = error.error_code not in _WITHOUT_LOG_START
         return AppendResult(
             error.error_code,
             -1,
             -1,
             -1,
-            log_start_offset,
+            self.log_start_offset if knows_log else -1,
             error.reason if error.on_wire else None,
-            reason=error.reason,
+            record_errors,
+            reason=reason,
         )
 
     def _check_producer(self, header: BatchHeader) -> AppendResult | None:
@@ -288,21 +307,7 @@ class Partition:
             f"producer {header.producer_id}, epoch {header.producer_epoch}, "
             f"sequence {header.base_sequence}"
         )
-        return self._refused(BatchError(verdict, reason), start)
-
-    def _refused_records(self, refusal: Refusal) -> AppendResult:
-        error, found = refusal.error, refusal.record_errors
-        knows_log = error.error_code not in _WITHOUT_LOG_START
-        return AppendResult(
-            error.error_code,
-            -1,
-            -1,
-            -1,
-            self.log_start_offset if knows_log else -1,
-            error.reason if error.on_wire else None,
-            found,
-            reason=f"{error.reason}: {found[0][1]}" if found else error.reason,
-        )
+        return self._refused(BatchError(verdict, reason), [])
 
     # -- reading
 

@@ -19,7 +19,8 @@ class LogConfig:
 
     Kafka's own keys and defaults; `producer_id_expiration_ms` is the broker's
     ``producer.id.expiration.ms``. -1 is no limit for both retentions. Segments,
-    index and flush are for logs in files.
+    index and flush are for logs in files. `compression_codec` is the number of
+    ``compression.type``, None for ``producer``; the level is that of the codec.
     """
 
     message_timestamp_type: str = CREATE_TIME
@@ -40,6 +41,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = 2**63 - 1
     delete_retention_ms: int = 86400000
+    compression_codec: int | None = None
+    compression_level: int | None = None
 
 
 DEFAULTS: Final = LogConfig()

@@ -1,7 +1,15 @@
-"""Reads the records of a client's batch if its header is not enough to validate it.
+"""Validates the records of a client's batch, as Apache Kafka's LogValidator does.
 
-That takes a second for the largest batches, so it is done a piece at a time, before
-the batch is appended: see `UnreadBatch`.
+A partition appends a batch in three steps:
+
+1. `UnreadBatch` takes a batch whose header is valid, and reads its first records.
+   Most batches have no more.
+2. The caller lets it `read` the others a piece at a time, and gives turns to other
+   requests in between: the largest batches take a second.
+3. It has either a `refusal`, or the batch to append.
+
+Records that are not compressed get a quick look (`Survey`). Where that finds anything
+unusual, and in compressed batches, each record is read and judged by itself.
 """
 
 from __future__ import annotations
@@ -9,30 +17,24 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from kohort.broker.log.settings import LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
-from kohort.protocol import records
-from kohort.protocol.compression import TooLargeError
+from kohort.broker.log.settings import LOG_APPEND_TIME, LogConfig
+from kohort.broker.long_work import DONE
+from kohort.protocol import compression, records
+from kohort.protocol.compression import DamagedError, TooLargeError
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
+from kohort.protocol.recompression import UnfitError, recompress_in_pieces
+from kohort.protocol.record_heads import SizeError
+from kohort.protocol.record_rows import FAR
+from kohort.protocol.record_survey import Survey
 from kohort.protocol.records import BatchError, BatchHeader
 from kohort.protocol.slotted import slotted
+from kohort.protocol.varints import wrapped
 
 MOST_RECORD_ERRORS: Final = 10_000
 """Refused records that are listed one by one (KIP-467); from then on the batch is not
 read any further. It is librdkafka's largest batch by default; a million of them would
 make a response of 100 MB."""
-
-
-def must_read(config: LogConfig, header: BatchHeader, now_ms: int) -> bool:
-    """Whether the records have to be read to validate the batch."""
-    if "compact" in config.cleanup_policy:
-        return True
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        return bool(header.attributes & records.LOG_APPEND_TIME)
-    return (
-        header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
-        or config.message_timestamp_before_max_ms != NO_LIMIT_MS
-    )
 
 
 @slotted
@@ -49,71 +51,176 @@ class Refusal:
 
 
 class UnreadBatch:
-    """A batch that a partition appends only after its records were read.
+    """A batch that a partition appends after its records were read.
 
     Args:
         name: topic and partition, for messages.
         config: the topic's, by which the records are judged.
+        header: the batch's.
         data: the batch.
         now_ms: ms since the epoch.
 
     Attributes:
         config: see Args; where it has changed since, the batch is to be read anew.
+        header: that of `data`.
+        data: the batch to append: the one in Args, or another one with its records
+            where the topic has a codec of its own.
+        max_timestamp: of its records; Kafka does not believe the header.
         refusal: once it was read: why it is not appended, or None.
+        is_read: whether all records were read.
     """
 
-    __slots__ = ("_data", "_name", "_now", "config", "refusal")
+    __slots__ = (
+        "_name",
+        "_now",
+        "_steps",
+        "config",
+        "data",
+        "header",
+        "is_read",
+        "max_timestamp",
+        "refusal",
+    )
 
     def __init__(
-        self, name: str, config: LogConfig, data: memoryview, now_ms: int
+        self,
+        name: str,
+        config: LogConfig,
+        header: BatchHeader,
+        data: memoryview,
+        now_ms: int,
     ) -> None:
         self._name = name
-        self._data = data
         self._now = now_ms
         self.config = config
+        self.header = header
+        self.data = data
+        self.max_timestamp = header.max_timestamp
         self.refusal: Refusal | None = None
+        self._steps = self._read()
+        self.is_read = next(self._steps, DONE) is DONE
 
     def read(self) -> Generator[None, None, None]:
-        """Reads the records, and sets `refusal`; others may have turns in between."""
+        """Reads the records that are left; others may have turns in between."""
+        yield
+        yield from self._steps
+        self.is_read = True
+
+    def _read(self) -> Generator[None, None, None]:
         try:
             yield from self._check_records()
         except TooLargeError as error:
             # A Java producer that gets this code splits the batch.
-            found = BatchError(ErrorCode.MESSAGE_TOO_LARGE, str(error))
-            self.refusal = Refusal(found, [])
+            self._refuse(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+        except (DamagedError, UnfitError) as error:
+            # Kafka has no error code for these exceptions.
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except SizeError as error:
+            is_plain = self.header.codec == compression.NONE
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._refuse(code if is_plain else ErrorCode.INVALID_RECORD, str(error))
         except WireError as error:
             reason = f"records cannot be read: {error}"
-            found = BatchError(ErrorCode.INVALID_RECORD, reason)
-            self.refusal = Refusal(found, [])
+            self._refuse(ErrorCode.INVALID_RECORD, reason)
+
+    def _refuse(self, code: ErrorCode, reason: str) -> None:
+        self.refusal = Refusal(BatchError(code, reason), [])
 
     def _check_records(self) -> Generator[None, None, None]:
-        config, header = self.config, records.read_header(self._data)
-        earliest = self._now - config.message_timestamp_before_max_ms
-        latest = self._now + config.message_timestamp_after_max_ms
-        is_compacted = "compact" in config.cleanup_policy
-        is_create_time = config.message_timestamp_type != LOG_APPEND_TIME
-        is_stamped = header.is_log_append_time and not is_create_time
+        is_plain = self.header.codec == compression.NONE
+        if not is_plain or self._target is not None or not (yield from self._survey()):
+            yield from self._check_each_record()
+        if self._target is not None and self.refusal is None:
+            yield from self._recompress(self._target)
+
+    @property
+    def _target(self) -> int | None:
+        """The codec that the records are to have; None where they have it."""
+        codec = self.config.compression_codec
+        return None if codec == self.header.codec else codec
+
+    def _survey(self) -> Generator[None, None, bool]:
+        """Takes a quick look; whether all records are certainly valid."""
+        packed = self.data[records.HEADER_SIZE :]
+        survey = Survey(packed, self.header.record_count)
+        while survey.read_some():
+            if survey.is_done:
+                return self._accepts(survey)
+            yield
+        return False
+
+    def _accepts(self, survey: Survey) -> bool:
+        """Whether all records that were surveyed are certainly valid."""
+        header, config = self.header, self.config
+        if header.is_log_append_time or not -FAR < header.base_timestamp < FAR:
+            return False
+        if "compact" in config.cleanup_policy and not survey.has_keys:
+            return False
+        earliest = header.base_timestamp + survey.earliest
+        latest = header.base_timestamp + survey.latest
+        if config.message_timestamp_type != LOG_APPEND_TIME and (
+            self._now - earliest > config.message_timestamp_before_max_ms
+            or latest - self._now > config.message_timestamp_after_max_ms
+        ):
+            return False
+        self.max_timestamp = max(latest, records.NO_TIMESTAMP)
+        return True
+
+    def _check_each_record(self) -> Generator[None, None, None]:
+        header = self.header
+        is_compacted = "compact" in self.config.cleanup_policy
         code = ErrorCode.INVALID_RECORD
         found: list[tuple[int, str]] = []
+        max_timestamp = records.NO_TIMESTAMP
+        are_consecutive = True
         count = 0
-        for some in records.read_heads(self._data):
-            for position, (_, time, has_key) in enumerate(some, count):
-                is_timed = is_create_time and time != records.NO_TIMESTAMP
+        for some in records.read_heads(self.data):
+            for position, (offset, time, has_key) in enumerate(some, count):
+                max_timestamp = max(max_timestamp, time)
+                are_consecutive = are_consecutive and offset == position
                 if is_compacted and not has_key:
                     found.append((position, f"no key, and {self._name} is compacted"))
-                elif is_timed and not earliest <= time <= latest:
+                elif reason := self._time_error(time):
                     code = ErrorCode.INVALID_TIMESTAMP
-                    reason = f"timestamp {time} is not within [{earliest}, {latest}]"
                     found.append((position, reason))
-                elif is_stamped:
-                    # Kafka minds it only where the topic has this type.
-                    code = ErrorCode.INVALID_TIMESTAMP
-                    found.append((position, "only the broker sets LogAppendTime"))
             count += len(some)
             if len(found) >= MOST_RECORD_ERRORS:
                 del found[MOST_RECORD_ERRORS:]
                 break
-            yield
+            if count < header.record_count or not some:
+                yield
+        self.max_timestamp = max_timestamp
         if found:
             reason = f"{len(found)} of {header.record_count} records are refused"
             self.refusal = Refusal(BatchError(code, reason, True), found)
+        elif header.codec and not are_consecutive and self._target is None:
+            # Kafka means to write them anew, and fails, as it has not kept them.
+            reason = "offsets of compressed records are not consecutive"
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+
+    def _time_error(self, time: int) -> str:
+        """Why a record may not have this timestamp; "" if it may."""
+        config = self.config
+        is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+        if is_append_time or time == records.NO_TIMESTAMP:
+            # Kafka minds the producer's LogAppendTime in no other case.
+            if self.header.is_log_append_time:
+                return "only the broker sets LogAppendTime"
+            return ""
+        earliest = self._now - config.message_timestamp_before_max_ms
+        latest = self._now + config.message_timestamp_after_max_ms
+        age = wrapped(self._now - time)
+        if age <= self._now - earliest and wrapped(-age) <= latest - self._now:
+            return ""
+        return f"timestamp {time} is not within [{earliest}, {latest}]"
+
+    def _recompress(self, codec: int) -> Generator[None, None, None]:
+        made = yield from recompress_in_pieces(
+            self.header,
+            self.data,
+            codec,
+            self.config.compression_level,
+            self.config.max_message_bytes,
+        )
+        self.data = memoryview(made)
+        self.header = records.read_header(made)

@@ -7,14 +7,20 @@ from typing import Final
 
 from kohort.broker.config import Config
 from kohort.broker.log.settings import LogConfig
+from kohort.protocol.compression import CODECS, NONE
 
 SMALLEST_SEGMENT: Final = 1024 * 1024
 """Bytes: the least that ``segment.bytes`` of a topic may be."""
+
+_CODECS: Final = {"producer": None, "uncompressed": NONE} | {
+    name: number for number, name in enumerate(CODECS) if number
+}
 
 
 def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
     """Settings of the logs of a topic with these overrides."""
     values = config.topic(overrides)
+    codec = values["compression.type"]
     return LogConfig(
         message_timestamp_type=values["message.timestamp.type"],
         max_message_bytes=values["max.message.bytes"],
@@ -34,6 +40,8 @@ def log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
         min_compaction_lag_ms=values["min.compaction.lag.ms"],
         max_compaction_lag_ms=values["max.compaction.lag.ms"],
         delete_retention_ms=values["delete.retention.ms"],
+        compression_codec=_CODECS[codec],
+        compression_level=values.get(f"compression.{codec}.level"),
     )
 
 

@@ -183,7 +183,7 @@ def _rewrite(
         again, is_whole = _taken(_rows(made))
         assert is_whole
         assert again == rows
-    first = records.with_timestamp_type(header, batch, _NOW_MS)
+    first = records.with_timestamps(batch, is_append_time=True, max_timestamp=_NOW_MS)
     assert records.read_header(first).max_timestamp == _NOW_MS
     empty = rebuilding.empty_batch(header)
     assert not list(records.read_rows(empty))

@@ -274,7 +274,7 @@ def test_a_damaged_batch_cannot_be_cleaned() -> None:
     damaged = bytearray(build_batch([Record(0, NOW, b"a", b"2")]))
     damaged[records.HEADER_SIZE] = 0x7E
     damaged[17:21] = records.crc_of(damaged[21:]).to_bytes(4, "big")
-    assert not scene.partition.append(bytes(damaged), now_ms=NOW).error_code
+    scene.partition.append_own(bytes(damaged), now_ms=NOW)
     scene.send((b"a", b"3"))
     scene.partition.config = LogConfig(
         cleanup_policy="compact", min_cleanable_dirty_ratio=0.0

@@ -97,7 +97,7 @@ def test_offsets_by_time_in_a_damaged_batch() -> None:
     made = bytearray(build_batch([Record(0, NOW, b"k", b"v")]))
     made[-3:] = b"\xff\xff\xff"
     struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
-    assert not scene.partition.append(bytes(made), now_ms=NOW).error_code
+    scene.partition.append_own(bytes(made), now_ms=NOW)
     corrupt = FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
     assert finish(scene.partition.find_offset(NOW)) == corrupt
 
@@ -108,6 +108,6 @@ def test_a_header_may_promise_a_time_that_no_record_has() -> None:
     made = bytearray(build_batch([Record(0, NOW, b"k", b"v")]))
     struct.pack_into(">q", made, 35, NOW + 900)
     struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
-    scene.partition.append(bytes(made), now_ms=NOW)
+    scene.partition.append_own(bytes(made), now_ms=NOW)
     scene.send(700)
     assert scene.found(NOW + 500) == (700, 1, 0)

@@ -16,6 +16,7 @@ from kohort.broker.long_work import finish
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.record_heads import HEADS
+from kohort.protocol.record_survey import SOME
 from kohort.protocol.records import Record, build_batch
 
 pytestmark = pytest.mark.usefixtures("kept_scenes")
@@ -33,7 +34,7 @@ def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
     batch = build_batch([Record(0, NOW, b"k")] * 20_000, codec=codec)
     unread = scene.partition.append_or_read(batch, now_ms=NOW)
     assert isinstance(unread, UnreadBatch)
-    assert pieces_of(unread.read()) >= 20_000 // HEADS
+    assert pieces_of(unread.read()) >= 20_000 // SOME
     assert scene.partition.log_end_offset == 0
     scene.send(0)
     result = scene.partition.append_or_read(batch, now_ms=NOW, read=unread)
@@ -43,8 +44,8 @@ def test_a_large_batch_is_read_in_pieces(codec: int) -> None:
 
 def test_a_configuration_that_changes_while_records_are_read() -> None:
     """The records are read again, and checked by the new configuration."""
-    scene = Scene(message_timestamp_before_max_ms=5)
-    batch = build_batch([Record(0, NOW, None, b"v")])
+    scene = Scene()
+    batch = build_batch([Record(0, NOW, None, b"v")] * (SOME + 1))
     unread = scene.partition.append_or_read(batch, now_ms=NOW)
     assert isinstance(unread, UnreadBatch)
     pieces_of(unread.read())
@@ -103,8 +104,8 @@ def test_a_log_that_is_closed_during_a_search() -> None:
     made = bytearray(build_batch([Record(0, NOW, b"k", b"v")] * 2_000))
     struct.pack_into(">q", made, 35, NOW + 900)
     struct.pack_into(">I", made, 17, records.crc_of(made[21:]))
-    scene.partition.append(bytes(made), now_ms=NOW)
-    scene.partition.append(bytes(made), now_ms=NOW)
+    scene.partition.append_own(bytes(made), now_ms=NOW)
+    scene.partition.append_own(bytes(made), now_ms=NOW)
     search = scene.partition.find_offset(NOW + 900)
     next(search)
     scene.partition.close()

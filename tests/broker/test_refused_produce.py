@@ -1,0 +1,148 @@
+"""Produce requests that Apache Kafka 4.3 refuses, and in which order it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.wire.client import WireClient, connected
+from tests.wire.malformed_batches import TRANSACTIONAL, batch, good, malformed_batches
+
+from kohort.broker.server import Broker
+from kohort.protocol.apis.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.apis.k10_find_coordinator import FindCoordinatorRequest
+from kohort.protocol.errors import ErrorCode
+
+NOW_MS = 1_700_000_000_000
+GOOD = batch(NOW_MS, good())
+OLD = batch(NOW_MS, good(), magic=1)
+CORRUPT = batch(NOW_MS, good(), length=13)
+LARGE = batch(NOW_MS, good(60), 60)
+IN_TRANSACTION = batch(NOW_MS, good(), attributes=TRANSACTIONAL, producer=(1, 0, 0))
+
+INVALID, UNKNOWN = ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+Row = tuple[str, int, bytes | None]
+
+
+async def answers(
+    client: WireClient, *rows: Row, acks: int = -1, version: int = 9
+) -> dict[tuple[str, int], Any]:
+    """The answers to batches, given as (topic, partition, batch)."""
+    topics = [
+        TopicProduceData(name, partition_data=[PartitionProduceData(index, data)])
+        for name, index, data in rows
+    ]
+    request = ProduceRequest(None, acks, 1000, topics)
+    response = await client.call("Produce", version, request)
+    found = [
+        ((topic.name, row.index), row)
+        for topic in response.responses
+        for row in topic.partition_responses
+    ]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def codes(found: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], int]:
+    """Error codes by topic and partition."""
+    return {at: row.error_code for at, row in found.items()}
+
+
+async def test_unknown_comes_before_damaged_and_both_before_acks() -> None:
+    """The bytes of a partition count before acks, and its existence before both."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 2)
+        found = await answers(
+            client,
+            ("t", 0, GOOD),
+            ("t", 1, OLD),
+            ("t", 9, OLD),
+            ("nope", 0, OLD),
+            acks=5,
+        )
+        assert codes(found) == {
+            ("t", 0): ErrorCode.INVALID_REQUIRED_ACKS,
+            ("t", 1): INVALID,
+            ("t", 9): UNKNOWN,
+            ("nope", 0): UNKNOWN,
+        }
+        assert {row.log_start_offset for row in found.values()} == {-1}
+
+
+async def test_internal_topics() -> None:
+    """Their batches are looked at before clients are refused."""
+    async with Broker() as broker, connected(broker) as client:
+        await client.call("FindCoordinator", 3, FindCoordinatorRequest("g", 0))
+        topic = "__consumer_offsets"
+        found = await answers(client, (topic, 0, OLD), (topic, 1, GOOD))
+        refused = ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert list(codes(found).values()) == [INVALID, refused]
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "has_message"),
+    [
+        (CORRUPT, ErrorCode.CORRUPT_MESSAGE, True),
+        (batch(NOW_MS, b"", length=9), ErrorCode.CORRUPT_MESSAGE, True),
+        (IN_TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, False),
+    ],
+)
+async def test_one_partition_refuses_the_request(
+    bad: bytes,
+    code: ErrorCode,
+    has_message: bool,
+) -> None:
+    """Kafka looks for transactions in all partitions before it does anything else."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 2)
+        rows = ("t", 0, GOOD), ("t", 1, bad), ("nope", 0, GOOD)
+        found = await answers(client, *rows)
+        assert set(codes(found).values()) == {code}
+        assert len(found) == 3
+        assert {bool(row.error_message) for row in found.values()} == {has_message}
+        (row,) = (await answers(client, ("t", 0, GOOD))).values()
+        assert row.base_offset == 0
+
+
+async def test_a_partition_that_is_named_twice() -> None:
+    """Kafka appends the last batch, and answers once; an error of either stays."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        one, two = batch(NOW_MS, good(1), 1), batch(NOW_MS, good(2), 2)
+        (row,) = (await answers(client, ("t", 0, one), ("t", 0, two))).values()
+        assert (row.error_code, row.base_offset) == (0, 0)
+        (row,) = (await answers(client, ("t", 0, one))).values()
+        assert row.base_offset == 2
+        for rows in (("t", 0, OLD), ("t", 0, one)), (("t", 0, one), ("t", 0, OLD)):
+            (row,) = (await answers(client, *rows)).values()
+            assert row.error_code == INVALID
+        (row,) = (await answers(client, ("t", 0, one))).values()
+        assert row.base_offset == 5
+
+
+async def test_more_replicas_in_sync_than_there_are() -> None:
+    """``min.insync.replicas`` above the replication factor counts as that factor."""
+    async with Broker() as broker, connected(broker) as client:
+        overrides = {"min.insync.replicas": "2", "max.message.bytes": "200"}
+        broker.cluster.create_topic("t", 1, overrides=overrides)
+        found = await answers(client, ("t", 0, LARGE))
+        assert codes(found) == {("t", 0): ErrorCode.MESSAGE_TOO_LARGE}
+        found = await answers(client, ("t", 0, GOOD))
+        assert codes(found) == {("t", 0): ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("version", [3, 7, 8, 9])
+async def test_record_errors(version: int) -> None:
+    """Refused records are named since v8 (KIP-467)."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        data = malformed_batches(broker.cluster.now_ms())["2 hours ahead"]
+        (row,) = (await answers(client, ("t", 0, data), version=version)).values()
+        assert row.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [e.batch_index for e in row.record_errors] == [1] * (version >= 8)
+        assert bool(row.error_message) == (version >= 8)
