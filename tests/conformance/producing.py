@@ -10,6 +10,7 @@ from crc32c import crc32c
 from tests.conformance.connection import Outcome, ScenarioError
 from tests.conformance.env import Env
 from tests.conformance.peer import Peer
+from tests.wire.malformed_batches import CODECS, NONE
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _FIELDS = (
@@ -29,6 +30,19 @@ _FIELDS = (
 )
 _LENGTH_FROM, _COVERED_FROM = 12, 21
 _APPEND_TIME = 8
+
+_BEYOND_32_BITS = frozenset({"size beyond 32 bits", "delta beyond 32 bits"})
+_WRONG_SIZES = _BEYOND_32_BITS | {
+    "size too small",
+    "size too large",
+    "size 0",
+    "size -1",
+    "size beyond the batch",
+    "size 2^31 - 1",
+}
+SIZES_UNREAD = {NONE: _BEYOND_32_BITS} | dict.fromkeys(CODECS.values(), _WRONG_SIZES)
+"""Batches by codec that Kafka takes because it does not look at a record's size. Not
+every client can read them."""
 
 
 def produce_fields(

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import Any
 
 from tests.conformance.env import Env
+from tests.conformance.steps import topics_named
 from tests.wire.malformed_batches import batch, good
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-4333-8444-555555555555")
@@ -34,6 +36,32 @@ async def mixed_groups(env: Env) -> None:
     await env.describe(a, *groups, version=6)
     await env.commit_offsets(a, group=env.group("empty"))
     await env.delete_groups(a, *groups, env.group("empty"))
+
+
+async def mixed_list_offsets(env: Env) -> None:
+    """ListOffsets: unknown topics and partitions, and duplicates, among the good."""
+    one, two, unknown, _ = await _topics(env)
+    a = await env.peer("A")
+
+    def asked(topic: str, *partitions: int) -> dict[str, Any]:
+        made = [{"partition_index": each, "timestamp": -1} for each in partitions]
+        return {"name": topic, "partitions": made}
+
+    for version in (1, 5, 7):
+        topics = [asked(two, 2, 9, 0), asked(unknown, 1, 0), asked(one, 1)]
+        await a.call("ListOffsets", version, replica_id=-1, topics=topics)
+        topics = [*topics, asked(two, 1, 2), asked(one, 0, 0)]
+        await a.call("ListOffsets", version, replica_id=-1, topics=topics)
+
+
+async def mixed_metadata(env: Env) -> None:
+    """Metadata: unknown and invalid names among the good, and partitions."""
+    one, two, unknown, unknown_2 = await _topics(env)
+    a = await env.peer("A")
+    for version in (4, 8, 12):
+        names = two, unknown, "a/b", one, unknown_2
+        fields = topics_named(version, *names) | {"allow_auto_topic_creation": False}
+        await a.call("Metadata", version, **fields)
 
 
 async def mixed_produce_by_topic_id(env: Env) -> None:
