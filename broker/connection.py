@@ -290,6 +290,16 @@ class Connection(asyncio.Protocol):
             # Pipelined fetches: let the transport say when it is too much.
             self._flush()
 
+    def throttle(self, wait_ms: int) -> None:
+        """Handles nothing further for this time, which the client has been told."""
+        clock = self.node.cluster.clock
+        when = clock.now() + wait_ms / 1000
+        self._flow.throttle(clock.call_at(when, self._end_throttle))
+
+    def _end_throttle(self) -> None:
+        self._flow.end_throttle()
+        self._continue()
+
     def fail(self, why: str) -> None:
         """Closes the connection after the responses so far are sent."""
         self._failure = why
@@ -343,8 +353,9 @@ class Connection(asyncio.Protocol):
         frames, flow = self._frames, self._flow
         self._is_handling = True
         start, left, before = 0, TURN, monotonic()
+        quotas = self.node.cluster.quotas
         try:
-            while frames and self._current is None and not flow.is_write_blocked:
+            while frames and self._current is None and not flow.is_blocked:
                 if left <= 0:
                     self._closed.get_loop().call_soon(self._continue)
                     break
@@ -354,6 +365,8 @@ class Connection(asyncio.Protocol):
                 now = monotonic()
                 if now - before > SLOW_SECONDS:
                     self._was_slow(*_called(frame), now - before)
+                if quotas.is_used:
+                    quotas.count_seconds(self._client[1].id, now - before)
                 before = now
         except _DECODE_ERRORS as error:
             self._failure = f"{_called(frame)[1]}: {error}"
@@ -401,6 +414,7 @@ class Connection(asyncio.Protocol):
             self,
         )
         request.started = now
+        request.size = end - start
         try:
             work = route.handle(request)
             if work is not None and next(work, DONE) is not DONE:
@@ -431,6 +445,9 @@ class Connection(asyncio.Protocol):
     def _check_piece(self, request: Request, before: float) -> None:
         """Logs and counts a piece that has taken too long."""
         now = monotonic()
+        quotas = self.node.cluster.quotas
+        if quotas.is_used:
+            quotas.count_seconds(request.client.id, now - before)
         if now - before > SLOW_SECONDS:
             called = f"{request.api.name} v{request.version}"
             self._was_slow(request.api, called, now - before)

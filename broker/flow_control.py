@@ -1,6 +1,6 @@
 """Back-pressure: keeps clients that send much, or read slowly, from filling memory.
 
-A connection stops reading from its socket for any of three reasons, and reads again
+A connection stops reading from its socket for any of four reasons, and reads again
 when none is left. TCP then holds the client back.
 
 | reason | begins | ends |
@@ -8,8 +8,10 @@ when none is left. TCP then holds the client back.
 | unread responses | `WRITE_BUFFER` bytes wait for the client | it has caught up |
 | read ahead | `READ_AHEAD` bytes wait behind a request | all of them are handled |
 | memory | long requests take too much of it (`request_memory`) | there is room again |
+| quota | a response tells the client to wait (KIP-219) | the time is over |
 
-While responses are unread, requests that have come in are not handled either.
+While responses are unread, or the client is throttled, requests that have come in are
+not handled either.
 `Unread` adds the unread bytes of all connections up: fetches bring less while they are
 many.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from kohort.broker.clock import Timer
 from kohort.broker.log.store import PIECE
 
 READ_AHEAD: Final = 64 * 1024
@@ -61,22 +64,27 @@ class FlowControl:
         unread: adds up the unread bytes of all connections.
 
     Attributes:
-        is_write_blocked: responses are unread: handle no further requests.
+        is_blocked: responses are unread, or the client is throttled: handle no
+            further requests.
         is_reading: whether the socket is read.
     """
 
     __slots__ = (
         "_is_held_back",
+        "_is_write_blocked",
+        "_throttle",
         "_transport",
         "_unread",
         "_unread_own",
+        "is_blocked",
         "is_reading",
-        "is_write_blocked",
     )
 
     def __init__(self, unread: Unread) -> None:
-        self.is_write_blocked = False
+        self.is_blocked = False
         self.is_reading = True
+        self._is_write_blocked = False
+        self._throttle: Timer | None = None
         self._is_held_back = False
         self._unread = unread
         self._unread_own = 0
@@ -89,6 +97,8 @@ class FlowControl:
 
     def disconnect(self) -> None:
         """The connection is closed: nothing of it is unread any more."""
+        if self._throttle is not None:
+            self._throttle.cancel()
         self._count_unread(0)
 
     def read_ahead(self, size: int) -> None:
@@ -98,14 +108,26 @@ class FlowControl:
 
     def block_writing(self) -> None:
         """The client reads too slowly: stops reading and handling."""
-        self.is_write_blocked = True
+        self.is_blocked = self._is_write_blocked = True
         self._count_unread(self._transport.get_write_buffer_size())
         self._pause()
 
     def unblock_writing(self) -> None:
         """The client has caught up; `resume` follows."""
-        self.is_write_blocked = False
+        self._is_write_blocked = False
+        self.is_blocked = self._throttle is not None
         self._count_unread(0)
+
+    def throttle(self, timer: Timer) -> None:
+        """The client is to wait: stops reading and handling until the timer fires."""
+        self.is_blocked = True
+        self._throttle = timer
+        self._pause()
+
+    def end_throttle(self) -> None:
+        """The client has waited; `resume` follows."""
+        self._throttle = None
+        self.is_blocked = self._is_write_blocked
 
     def hold_back(self) -> None:
         """Memory is short: stops reading."""
@@ -118,7 +140,7 @@ class FlowControl:
 
     def resume(self) -> None:
         """Reads again if no reason is left; no request waits behind another."""
-        if self.is_reading or self.is_write_blocked or self._is_held_back:
+        if self.is_reading or self.is_blocked or self._is_held_back:
             return
         self.is_reading = True
         if not self._transport.is_closing():

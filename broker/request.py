@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from kohort.broker import telemetry
 from kohort.broker.api_counts import errors_in_pieces
 from kohort.broker.cluster.cluster import Node
+from kohort.broker.cluster.quotas import FETCH, PRODUCE, REQUEST
 from kohort.broker.coordinator.effects import Result
 from kohort.broker.coordinator.events import Client
 from kohort.broker.long_work import Pace, Work
@@ -31,6 +32,7 @@ JOIN_BELOW = 16 * 1024
 
 _HEAD = struct.Struct(">ii").pack
 _FLEXIBLE_HEAD = struct.Struct(">iix").pack
+_PRODUCE, _FETCH = 0, 1
 _JOIN_GROUP = 11
 """The one API whose responses carry GROUP_MAX_SIZE_REACHED."""
 
@@ -71,6 +73,17 @@ class ResponseFormat:
         size = self._head_size + sum(map(len, parts))
         parts[0] = self._head(size, correlation_id)
         return parts
+
+    def size_of(self, response: Any) -> int:
+        """The bytes of a response as Kafka counts them for quotas."""
+        parts: list[Buffer] = []
+        self._encode(response, parts.append)
+        return 4 + sum(map(len, parts))
+
+    def decoded(self, body: bytes) -> Any:
+        """The message that a body is."""
+        message, _ = self.api.response(self.version).decode(body, 0, len(body))
+        return message
 
     def frame_in_pieces(
         self, correlation_id: int, response: Any
@@ -130,6 +143,9 @@ class Peer(Protocol):
     def send(self, request: Request, parts: list[Buffer]) -> None:
         """Sends the response to its request; no parts where there is none."""
 
+    def throttle(self, wait_ms: int) -> None:
+        """Handles nothing further for this time."""
+
     def abort(self) -> None:
         """Closes the connection at once."""
 
@@ -154,6 +170,8 @@ class Request:
         peer: the connection.
         abandon: called if the connection is lost before the answer.
         started: when its handling began, on `time.monotonic`.
+        size: bytes of its frame.
+        throttle_ms: how long the client is to wait behind the response.
     """
 
     __slots__ = (
@@ -165,7 +183,9 @@ class Request:
         "message",
         "node",
         "peer",
+        "size",
         "started",
+        "throttle_ms",
         "version",
     )
 
@@ -189,6 +209,8 @@ class Request:
         self.peer = peer
         self.abandon: Callable[[], object] | None = None
         self.started = 0.0
+        self.size = 0
+        self.throttle_ms = 0
 
     @property
     def api(self) -> Api:
@@ -225,6 +247,8 @@ class Request:
 
     def reply(self, response: Any) -> None:
         """Sends the response: a message, or bytes of a body that is encoded."""
+        if self.node.cluster.quotas.is_used:
+            response = self._throttled(response)
         counters = self.node.counters
         if counters is not None:
             counters.answered(self.api, self.version, self.started, response)
@@ -253,6 +277,8 @@ class Request:
         return self._reply_in_pieces(response)
 
     def _reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
+        if self.node.cluster.quotas.is_used:
+            response = self._throttled(response)
         parts = yield from self._format.frame_in_pieces(
             self._correlation_id, self._numbered(response)
         )
@@ -264,10 +290,41 @@ class Request:
 
     def reply_nothing(self) -> None:
         """The request asks for no response (Produce with acks 0)."""
+        if self.node.cluster.quotas.is_used:
+            self._throttled(None)
         counters = self.node.counters
         if counters is not None:
             counters.answered(self.api, self.version, self.started, None)
         self.peer.send(self, [])
+
+    def _throttled(self, response: Any) -> Any:
+        """The response with how long the client is to wait; it is not read meanwhile.
+
+        As in Kafka, a Fetch that is throttled gets no records, and asks again.
+        """
+        quotas, client_id = self.node.cluster.quotas, self.client.id
+        wait_ms = max(self.throttle_ms, quotas.throttle_ms(REQUEST, client_id))
+        if self._format.api.key == _PRODUCE:
+            quotas.count(PRODUCE, client_id, self.size)
+            wait_ms = max(wait_ms, quotas.throttle_ms(PRODUCE, client_id))
+        elif self._format.api.key == _FETCH:
+            size = self._format.size_of(response)
+            quotas.count(FETCH, client_id, size)
+            wait_ms = max(wait_ms, quotas.throttle_ms(FETCH, client_id))
+            if wait_ms:
+                quotas.count(FETCH, client_id, -size)
+                # A session that would begin is not told to the client: it asks anew.
+                goes_on = self.message.session_epoch > 0
+                session_id = response.session_id if goes_on else 0
+                response = replace(response, session_id=session_id, responses=())
+        if not wait_ms:
+            return response
+        self.peer.throttle(wait_ms)
+        if type(response) is bytes:
+            response = self._format.decoded(response)
+        if hasattr(response, "throttle_time_ms"):
+            return replace(response, throttle_time_ms=wait_ms)
+        return response
 
     def _numbered(self, response: Any) -> Any:
         """The response with the connection's number of GROUP_MAX_SIZE_REACHED.

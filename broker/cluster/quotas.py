@@ -36,6 +36,9 @@ MOST_CLIENTS: Final = 10_000
 """Clients whose rates are kept, by quota; the one that has been idle longest is
 forgotten first. Client ids come from outside, and are many."""
 
+MOST_ENTITIES: Final = 5_000
+"""Entities that may have quotas: all are written down with each change, in 10 ms."""
+
 _Client = tuple[str, str, str]
 """The key of a quota, the user and the client id that it counts; empty for all."""
 
@@ -89,24 +92,27 @@ class Quotas:
 
     # -- throttling
 
-    def throttle_ms(self, key: str, client_id: str, amount: float) -> int:
-        """Counts bytes or percent of a client; how long it is to wait."""
+    def count(self, key: str, client_id: str, amount: float) -> None:
+        """Counts bytes of a client, or takes some back that are not sent."""
+        found = self._bound(key, client_id)
+        if found is not None:
+            self._rate(found[1]).record(amount, self._now_ms())
+
+    def count_seconds(self, client_id: str, seconds: float) -> None:
+        """Counts time in which the event loop worked for a client."""
+        self.count(REQUEST, client_id, 100 * seconds)
+
+    def throttle_ms(self, key: str, client_id: str) -> int:
+        """How long a client is to wait, by what was counted."""
         found = self._bound(key, client_id)
         if found is None:
             return 0
         bound, client = found
-        rate = self._rates.pop(client, None) or self._new_rate()
-        self._rates[client] = rate
-        _forget_idle(self._rates)
-        now_ms = self._now_ms()
-        rate.record(amount, now_ms)
-        return rate.throttle_ms(bound, now_ms)
-
-    def uncount(self, key: str, client_id: str, amount: float) -> None:
-        """Takes bytes back that were counted and are not sent."""
-        found = self._bound(key, client_id)
-        if found is not None and found[1] in self._rates:
-            self._rates[found[1]].record(-amount, self._now_ms())
+        wait_ms = self._rate(client).throttle_ms(bound, self._now_ms())
+        if key == REQUEST:
+            window_ms: int = 1000 * self._config["quota.window.size.seconds"]
+            return min(wait_ms, window_ms)
+        return wait_ms
 
     def most_bytes(self, client_id: str) -> float:
         """Bytes of the longest Fetch response that is not throttled in any case."""
@@ -117,11 +123,18 @@ class Quotas:
         seconds: int = self._config["quota.window.size.seconds"]
         return found[0] * windows * seconds
 
-    def mutation(self, client_id: str) -> tuple[float, Bucket] | None:
-        """The quota of changes of partitions, and the bucket they are taken from."""
+    def mutate(self, client_id: str, partitions: int, *, strict: bool) -> int:
+        """Takes tokens for changes of partitions; how long the client is to wait.
+
+        Args:
+            client_id: of the request.
+            partitions: how many of them are made or deleted.
+            strict: none are taken while some are missing; the change is not made then.
+                Otherwise it is, and the client waits behind it.
+        """
         found = self._bound(MUTATION, client_id)
         if found is None:
-            return None
+            return 0
         bound, client = found
         seconds = (
             self._config["controller.quota.window.num"]
@@ -131,7 +144,11 @@ class Quotas:
         self._buckets[client] = bucket
         _forget_idle(self._buckets)
         bucket.refill(bound, bound * seconds, self._clock.now())
-        return bound, bucket
+        wait_ms = bucket.throttle_ms(bound)
+        if strict and wait_ms:
+            return wait_ms
+        bucket.tokens -= partitions
+        return 0 if strict else bucket.throttle_ms(bound)
 
     def _bound(self, key: str, client_id: str) -> tuple[float, _Client] | None:
         """The quota of a client, and whose rate it limits; None for no quota."""
@@ -150,9 +167,14 @@ class Quotas:
                     return values[entity][key], counted
         return None
 
-    def _new_rate(self) -> Rate:
-        seconds = self._config["quota.window.size.seconds"]
-        return Rate(self._config["quota.window.num"], 1000 * seconds)
+    def _rate(self, client: _Client) -> Rate:
+        rate = self._rates.pop(client, None)
+        if rate is None:
+            seconds = self._config["quota.window.size.seconds"]
+            rate = Rate(self._config["quota.window.num"], 1000 * seconds)
+        self._rates[client] = rate
+        _forget_idle(self._rates)
+        return rate
 
     def _now_ms(self) -> int:
         return int(self._clock.now() * 1000)

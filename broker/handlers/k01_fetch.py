@@ -189,6 +189,10 @@ class _Fetch:
         self.changed: set[int] = set()
         # No response can have more bytes than this, so Kafka waits for no more.
         limit: int = request.node.cluster.config["fetch.max.bytes"]
+        quotas = request.node.cluster.quotas
+        if quotas.is_used:
+            # A longer one would be throttled in any case.
+            limit = int(min(limit, quotas.most_bytes(request.client.id)))
         self._max_bytes: int = min(request.message.max_bytes, limit)
         self.min_bytes: int = min(request.message.min_bytes, self._max_bytes)
         self.size = 0

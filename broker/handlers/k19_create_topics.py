@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 from kohort.broker.cluster.new_topics import NewTopics
 from kohort.broker.handlers import configs
+from kohort.broker.handlers.mutations import count_mutation
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.handlers.replicas import MAX_PARTITIONS, check_replicas
 from kohort.broker.log.store import StorageError
@@ -138,6 +139,7 @@ def _result(
         overrides = _overrides(topic)
         configs.check_topic(cluster.config, overrides)
         partitions, factor, replicas = _placed(request, topic)
+        count_mutation(request, partitions)
         if request.message.validate_only:
             topic_id = cluster.ids.topic_id()
         else:

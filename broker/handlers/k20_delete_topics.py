@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kohort.broker.handlers.mutations import count_mutation
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work, count_values
@@ -75,9 +76,11 @@ def _deleted(
         if isinstance(topic, RefusedError):
             results.append(_refused(DeleteTopicState(name, topic_id), topic))
         elif times[topic.name] == 1:
-            places.append(len(results))
-            topics.append(topic)
-            results.append(DeletableTopicResult(topic.name, topic.id, 0, None))
+            result = _permitted(request, topic)
+            if not result.error_code:
+                places.append(len(results))
+                topics.append(topic)
+            results.append(result)
         elif name is not None:
             both = DeleteTopicState(topic.name, topic.id)
             results.append(_refused(both, _invalid("the request has its id, too")))
@@ -91,6 +94,15 @@ def _deleted(
             for place, topic in zip(places, topics, strict=True):
                 state = DeleteTopicState(topic.name, topic.id)
                 results[place] = _refused(state, refusal)
+
+
+def _permitted(request: Request, topic: Topic) -> DeletableTopicResult:
+    """The result of deleting a topic, as far as quotas are concerned."""
+    try:
+        count_mutation(request, len(topic.partitions))
+    except RefusedError as error:
+        return _refused(DeleteTopicState(topic.name, topic.id), error)
+    return DeletableTopicResult(topic.name, topic.id, 0, None)
 
 
 def _why_none(request: Request, times: Counter[_Key]) -> RefusedError | None:

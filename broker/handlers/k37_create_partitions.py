@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+from kohort.broker.handlers.mutations import count_mutation
 from kohort.broker.handlers.refusal import TIMED_OUT, RefusedError
 from kohort.broker.handlers.replicas import MAX_PARTITIONS, check_replicas
 from kohort.broker.log.store import StorageError
@@ -92,6 +93,7 @@ def _grown(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"a request may create {MAX_PARTITIONS} partitions at most",
         )
+    count_mutation(request, added)
     if not message.validate_only:
         placed = None
         if wanted.assignments is not None:

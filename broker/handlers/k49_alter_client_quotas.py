@@ -10,6 +10,7 @@ from kohort.broker.cluster.quotas import (
     CONNECTION,
     FETCH,
     IP,
+    MOST_ENTITIES,
     MUTATION,
     PRODUCE,
     REQUEST,
@@ -57,6 +58,7 @@ def handle(request: Request) -> Work:
             if entity in errors:
                 raise _invalid("the request has the entity twice")
             changes[entity] = _changes(names, entry)
+            _check_room(request, entity, changes)
             errors[entity] = None
         except RefusedError as refusal:
             errors[entity] = refusal
@@ -126,6 +128,16 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return bool(_HOST_NAME(text))
     return True
+
+
+def _check_room(
+    request: Request, entity: Entity, changes: dict[Entity, _Changes]
+) -> None:
+    values = request.node.cluster.quotas.values
+    if entity not in values and len(values) + len(changes) > MOST_ENTITIES:
+        del changes[entity]
+        why = f"{MOST_ENTITIES} entities have quotas already"
+        raise RefusedError(ErrorCode.POLICY_VIOLATION, why)
 
 
 def _check_value(op: OpData, keys: set[str]) -> None:

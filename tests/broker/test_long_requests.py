@@ -93,6 +93,10 @@ class Asked:
         """Nothing here may fail."""
         raise AssertionError
 
+    def throttle(self, wait_ms: int) -> None:
+        """Nothing here has a quota."""
+        raise AssertionError
+
     def fail(self, why: str) -> None:
         """Nothing here may fail."""
         raise AssertionError(why)

@@ -10,6 +10,7 @@ import pytest
 from tests.broker.test_restart import broker_on, killed
 from tests.wire.client import WireClient, connected, served
 
+from kohort.broker.cluster.quotas import MOST_ENTITIES
 from kohort.protocol.apis.k48_describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -172,6 +173,20 @@ async def test_an_entity_or_key_that_occurs_twice() -> None:
         names = [EntityData("user", "cleo"), EntityData("user", "dora")]
         assert await alter(client, EntryData(names, [op])) == [0]
         assert (("user", "dora"),) in await quotas(client)
+
+
+async def test_quotas_have_a_limit() -> None:
+    """Entities that have quotas already can be altered all the same."""
+    async with served() as client:
+        many = [
+            entry((("user", str(number)),), {"producer_byte_rate": 1})
+            for number in range(MOST_ENTITIES + 1)
+        ]
+        errors = await alter(client, *many)
+        assert errors[:-1] == [0] * MOST_ENTITIES
+        assert errors[-1] == ErrorCode.POLICY_VIOLATION
+        assert await alter(client, many[0]) == [0]
+        assert await alter(client, many[-1]) == [ErrorCode.POLICY_VIOLATION]
 
 
 async def test_validated_quotas_are_not_set() -> None:

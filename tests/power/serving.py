@@ -51,6 +51,10 @@ class _Peer:
         """Takes the answer."""
         self.answer = b"".join(parts)
 
+    def throttle(self, _wait_ms: int) -> None:
+        """There are no quotas."""
+        raise AssertionError
+
     def abort(self) -> None:
         """The broker gave up."""
         raise AssertionError("the broker closed the connection")
