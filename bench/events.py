@@ -99,7 +99,9 @@ class Group:
         self.ids = [""] * size
         for _ in range(2):
             self._join()
-            self.ids = [*self.coordinator.groups["g"].members]
+            group = self.coordinator.groups["g"]
+            # The leader begins a rebalance by joining; others would not.
+            self.ids = sorted(group.members, key=lambda each: each != group.leader)
         self.rebalance()
 
     def _join(self) -> None:

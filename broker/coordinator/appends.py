@@ -4,8 +4,8 @@ Kafka's coordinator does not wait for its log. It hands records over, goes on wi
 next request, and comes back when they are written or refused. Meanwhile:
 
 1. `Appends.add` numbers an append and keeps what follows from it (`Waiting`). The
-   driver collects appends, and writes them together: at the end of the event loop's
-   turn, or after ``group.coordinator.append.linger.ms``.
+   driver collects appends, and writes them together: in the next turn of the event
+   loop, or after ``group.coordinator.append.linger.ms``.
 2. The answers of heartbeats, commits, departures and deletions wait for all appends
    before them (`Appends.after`). Joins and syncs wait for none but their own.
 3. Commits and deletions have changed the groups already. Requests that only read
@@ -133,7 +133,8 @@ class Appends:
             is_atomic: whether they have to fit into one batch.
         """
         self._latest += 1
-        append = Append(records, self._latest, is_atomic)
+        opens_window = type(completion) is Assigned or type(completion) is Replaced
+        append = Append(records, self._latest, is_atomic, opens_window)
         self.waiting.append(Waiting(append, completion, effects))
         return append
 
@@ -149,6 +150,25 @@ class Appends:
         waiting = self.waiting
         while waiting and waiting[0].append.append_id <= append_id:
             yield waiting.popleft()
+
+    def take_plain(self, append_id: int) -> list[Effect] | None:
+        """Removes the only append up to this one, and returns its effects: a commit.
+
+        Returns:
+            None if there is another one, or if it finishes more than that.
+        """
+        if len(self.waiting) != 1:
+            return None
+        (only,) = self.waiting
+        done = only.completion
+        if (
+            only.append.append_id > append_id
+            or type(done) is not Changed
+            or any(change.was_deleted for change in done.changes)
+        ):
+            return None
+        self.waiting.clear()
+        return only.effects
 
     def remove(self, append_id: int) -> Waiting:
         """Removes an append of the latest turn."""

@@ -280,10 +280,13 @@ class Coordinator:
 
     def _appended(self, event: Appended, now: float) -> list[Effect]:
         """Finishes appends that are in the log."""
+        plain = self.appends.take_plain(event.append_id)
+        if plain is not None:
+            return plain
         turn = self._turn(now)
-        for waiting in self.appends.take(event.append_id):
-            turn.release(waiting)
-            completion = waiting.completion
+        for append in self.appends.take(event.append_id):
+            turn.release(append)
+            completion = append.completion
             if type(completion) is Assigned:
                 sync.assigned(turn, self.groups, completion)
             elif type(completion) is Replaced:

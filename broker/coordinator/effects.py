@@ -273,6 +273,9 @@ class Append:
     """Ids ascend."""
     is_atomic: bool = True
     """All of them have to fit into one batch."""
+    opens_window: bool = False
+    """Requests that come before it is written may change what follows from it. For
+    others it makes no difference whether they come before or after."""
 
 
 class Who(NamedTuple):

@@ -141,7 +141,7 @@ def _store(
             codes[i] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         key = topic, partition
-        before.append((key, offsets.get(key), expire.get(key)))
+        before.append((key, offsets.get(key), expire.get(key) if expire else None))
         offsets[key] = entry = (value, leader_epoch, metadata or "", now_ms)
         if expire_ms != -1:
             expire[key] = expire_ms

@@ -88,7 +88,8 @@ class GroupDriver:
         lost: called if they cannot be: the coordinator's state is ahead of the log.
         publish: takes a notice, and its time.
         linger_ms: ``group.coordinator.append.linger.ms``: how long appends are
-            collected before they are written; -1 for the rest of the loop's turn.
+            collected before they are written. By -1 they are written at once, but
+            those that open a window, and all after them, in the loop's next turn.
         soon: calls a function in the next turn of the event loop.
     """
 
@@ -112,6 +113,7 @@ class GroupDriver:
         # appends of this turn that the log refuses.
         self._batches: list[tuple[int, bytes]] = []
         self._unwritten_bytes = 0
+        self._is_lingering = False
         self._refused: list[AppendFailed] = []
         self._flush_timer: Timer | None = None
         # One entry per key that counts; entries of the heap whose deadline is
@@ -168,8 +170,8 @@ class GroupDriver:
                 self._perform[type(effect)](effect)
         if self._refused:
             self._report_refused()
-        if self._linger_ms == 0 and self._batches:
-            self.flush()
+        if self._batches and not self._is_lingering:
+            self._write()
 
     # -- the log
 
@@ -191,14 +193,22 @@ class GroupDriver:
                 self._refused.append(AppendFailed(append_id, error, size, largest))
                 return
             batches = [*self._in_parts(append.records)]
-        is_first = not self._batches
         self._batches += ((append_id, batch) for batch in batches)
-        self._unwritten_bytes += size
-        if self._unwritten_bytes > largest or (is_first and self._linger_ms < 0):
+        self._linger(append, size)
+
+    def _linger(self, append: Append, size: int) -> None:
+        """Decides when the batches are written: at once, unless it may matter."""
+        if self._linger_ms > 0:
+            self._unwritten_bytes += size
+            if self._unwritten_bytes > self._log.largest:
+                self._soon(self.flush)
+            elif not self._is_lingering:
+                when = self._clock.now() + self._linger_ms / 1000
+                self._flush_timer = self._clock.call_at(when, self.flush)
+            self._is_lingering = True
+        elif self._linger_ms and append.opens_window and not self._is_lingering:
+            self._is_lingering = True
             self._soon(self.flush)
-        elif is_first and self._linger_ms:
-            when = self._clock.now() + self._linger_ms / 1000
-            self._flush_timer = self._clock.call_at(when, self.flush)
 
     def _in_parts(self, records: Sequence[Record]) -> Iterator[bytes]:
         """Yields batches that the log takes; a record alone always fits."""
@@ -217,19 +227,27 @@ class GroupDriver:
             self._run(self.coordinator.handle(refused, self._now))
 
     def flush(self) -> None:
-        """Writes the appends that were collected, and reports them."""
+        """Writes the appends that linger, and reports them."""
         self._cancel_flush()
+        self._now = self._clock.now()
+        self._write()
+
+    def _write(self) -> None:
         batches, self._batches = self._batches, []
         self._unwritten_bytes = 0
+        self._is_lingering = False
         for append_id, batch in batches:
             try:
                 self._log.write(batch)
             except StorageError:
-                self.submit(Appended(append_id - 1))
+                self._report(append_id - 1)
                 self._lost()
                 return
         if batches:
-            self.submit(Appended(batches[-1][0]))
+            self._report(batches[-1][0])
+
+    def _report(self, append_id: int) -> None:
+        self._run(self.coordinator.handle(Appended(append_id), self._now))
 
     def _cancel_flush(self) -> None:
         if self._flush_timer is not None:

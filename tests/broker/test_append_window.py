@@ -8,15 +8,26 @@ from typing import Any
 import pytest
 from tests.broker.test_cluster import NO_DELAY, join, offsets
 from tests.broker.test_restart import committed
-from tests.coordinator.context import Pending
+from tests.coordinator.context import Pending, protocols
 from tests.group_log import NoLog
 from tests.manual_clock import ManualClock
 from tests.wire.client import connected
 from tests.wire.requests import sync_group
 
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import CommitResult, Notice
-from kohort.broker.coordinator.events import Client, CommitOffsets, TopicsDeleted
+from kohort.broker.coordinator.effects import (
+    CommitResult,
+    JoinResult,
+    Notice,
+    SyncResult,
+)
+from kohort.broker.coordinator.events import (
+    Client,
+    CommitOffsets,
+    Join,
+    Sync,
+    TopicsDeleted,
+)
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.server import Broker
 from kohort.broker.shards.driver import GroupDriver
@@ -55,6 +66,20 @@ class Scene:
         for callback in soon:
             callback()
 
+    def sync(self) -> Pending[SyncResult]:
+        """The SyncGroup of the leader, and only member, of a new group."""
+        joining: Pending[JoinResult] = Pending("join")
+        client = ("", None, Client("c", "/h"), 30_000, 30_000)
+        offers = protocols("range")
+        self.driver.submit(
+            Join(joining, "s", *client, "consumer", offers, None, False, False)
+        )
+        self.clock.advance(3)
+        pending: Pending[SyncResult] = Pending("sync")
+        member = (1, joining.result.member_id, None, None, None, False)
+        self.driver.submit(Sync(pending, "s", *member, []))
+        return pending
+
     def commit(self, group: str, partitions: int = 1, text: str = "") -> Pending[Any]:
         """A commit of a simple consumer."""
         pending: Pending[CommitResult] = Pending("commit")
@@ -66,14 +91,19 @@ class Scene:
 
 
 def test_requests_of_one_turn_share_a_window() -> None:
-    """By default appends are written in the next turn of the event loop."""
+    """By default an assignment is written in the next turn of the event loop.
+
+    So are commits that come meanwhile; other commits are written at once.
+    """
     scene = Scene()
-    first, second = scene.commit("g"), scene.commit("h")
-    assert not first.answered
-    assert scene.log.written == 0
+    assert scene.commit("g").answered
+    syncing = scene.sync()
+    commit = scene.commit("h")
+    assert not syncing.answered
+    assert not commit.answered
     scene.turn()
-    assert (first.result.error_code, second.result.error_code) == (0, 0)
-    assert scene.log.written == 2
+    assert (syncing.result.error_code, commit.result.error_code) == (0, 0)
+    assert scene.commit("g").answered
 
 
 def test_without_a_linger_there_is_no_window() -> None:
@@ -111,12 +141,12 @@ def test_a_full_batch_does_not_linger() -> None:
 
 
 def test_a_commit_that_is_too_large_is_refused_alone() -> None:
-    """Others of the same turn are stored; of the group there is nothing left."""
-    scene = Scene(largest=400)
+    """Others of the same window are stored; of the group there is nothing left."""
+    scene = Scene(linger_ms=5, largest=400)
     stored, refused = scene.commit("g"), scene.commit("h", 30)
     assert refused.result.error_code == -1
     assert not stored.answered
-    scene.turn()
+    scene.clock.advance(0.005)
     assert stored.result.error_code == 0
     assert [*scene.driver.coordinator.groups] == ["g"]
     assert scene.notices.count("append_failed") == 1
@@ -127,10 +157,8 @@ def test_offsets_of_a_deleted_topic_go_in_several_batches() -> None:
     scene = Scene(largest=400)
     for number in range(20):
         scene.commit(f"g{number}")
-    scene.turn()
     written = scene.log.written
     scene.driver.submit(TopicsDeleted(["t"]))
-    scene.turn()
     assert scene.log.written > written + 1
     assert not any(g.offsets for g in scene.driver.coordinator.groups.values())
 
@@ -139,10 +167,8 @@ def test_a_log_that_cannot_be_written_loses_the_rest() -> None:
     """The batches before it are written, and answered."""
     scene = Scene()
     answered = scene.commit("g")
-    scene.turn()
     scene.log.is_full = True
     waiting = scene.commit("h")
-    scene.turn()
     assert scene.lost == 1
     assert (answered.answered, waiting.answered) == (True, False)
 
