@@ -10,8 +10,9 @@ import uuid
 from typing import Any
 
 from tests.conformance.env import Env
+from tests.conformance.producing import produce_fields
 from tests.conformance.steps import topics_named
-from tests.wire.malformed_batches import batch, good
+from tests.wire.malformed_batches import HOUR_MS, batch, good
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-4333-8444-555555555555")
 
@@ -62,6 +63,26 @@ async def mixed_metadata(env: Env) -> None:
         names = two, unknown, "a/b", one, unknown_2
         fields = topics_named(version, *names) | {"allow_auto_topic_creation": False}
         await a.call("Metadata", version, **fields)
+
+
+async def mixed_produce(env: Env) -> None:
+    """Produce: unknown topics and partitions, and refused batches, among the good."""
+    one, two, unknown, unknown_2 = await _topics(env)
+    now = int(time.time() * 1000)
+    fine, wrong = batch(now, good()), batch(now, good(), crc=5)
+    late = batch(now + 2 * HOUR_MS, good())
+    topics = [
+        produce_fields(two, (2, wrong), (9, fine), (0, fine), (1, late)),
+        produce_fields(unknown, (1, fine), (0, wrong)),
+        produce_fields("__consumer_offsets", (0, fine)),
+        produce_fields(one, (1, fine)),
+        produce_fields(unknown_2, (0, fine)),
+        produce_fields(one, (0, wrong), (2, fine)),
+    ]
+    a = await env.peer("A")
+    for version in (3, 9):
+        data = [each["topic_data"][0] for each in topics]
+        await a.call("Produce", version, acks=-1, timeout_ms=5000, topic_data=data)
 
 
 async def mixed_produce_by_topic_id(env: Env) -> None:

@@ -13,8 +13,10 @@ from tests.conformance.producing import (
     produce_fields,
 )
 from tests.wire.malformed_batches import (
+    CODECS,
     GZIP,
     HOUR_MS,
+    LOG_APPEND_TIME,
     NULL,
     ZSTD,
     batch,
@@ -30,6 +32,11 @@ ORDERED = True
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def _of_each_codec(now: int) -> dict[str, bytes]:
+    made = {name: packed(now, codec, good()) for name, codec in CODECS.items()}
+    return {"none": batch(now, good())} | made
 
 
 def _without_keys(now: int) -> dict[str, bytes]:
@@ -56,6 +63,72 @@ async def produce_to_compacted_and_deleted_topic(env: Env) -> None:
     now = _now_ms()
     await produce(env, _without_keys(now), now, cleanup_policy="compact,delete")
     await produce(env, _without_keys(now), now, cleanup_policy="delete")
+
+
+async def produce_to_topic_of_each_codec(env: Env) -> None:
+    """compression.type: batches of another codec are compressed anew."""
+    for codec in ("producer", "uncompressed", *CODECS):
+        env.note(codec)
+        now = _now_ms()
+        await produce(env, _of_each_codec(now), now, compression_type=codec)
+
+
+async def produce_with_append_time(env: Env) -> None:
+    """LogAppendTime: the response and the batches bear the broker's time."""
+    now = _now_ms()
+    batches = _of_each_codec(now) | {
+        "2 hours ahead": batch(now, record(0, 2 * HOUR_MS), 1),
+        "already append time": batch(now, good(), attributes=LOG_APPEND_TIME),
+    }
+    configs = {"message_timestamp_type": "LogAppendTime"}
+    await produce(env, batches, now, **configs)
+    await produce(env, batches, now, compression_type="gzip", **configs)
+
+
+async def produce_timestamp_bounds(env: Env) -> None:
+    """message.timestamp.before.max.ms and after.max.ms, errors of single records."""
+    now = _now_ms()
+    ahead = record(0) + record(1, 2 * HOUR_MS) + record(2, 3 * HOUR_MS)
+    behind = record(0, -2 * HOUR_MS) + record(1) + record(2, -3 * HOUR_MS)
+    batches = {
+        "now": batch(now, good()),
+        "ahead": batch(now, ahead, max_time=now + 3 * HOUR_MS),
+        "behind": batch(now, behind),
+        "ahead, gzip": packed(now, GZIP, ahead),
+        "behind, zstd": packed(now, ZSTD, behind),
+        "all of 20 ahead": batch(now + 2 * HOUR_MS, good(20), 20),
+    }
+    for configs in (
+        {"message_timestamp_after_max_ms": "3600000"},
+        {"message_timestamp_before_max_ms": "3600000"},
+        {"message_timestamp_after_max_ms": str(10 * HOUR_MS)},
+    ):
+        env.note("topic", **configs)
+        await produce(env, batches, now, **configs)
+
+
+async def produce_too_large(env: Env) -> None:
+    """max.message.bytes counts the batch as it is sent."""
+    now = _now_ms()
+    batches = {
+        "just fits": batch(now, sized(body(value=b"\xec\x01" + b"v" * 118)), 1),
+        "small": batch(now, good()),
+        "large": batch(now, good(40), 40),
+        "large, gzip": packed(now, GZIP, good(40), 40),
+        "large, wrong crc": batch(now, good(40), 40, crc=5),
+        "large, wrong count": batch(now, good(40), 41),
+    }
+    await produce(env, batches, now, max_message_bytes="200")
+    await produce(env, batches, now, max_message_bytes="200", min_insync_replicas="2")
+
+
+async def produce_min_insync_replicas(env: Env) -> None:
+    """min.insync.replicas above the replication factor."""
+    topic = await env.topic(min_insync_replicas="2")
+    a = await env.peer("A")
+    one = batch(_now_ms(), good())
+    for acks in (-1, 1):
+        await a.call("Produce", 9, **produce_fields(topic, (0, one), acks=acks))
 
 
 async def produce_each_version(env: Env) -> None:

@@ -1,0 +1,72 @@
+"""Produce: batches that no producer should send, and unusual ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.conformance.env import Env
+from tests.conformance.producing import SIZES_UNREAD, produce
+from tests.wire import malformed_batches as made
+
+ORDERED = True
+
+
+async def _produce_all(env: Env, make: Callable[[int], dict[str, bytes]]) -> None:
+    now_ms = int(time.time() * 1000)
+    await produce(env, make(now_ms), now_ms)
+
+
+async def _produce_records(env: Env, codec: int) -> None:
+    unread = SIZES_UNREAD[codec]
+
+    def readable(now: int) -> dict[str, bytes]:
+        every = made.records(now, codec)
+        return {name: data for name, data in every.items() if name not in unread}
+
+    await _produce_all(env, readable)
+
+
+async def batches_framing(env: Env) -> None:
+    """Bytes that are no batch, or more than one."""
+    await _produce_all(env, made.framing)
+
+
+async def batches_headers(env: Env) -> None:
+    """Fields of the batch that contradict one another, or are not for clients."""
+    await _produce_all(env, made.headers)
+
+
+async def batches_timestamps(env: Env) -> None:
+    """Timestamps of records and of the batch, and types of timestamps."""
+    await _produce_all(env, made.times)
+
+
+async def batches_records(env: Env) -> None:
+    """Damaged and unusual records."""
+    await _produce_records(env, made.NONE)
+
+
+async def batches_records_gzip(env: Env) -> None:
+    """Damaged and unusual records, compressed with gzip."""
+    await _produce_records(env, made.GZIP)
+
+
+async def batches_records_snappy(env: Env) -> None:
+    """Damaged and unusual records, compressed with snappy."""
+    await _produce_records(env, made.SNAPPY)
+
+
+async def batches_records_lz4(env: Env) -> None:
+    """Damaged and unusual records, compressed with lz4."""
+    await _produce_records(env, made.LZ4)
+
+
+async def batches_records_zstd(env: Env) -> None:
+    """Damaged and unusual records, compressed with zstd."""
+    await _produce_records(env, made.ZSTD)
+
+
+async def batches_compression(env: Env) -> None:
+    """Compressed bytes that are damaged, or packed in an unusual way."""
+    await _produce_all(env, made.compression)
