@@ -12,10 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kohort.broker.config_keys import BROKER_KEYS, PREFIXES, TOPIC_KEYS, Key
+from kohort.broker import config_checks
+from kohort.broker.config_checks import UNITS_MS, in_ms
+from kohort.broker.config_keys import (
+    BROKER_KEYS,
+    FAMILIES,
+    GROUP_KEYS,
+    KOHORT_KEYS,
+    PREFIXES,
+    TOPIC_KEYS,
+    Key,
+)
+from kohort.broker.config_values import Value, parse, to_text
 from kohort.protocol.slotted import slotted
-
-Value = bool | int | float | str | tuple[str, ...] | None
 
 # The sources of a value as DescribeConfigs numbers them (KIP-226), best first.
 TOPIC_CONFIG = 1
@@ -23,19 +32,9 @@ DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
-
-TYPE_NUMBERS = {
-    "boolean": 1,
-    "string": 2,
-    "int": 3,
-    "short": 4,
-    "long": 5,
-    "double": 6,
-    "list": 7,
-    "class": 8,
-    "password": 9,
-}
-"""The types of values as DescribeConfigs numbers them (KIP-569)."""
+BROKER_LOGGER_CONFIG = 6
+CLIENT_METRICS_CONFIG = 7
+GROUP_CONFIG = 8
 
 ENVIRONMENT_PREFIX = "KOHORT_"
 _INTERNAL_VARIABLES = frozenset({"KOHORT_FROZEN"})
@@ -43,9 +42,12 @@ _INTERNAL_VARIABLES = frozenset({"KOHORT_FROZEN"})
 _SERVICE_LINKS = re.compile(
     r"KOHORT_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
-
-_BITS = {"short": 16, "int": 32, "long": 64}
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+# Kafka takes these for all listeners at once, and other keys of a listener for one
+# broker only.
+_CLUSTER_WIDE_OF_LISTENERS = frozenset(
+    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+)
 
 
 class ConfigError(ValueError):
@@ -57,10 +59,13 @@ class Setting:
     """A value that was set.
 
     Attributes:
+        value: in Python's type.
+        text: as it was given, and as synonyms show it; None for null.
         origin: its source, for people: ``--set``, the name of a file, ...
     """
 
     value: Value
+    text: str | None
     origin: str
 
 
@@ -146,7 +151,8 @@ class Config:
     @property
     def log_retention_ms(self) -> int:
         """How long records are kept, in milliseconds, of three keys; -1 for ever."""
-        return _retention_ms(self._values)
+        found: int = in_ms(self._values, "log.retention.ms")
+        return max(found, -1)
 
     @property
     def unused(self) -> tuple[tuple[str, str | None, str], ...]:
@@ -157,18 +163,59 @@ class Config:
             if not (key := _key(name)).used and setting.value != _default(key)
         )
 
-    def entry(self, name: str) -> Entry:
-        """A key of the broker as DescribeConfigs shows it; KeyError for no key."""
-        key = _key(name)
-        synonyms = [
-            (name, _shown(key, layer[name].value), source)
-            for source, layer in self._layers.items()
-            if name in layer
-        ]
-        if key.default is not None:
-            synonyms.append((name, key.default, DEFAULT_CONFIG))
-        _, text, source = synonyms[0] if synonyms else (name, None, DEFAULT_CONFIG)
+    def described(self) -> list[str]:
+        """The keys that DescribeConfigs lists: Kafka's, internal ones if they are set.
+
+        kohort's own keys are not among them.
+        """
+        names = [name for name, key in BROKER_KEYS.items() if key.is_listed]
+        for layer in self._layers.values():
+            names += layer
+        return [name for name in dict.fromkeys(names) if name not in KOHORT_KEYS]
+
+    def entry(self, name: str, started_with: Mapping[str, str] | None = None) -> Entry:
+        """A key of the broker as DescribeConfigs shows it; KeyError for no key.
+
+        Args:
+            name: the key.
+            started_with: values of the node that was asked, in place of those that
+                were set; they are in no file.
+        """
+        key = self._key(name)
+        own = started_with or {}
+        synonyms = list(self._synonyms(key, own))
+        # A synonym counts for the key only behind the key's own values.
+        while synonyms and synonyms[0][0] != name:
+            del synonyms[0]
+        source = synonyms[0][2] if synonyms else DEFAULT_CONFIG
+        text = own.get(name) or _shown(key, self._values[name])
         return Entry(key, text, source, tuple(synonyms))
+
+    def _synonyms(
+        self, key: Key, own: Mapping[str, str]
+    ) -> Iterator[tuple[str, str | None, int]]:
+        """Yields all values of a key and of its synonyms, by source."""
+        names = FAMILIES.get(key.name, (key.name,))
+        of_listener = _OF_LISTENER.fullmatch(key.name)
+        if of_listener:
+            names = (key.name, of_listener[1])
+        for source, layer in self._layers.items():
+            for name in names:
+                text = layer[name].text if name in layer else None
+                if source == STATIC_BROKER_CONFIG:
+                    text = own.get(name, text)
+                if text is not None:
+                    yield name, None if key.sensitive else text, source
+        for name in names:
+            known = BROKER_KEYS.get(name)
+            # Kafka has no default for the node's id, and none for what no file sets.
+            if (
+                known
+                and known.default is not None
+                and known.mode != "dynamic-only"
+                and name != "node.id"
+            ):
+                yield name, None if key.sensitive else known.default, DEFAULT_CONFIG
 
     def topic_entry(self, name: str, overrides: Mapping[str, str]) -> Entry:
         """A key of a topic as DescribeConfigs shows it; KeyError for an unknown key.
@@ -178,19 +225,38 @@ class Config:
             overrides: the topic's own values, as texts that `parse_topic` accepts.
         """
         key = TOPIC_KEYS[name]
-        parents = [self.entry(parent) for parent in key.parents]
-        synonyms = [s for parent in parents for s in parent.synonyms]
-        # Kafka returns the source of a value only if it is the parent's value
-        # unchanged: not for hours that became milliseconds.
-        text, source = to_text(self.topic_default(name)), DEFAULT_CONFIG
-        if synonyms and synonyms[0][0] == key.parents[0]:
-            _, text, source = synonyms[0]
-        else:
-            synonyms = []
-        if name in overrides:
-            text, source = to_text(parse(key, overrides[name])), TOPIC_CONFIG
-            synonyms.insert(0, (name, text, source))
-        return Entry(key, text, source, tuple(synonyms))
+        # Not the value of a synonym: hours that became milliseconds have none.
+        synonyms = self.entry(key.parents[0]).synonyms if key.parents else ()
+        text = to_text(self.topic_default(name))
+        return inherited(key, text, synonyms, overrides, TOPIC_CONFIG)
+
+    def topic_entries(self, overrides: Mapping[str, str]) -> list[Entry]:
+        """All keys of a topic as `topic_entry`, internal ones where they are set."""
+        return [
+            self.topic_entry(name, overrides)
+            for name, key in TOPIC_KEYS.items()
+            if key.is_listed or name in overrides
+        ]
+
+    def group_entry(self, name: str, settings: Mapping[str, str]) -> Entry:
+        """A key of a group as DescribeConfigs shows it; KeyError for an unknown key.
+
+        Args:
+            name: the key.
+            settings: the group's own values, as valid texts.
+        """
+        key = GROUP_KEYS[name]
+        synonyms: tuple[tuple[str, str | None, int], ...]
+        synonyms = ((name, key.default, DEFAULT_CONFIG),)
+        if key.parents:
+            synonyms = self.entry(key.parents[0]).synonyms
+        text = to_text(self.group_default(name))
+        return inherited(key, text, synonyms, settings, GROUP_CONFIG)
+
+    def group_default(self, name: str) -> Value:
+        """Value for groups that do not set this key; KeyError if it is unknown."""
+        key = GROUP_KEYS[name]
+        return self._values[key.parents[0]] if key.parents else _default(key)
 
     def topic(self, overrides: Mapping[str, str]) -> dict[str, Any]:
         """The configuration of a topic: ``topic(...)["retention.ms"]`` and so on.
@@ -213,8 +279,8 @@ class Config:
         for parent in key.parents:
             value = self._values[parent]
             if value is not None:
-                hours = parent.endswith(".hours")
-                return value * 3_600_000 if hours else value
+                unit = parent.rpartition(".")[2] if parent in FAMILIES else "ms"
+                return value * UNITS_MS[unit] if unit != "ms" else value
         return _default(key)
 
     def dynamic(self, source: int) -> dict[str, str | None]:
@@ -224,7 +290,10 @@ class Config:
             source: DYNAMIC_BROKER_CONFIG or DYNAMIC_DEFAULT_BROKER_CONFIG.
         """
         layer = self._layers[source]
-        return {n: _shown(BROKER_KEYS[n], s.value) for n, s in layer.items()}
+        return {
+            name: None if self._key(name).sensitive else setting.text
+            for name, setting in layer.items()
+        }
 
     def alter(
         self,
@@ -241,52 +310,81 @@ class Config:
                 DYNAMIC_DEFAULT_BROKER_CONFIG for all brokers'.
             validate_only: checks and raises as usual, but changes nothing.
 
+        Unknown keys are accepted, as in Kafka: they may be a plug-in's.
+
         Raises:
-            ConfigError: a key is unknown or cannot be changed so, or a value is bad.
+            ConfigError: a key cannot be changed so, or a value is invalid.
         """
+        layers, values = self._changed(changes, source)
+        for name, why in config_checks.change_violations(self._values, values):
+            self._refuse(name, values, why)
+        if not validate_only:
+            self._layers, self._values = layers, values
+
+    def require_for_all_brokers(self, name: str) -> None:
+        """Sets a key for all brokers, if it is not, and takes a broker's own away.
+
+        From then on neither a broker's own value nor a start's counts.
+        """
+        common = self._layers[DYNAMIC_DEFAULT_BROKER_CONFIG]
+        if name not in common:
+            text = to_text(self._values[name])
+            self.alter({name: text}, source=DYNAMIC_DEFAULT_BROKER_CONFIG)
+        if name in self._layers[DYNAMIC_BROKER_CONFIG]:
+            self.alter({name: None})
+
+    def restore(self, values: Mapping[str, str], source: int) -> None:
+        """Takes over values that were set before a restart; see `alter`.
+
+        Raises:
+            ConfigError: a value is invalid.
+        """
+        self._layers, self._values = self._changed(values, source)
+
+    def _changed(
+        self, changes: Mapping[str, str | None], source: int
+    ) -> tuple[dict[int, dict[str, Setting]], dict[str, Value]]:
         layer = dict(self._layers[source])
         for name, text in changes.items():
-            key = _known(name, text, "changed while running")
-            if key.read_only:
-                raise ConfigError(f"{name} cannot be changed while the broker runs")
-            if key.mode == "per-broker" and source == DYNAMIC_DEFAULT_BROKER_CONFIG:
-                raise ConfigError(f"{name} can be changed for one broker only")
+            key = _changeable(name)
+            _check_change(key, source)
             if text is None:
                 layer.pop(name, None)
             else:
-                layer[name] = _setting(name, text, "changed while running")
+                layer[name] = _parsed(key, text, "changed while running")
         layers = self._layers | {source: layer}
         values = self._resolve(layers)
         self._check_together(values)
-        if not validate_only:
-            self._layers, self._values = layers, values
+        return layers, values
+
+    def _key(self, name: str) -> Key:
+        """A key of the broker, or one that was set at run time; else KeyError."""
+        if name in BROKER_KEYS:
+            return BROKER_KEYS[name]
+        if name.startswith(PREFIXES) or any(name in of for of in self._layers.values()):
+            return _changeable(name)
+        raise KeyError(name)
 
     @staticmethod
     def _resolve(layers: Mapping[int, Mapping[str, Setting]]) -> dict[str, Value]:
         values = {name: _default(key) for name, key in BROKER_KEYS.items()}
         for source in sorted(layers, reverse=True):
+            if source != STATIC_BROKER_CONFIG:
+                # In Kafka a key that is set at run time silences its synonyms.
+                for name in layers[source]:
+                    for other in FAMILIES.get(name, ()):
+                        values[other] = _default(BROKER_KEYS[other])
             values |= {name: setting.value for name, setting in layers[source].items()}
         return values
 
     def _check_together(self, values: Mapping[str, Any]) -> None:
-        """Checks Kafka's rules about several keys at once, for keys in use."""
-        if _retention_ms(values) == 0:
-            names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
-            name = next(name for name in names if values[name] is not None)
-            self._refuse(name, values, "must be -1 (for ever) or at least 1")
-        largest = values["socket.request.max.bytes"]
-        if 0 < values["queued.max.request.bytes"] < largest:
-            why = f"must be at least socket.request.max.bytes ({largest})"
-            self._refuse("queued.max.request.bytes", values, why)
-        delay = values["connection.failed.authentication.delay.ms"]
-        if 0 <= values["connections.max.idle.ms"] <= delay:
-            why = f"must be above connection.failed.authentication.delay.ms ({delay})"
-            self._refuse("connections.max.idle.ms", values, why)
+        for name, why in config_checks.violations(values):
+            self._refuse(name, values, why)
 
     def _refuse(self, name: str, values: Mapping[str, Any], why: str) -> None:
         setting = self._layers[STATIC_BROKER_CONFIG].get(name)
         origin = setting.origin if setting else "changed while running"
-        raise ConfigError(f"{name}={to_text(values[name])} ({origin}): {why}")
+        raise ConfigError(f"{name}={_quoted(values[name])} ({origin}): {why}")
 
 
 def parse_topic(name: str, text: str) -> Value:
@@ -306,83 +404,26 @@ def parse_topic(name: str, text: str) -> Value:
         raise ConfigError(f"{name}={_quoted(text)}: {error}") from None
 
 
-def parse(key: Key, text: str) -> Value:
-    """A value in Python's type from text, as Kafka's ConfigDef reads it.
+def inherited(
+    key: Key,
+    text: str | None,
+    synonyms: tuple[tuple[str, str | None, int], ...],
+    own: Mapping[str, str],
+    source: int,
+) -> Entry:
+    """A key of a topic, group or subscription, which has its own value or inherits it.
 
-    Raises:
-        ValueError: invalid; the message says the valid values.
+    Args:
+        key: the key.
+        text: the value that it inherits.
+        synonyms: of that value, best first.
+        own: own values, as valid texts.
+        source: of own values.
     """
-    if key.type == "password":
-        return text
-    text = text.strip()
-    if key.type == "boolean":
-        if text.lower() not in {"true", "false"}:
-            raise ValueError("must be true or false")
-        return text.lower() == "true"
-    if key.type in _BITS:
-        return _ranged(key, _whole(text, _BITS[key.type]))
-    if key.type == "double":
-        return _ranged(key, _real(text))
-    if key.type == "list":
-        items = tuple(re.split(r"\s*,\s*", text)) if text else ()
-        if "" in items:
-            raise ValueError("an element is empty")
-        return tuple(_chosen(key, item) for item in items)
-    return _chosen(key, text)
-
-
-def _whole(text: str, bits: int) -> int:
-    # Longer numbers are out of range, and slow to convert.
-    if _INTEGER.fullmatch(text) and len(text) <= 25:
-        number = int(text)
-        if -(1 << bits - 1) <= number < 1 << bits - 1:
-            return number
-    raise ValueError(f"must be a whole number of {bits} bits")
-
-
-def _real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("must be a number") from None
-
-
-def to_text(value: object) -> str | None:
-    """A value as Kafka writes it."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (tuple, list)):
-        return ",".join(str(to_text(item)) for item in value)
-    return str(value)
-
-
-def _ranged(key: Key, number: float) -> float:
-    """The number, if the key's range has it."""
-    allowed, _, exception = key.allowed.partition("|")
-    low, dots, high = allowed.partition("..")
-    if not dots or (exception and number == int(exception)):
-        return number
-    other = f" or {exception}" if exception else ""
-    if high and not float(low) <= number <= float(high):
-        raise ValueError(f"must be {low} to {high}{other}")
-    if not high and number < int(low):
-        raise ValueError(f"must be at least {low}{other}")
-    return number
-
-
-def _chosen(key: Key, text: str) -> str:
-    """Returns the text if the key allows it; else raises ValueError."""
-    if key.allowed == "nonempty" and not text:
-        raise ValueError("must not be empty")
-    if key.allowed in {"*", "nonempty"}:
-        return text
-    choices = key.allowed.removeprefix("~").split("|")
-    found = text.upper() if key.allowed.startswith("~") else text
-    if found not in choices:
-        raise ValueError(f"must be one of {', '.join(choices)}")
-    return text
+    if key.name in own:
+        text = to_text(parse(key, own[key.name]))
+        synonyms = ((key.name, text, source), *synonyms)
+    return Entry(key, text, synonyms[0][2] if synonyms else DEFAULT_CONFIG, synonyms)
 
 
 def _default(key: Key) -> Value:
@@ -391,15 +432,6 @@ def _default(key: Key) -> Value:
 
 def _shown(key: Key, value: Value) -> str | None:
     return None if key.sensitive else to_text(value)
-
-
-def _retention_ms(values: Mapping[str, Any]) -> int:
-    found: int | None = values["log.retention.ms"]
-    if found is None and values["log.retention.minutes"] is not None:
-        found = values["log.retention.minutes"] * 60_000
-    if found is None:
-        found = values["log.retention.hours"] * 3_600_000
-    return max(found, -1)
 
 
 def _quoted(value: object) -> str:
@@ -440,12 +472,47 @@ def _setting(name: str, value: object, origin: str) -> Setting:
     if text is None:
         if key.default is not None:
             raise ConfigError(f"{name}=null ({origin}): must have a value")
-        return Setting(None, origin)
+        return Setting(None, None, origin)
+    return _parsed(key, text, origin)
+
+
+def _parsed(key: Key, text: str, origin: str) -> Setting:
     try:
-        return Setting(parse(key, text), origin)
+        return Setting(parse(key, text), text, origin)
     except ValueError as error:
-        shown = "[hidden]" if key.sensitive else _quoted(value)
-        raise ConfigError(f"{name}={shown} ({origin}): {error}") from None
+        shown = "[hidden]" if key.sensitive else _quoted(text)
+        raise ConfigError(f"{key.name}={shown} ({origin}): {error}") from None
+
+
+def _changeable(name: str) -> Key:
+    """A key that is changed while the broker runs; one of a listener has its type."""
+    of_listener = _OF_LISTENER.fullmatch(name)
+    key = BROKER_KEYS.get(of_listener[1] if of_listener else name)
+    if key is None:
+        return Key(name, "unknown", None, "*", "unknown", used=False)
+    if of_listener:
+        return Key(name, key.type, None, key.allowed, "unknown", used=False)
+    return key
+
+
+def _check_change(key: Key, source: int) -> None:
+    """Checks that a key can be changed while the broker runs (KIP-226).
+
+    Raises:
+        ConfigError: it cannot, or not for all brokers at once.
+    """
+    if key.mode in {"read-only", "hidden"}:
+        raise ConfigError(f"{key.name} cannot be changed while the broker runs")
+    if key.mode == "per-listener":
+        raise ConfigError(f"{key.name} can be changed for one listener only")
+    of_listener = _OF_LISTENER.fullmatch(key.name)
+    is_per_broker = (
+        of_listener[1] not in _CLUSTER_WIDE_OF_LISTENERS
+        if of_listener
+        else key.mode == "per-broker"
+    )
+    if is_per_broker and source == DYNAMIC_DEFAULT_BROKER_CONFIG:
+        raise ConfigError(f"{key.name} can be changed for one broker only")
 
 
 def _from_sets(sets: Iterable[str]) -> dict[str, Setting]:

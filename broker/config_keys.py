@@ -9,20 +9,21 @@ A row is `name type default allowed mode [used]`:
   lists the valid texts, or elements of a list (after `~` in any case of letters),
   `nonempty` forbids the empty text, `*` allows all values of the type.
 - mode: `read-only`, `cluster-wide` and `per-broker` are the modes of KIP-226;
-  `hidden` keys can be set, and are not described.
+  `per-listener` keys change with the prefix ``listener.name.NAME.`` only. `hidden`
+  keys are read-only, and `dynamic-only` ones are set while the broker runs; both are
+  described where they are set.
 - used: the key has an effect in kohort; others are accepted with a warning.
 
-Rows of topics have, in place of the mode, the broker's keys that the default
-comes from, the first that is set; `-` for none.
+Rows of topics, groups and client metrics have, in place of the mode, the broker's
+keys that the default comes from, the first that is set; `-` for none.
+
+`kohort.broker.config_docs` has a text for each key.
 """
 
 from __future__ import annotations
 
 from kohort.protocol.slotted import slotted
 
-# Kafka knows the throttled rates, and offloading assignors, by name only: no
-# definition of a broker's configuration has them.
-#
 # node.id has no default in Kafka, which requires it; kohort starts without any
 # setting, as node 1.
 _BROKER = """
@@ -64,8 +65,8 @@ controller.quorum.fetch.timeout.ms              int      2000 0.. read-only
 controller.quorum.request.timeout.ms            int      2000 0.. read-only
 controller.quorum.retry.backoff.ms              int      20 0.. read-only
 controller.quorum.voters                        list     "" nonempty read-only
-controller.quota.window.num                     int      11 1.. read-only
-controller.quota.window.size.seconds            int      1 1.. read-only
+controller.quota.window.num                     int      11 1.. read-only used
+controller.quota.window.size.seconds            int      1 1.. read-only used
 controller.socket.timeout.ms                    int      30000 * read-only
 cordoned.log.dirs                               list     "" * per-broker
 create.topic.policy.class.name                  class    null * read-only
@@ -80,9 +81,8 @@ early.start.listeners                           list     null * read-only
 fetch.max.bytes                                 int      57671680 1024.. read-only used
 fetch.purgatory.purge.interval.requests         int      1000 * read-only
 follower.fetch.last.tiered.offset.enable        boolean  false * cluster-wide
-follower.replication.throttled.rate             long     9223372036854775807 0.. hidden
+follower.replication.throttled.rate             long     9223372036854775807 0.. dynamic-only
 group.consumer.assignment.interval.ms           int      1000 0.. cluster-wide
-group.consumer.assignor.offload.enable          boolean  true * hidden
 group.consumer.assignors                        list     uniform,range * read-only
 group.consumer.heartbeat.interval.ms            int      5000 1.. read-only
 group.consumer.max.assignment.interval.ms       int      15000 0.. read-only
@@ -105,7 +105,6 @@ group.max.session.timeout.ms                    int      1800000 * read-only use
 group.max.size                                  int      2147483647 1.. read-only used
 group.min.session.timeout.ms                    int      6000 * read-only used
 group.share.assignment.interval.ms              int      1000 0.. cluster-wide
-group.share.assignor.offload.enable             boolean  true * hidden
 group.share.assignors                           list     simple * read-only
 group.share.delivery.count.limit                int      5 2..10 read-only
 group.share.heartbeat.interval.ms               int      5000 1.. read-only
@@ -129,7 +128,6 @@ group.share.persister.class.name                string   org.apache.kafka.server
 group.share.record.lock.duration.ms             int      30000 1000..3600000 read-only
 group.share.session.timeout.ms                  int      45000 1.. read-only
 group.streams.assignment.interval.ms            int      1000 0.. cluster-wide
-group.streams.assignor.offload.enable           boolean  true * hidden
 group.streams.heartbeat.interval.ms             int      5000 1.. read-only
 group.streams.initial.rebalance.delay.ms        int      3000 0.. read-only
 group.streams.max.assignment.interval.ms        int      15000 0.. read-only
@@ -150,7 +148,7 @@ internal.metadata.max.batch.size.in.bytes       int      8388608 * hidden
 kafka.metrics.polling.interval.secs             int      10 1.. read-only
 kafka.metrics.reporters                         list     "" * read-only
 leader.imbalance.check.interval.seconds         long     300 1.. read-only
-leader.replication.throttled.rate               long     9223372036854775807 0.. hidden
+leader.replication.throttled.rate               long     9223372036854775807 0.. dynamic-only
 listener.security.protocol.map                  string   SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT * per-broker
 listeners                                       list     PLAINTEXT://:9092 * per-broker
 log.cleaner.backoff.ms                          long     15000 0.. cluster-wide used
@@ -165,7 +163,7 @@ log.cleaner.min.cleanable.ratio                 double   0.5 0..1 cluster-wide u
 log.cleaner.min.compaction.lag.ms               long     0 0.. cluster-wide used
 log.cleaner.threads                             int      1 0.. cluster-wide
 log.cleanup.policy                              list     delete compact|delete cluster-wide used
-log.dir                                         list     /tmp/kafka-logs * read-only
+log.dir                                         list     /tmp/kafka-logs * read-only used
 log.dir.failure.timeout.ms                      long     30000 1.. read-only
 log.dirs                                        list     null * read-only
 log.flush.interval.messages                     long     9223372036854775807 1.. cluster-wide used
@@ -236,8 +234,8 @@ producer.id.expiration.ms                       int      86400000 1.. cluster-wi
 producer.purgatory.purge.interval.requests      int      1000 * read-only
 queued.max.request.bytes                        long     -1 * read-only used
 queued.max.requests                             int      500 1.. read-only
-quota.window.num                                int      11 1.. read-only
-quota.window.size.seconds                       int      1 1.. read-only
+quota.window.num                                int      11 1.. read-only used
+quota.window.size.seconds                       int      1 1.. read-only used
 remote.fetch.max.wait.ms                        int      500 1.. cluster-wide
 remote.list.offsets.request.timeout.ms          long     30000 1.. cluster-wide
 remote.log.index.file.cache.total.size.bytes    long     1073741824 1.. cluster-wide
@@ -267,7 +265,7 @@ remote.log.storage.manager.class.name           string   null nonempty read-only
 remote.log.storage.manager.class.path           string   null * read-only
 remote.log.storage.manager.impl.prefix          string   rsm.config. nonempty read-only
 remote.log.storage.system.enable                boolean  false * read-only
-replica.alter.log.dirs.io.max.bytes.per.second  long     9223372036854775807 0.. hidden
+replica.alter.log.dirs.io.max.bytes.per.second  long     9223372036854775807 0.. dynamic-only
 replica.fetch.backoff.ms                        int      1000 0.. read-only
 replica.fetch.max.bytes                         int      1048576 0.. read-only
 replica.fetch.min.bytes                         int      1 * read-only
@@ -360,22 +358,22 @@ ssl.client.auth                                 string   none required|requested
 ssl.enabled.protocols                           list     TLSv1.2,TLSv1.3 * per-broker
 ssl.endpoint.identification.algorithm           string   https * per-broker
 ssl.engine.factory.class                        class    null * per-broker
-ssl.key.password                                password null * per-broker
+ssl.key.password                                password null * per-listener
 ssl.keymanager.algorithm                        string   SunX509 * per-broker
-ssl.keystore.certificate.chain                  password null * per-broker
-ssl.keystore.key                                password null * per-broker
-ssl.keystore.location                           string   null * per-broker
-ssl.keystore.password                           password null * per-broker
-ssl.keystore.type                               string   JKS * per-broker
+ssl.keystore.certificate.chain                  password null * per-listener
+ssl.keystore.key                                password null * per-listener
+ssl.keystore.location                           string   null * per-listener
+ssl.keystore.password                           password null * per-listener
+ssl.keystore.type                               string   JKS * per-listener
 ssl.principal.mapping.rules                     string   DEFAULT * read-only
 ssl.protocol                                    string   TLSv1.3 * per-broker
 ssl.provider                                    string   null * per-broker
 ssl.secure.random.implementation                string   null * per-broker
 ssl.trustmanager.algorithm                      string   PKIX * per-broker
-ssl.truststore.certificates                     password null * per-broker
-ssl.truststore.location                         string   null * per-broker
-ssl.truststore.password                         password null * per-broker
-ssl.truststore.type                             string   JKS * per-broker
+ssl.truststore.certificates                     password null * per-listener
+ssl.truststore.location                         string   null * per-listener
+ssl.truststore.password                         password null * per-listener
+ssl.truststore.type                             string   JKS * per-listener
 telemetry.max.bytes                             int      1048576 1.. read-only
 transaction.abort.timed.out.transaction.cleanup.interval.ms int      10000 1.. read-only
 transaction.max.timeout.ms                      int      900000 1.. read-only
@@ -439,18 +437,44 @@ segment.ms                                      long     604800000 1.. log.roll.
 unclean.leader.election.enable                  boolean  false * unclean.leader.election.enable
 """
 
+_GROUP = """
+consumer.assignment.interval.ms                 int      1000 0.. group.consumer.assignment.interval.ms
+consumer.heartbeat.interval.ms                  int      5000 1.. group.consumer.heartbeat.interval.ms
+consumer.session.timeout.ms                     int      45000 1.. group.consumer.session.timeout.ms
+share.assignment.interval.ms                    int      1000 0.. group.share.assignment.interval.ms
+share.auto.offset.reset                         string   latest * -
+share.delivery.count.limit                      int      5 2.. group.share.delivery.count.limit
+share.heartbeat.interval.ms                     int      5000 1.. group.share.heartbeat.interval.ms
+share.isolation.level                           string   read_uncommitted read_committed|read_uncommitted -
+share.partition.max.record.locks                int      2000 100.. group.share.partition.max.record.locks
+share.record.lock.duration.ms                   int      30000 1000.. group.share.record.lock.duration.ms
+share.renew.acknowledge.enable                  boolean  true * -
+share.session.timeout.ms                        int      45000 1.. group.share.session.timeout.ms
+streams.assignment.interval.ms                  int      1000 0.. group.streams.assignment.interval.ms
+streams.heartbeat.interval.ms                   int      5000 1.. group.streams.heartbeat.interval.ms
+streams.initial.rebalance.delay.ms              int      3000 0.. group.streams.initial.rebalance.delay.ms
+streams.num.standby.replicas                    int      0 0.. group.streams.num.standby.replicas
+streams.session.timeout.ms                      int      45000 1.. group.streams.session.timeout.ms
+"""
+
+_CLIENT_METRICS = """
+interval.ms                                     int      300000 * -
+match                                           list     "" * -
+metrics                                         list     "" * -
+"""
+
 
 @slotted
 class Key:
     """One key of a table.
 
     Attributes:
-        type: ConfigDef's type in lower case.
+        type: ConfigDef's type in lower case; `unknown` for a plug-in's key.
         default: as text; None for null.
         allowed: the valid values, in the notation of the table.
-        mode: how it can be changed; of a topic's key always `cluster-wide`.
+        mode: how it can be changed; `cluster-wide` for all but the broker's keys.
         used: whether the key has an effect in kohort.
-        parents: of a topic's key, the broker's keys that it has its default from.
+        parents: the broker's keys that a topic's or group's key has its default from.
     """
 
     name: str
@@ -464,24 +488,29 @@ class Key:
     @property
     def read_only(self) -> bool:
         """Whether the value stays as it was at the start (KIP-226)."""
-        return self.mode in {"read-only", "hidden"}
+        return self.mode in {"read-only", "hidden", "unknown"}
 
     @property
     def sensitive(self) -> bool:
         """Whether the value is never shown."""
-        return self.type == "password"
+        return self.type in {"password", "unknown"}
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it is described although it is not set."""
+        return self.mode not in {"hidden", "dynamic-only"}
 
 
 def _default(text: str) -> str | None:
     return {"null": None, '""': ""}.get(text, text)
 
 
-def _rows(table: str, *, topics: bool = False) -> dict[str, Key]:
+def _rows(table: str, *, of_broker: bool = False) -> dict[str, Key]:
     keys = {}
     for row in table.strip().splitlines():
         name, kind, default, allowed, mode, *used = row.split()
         parents: tuple[str, ...] = ()
-        if topics and mode != "hidden":
+        if not of_broker and mode != "hidden":
             parents = () if mode == "-" else tuple(mode.split("|"))
             mode = "cluster-wide"
         keys[name] = Key(
@@ -490,11 +519,38 @@ def _rows(table: str, *, topics: bool = False) -> dict[str, Key]:
     return keys
 
 
-BROKER_KEYS = _rows(_BROKER) | _rows(_KOHORT)
+KOHORT_KEYS = _rows(_KOHORT, of_broker=True)
+"""kohort's own keys by name: Kafka's clients see them when they ask by name only."""
+
+BROKER_KEYS = _rows(_BROKER, of_broker=True) | KOHORT_KEYS
 """The broker's keys by name, Kafka's in order, then kohort's own."""
 
 PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
 """Prefixes of keys that Kafka passes on to a listener or a remote log plugin."""
 
-TOPIC_KEYS = _rows(_TOPIC, topics=True)
+TOPIC_KEYS = _rows(_TOPIC)
 """The keys of topics by name."""
+
+GROUP_KEYS = _rows(_GROUP)
+"""The keys of groups by name (KIP-848, KIP-932, KIP-1071)."""
+
+CLIENT_METRICS_KEYS = _rows(_CLIENT_METRICS)
+"""The keys of subscriptions to the metrics of clients by name (KIP-714)."""
+
+FAMILIES = {
+    name: family
+    for family in (
+        ("log.roll.ms", "log.roll.hours"),
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )
+    for name in family
+} | {
+    # Not the other way round: the scheduler's interval is a default only.
+    "log.flush.interval.ms": (
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+    )
+}
+"""Keys that say one thing in several units, by each of them: the first that is set
+counts."""

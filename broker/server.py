@@ -15,6 +15,7 @@ from kohort.broker.clock import Clock, RealClock
 from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.cluster.status import status
 from kohort.broker.config import Config
+from kohort.broker.config_started import address, started_with
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import unheard, write_line
@@ -178,12 +179,8 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """The ``bootstrap.servers`` of clients: "host:port" of each node."""
-        return ",".join(
-            f"[{node.host}]:{node.port}"
-            if ":" in node.host
-            else f"{node.host}:{node.port}"
-            for node in self.cluster.nodes.values()
-        )
+        nodes = self.cluster.nodes.values()
+        return ",".join(address(node.host, node.port) for node in nodes)
 
     @property
     def connections(self) -> set[Connection]:
@@ -281,6 +278,12 @@ class Broker:
         listener = self._listeners[node.id] = Listener(node, self.host, port)
         await listener.bind()
         node.host, node.port = self._advertised(listener.port, number)
+        node.started_with = started_with(
+            node.id,
+            (self.host, listener.port),
+            (node.host, node.port),
+            self.cluster.log_dir,
+        )
 
     def _advertised(self, port: int, number: int) -> tuple[str, int]:
         if self._advertise is None:

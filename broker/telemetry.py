@@ -24,6 +24,9 @@ class _Settings:
     # Inside a program or test a broker logs warnings and errors only; the command
     # line sets a lower level.
     level: int = LEVELS.index("warning")
+    # Levels of single loggers, by name.
+    levels: ClassVar[dict[str, int]] = {}
+    loggers: ClassVar[dict[str, list[Logger]]] = {}
     # Grows when settings change: a logger that has an older number is bound anew.
     version: int = 0
     watchers: ClassVar[list[Callable[[], object]]] = []
@@ -41,7 +44,44 @@ def configure(
     """
     _Settings.format = log_format
     _Settings.level = LEVELS.index(level)
+    _Settings.levels.clear()
+    _changed()
+
+
+def level() -> str:
+    """The level below which lines are dropped."""
+    return LEVELS[_Settings.level]
+
+
+def levels() -> dict[str, str]:
+    """The level of each logger by name."""
+    return {
+        name: LEVELS[_Settings.levels.get(name, _Settings.level)]
+        for name in sorted(_Settings.loggers)
+    }
+
+
+def set_level(name: str | None, level: str | None) -> None:
+    """Sets the level of a logger, or of all that have none of their own.
+
+    Args:
+        name: of the logger; None for all.
+        level: one of `LEVELS`; None takes a logger's own away.
+    """
+    if level is None:
+        _Settings.levels.pop(name or "", None)
+    elif name is None:
+        _Settings.level = _NUMBERS[level]
+    else:
+        _Settings.levels[name] = _NUMBERS[level]
+    _changed()
+
+
+def _changed() -> None:
     _Settings.version += 1
+    for name, loggers in _Settings.loggers.items():
+        for logger in loggers:
+            logger.level = _Settings.levels.get(name, _Settings.level)
     for callback in _Settings.watchers:
         callback()
 
@@ -52,42 +92,43 @@ def watch(callback: Callable[[], object]) -> None:
     callback()
 
 
-def is_on(level: str) -> bool:
-    """Whether lines of a level are written: where making them takes time."""
-    return _NUMBERS[level] >= _Settings.level
-
-
 class Logger:
     """A logger whose lines carry a name; costs nothing until it is used.
 
     Events are names with fields, as in ``log.info("group_created", group="g")``.
     """
 
-    __slots__ = ("_bound", "_name", "_version")
+    __slots__ = ("_bound", "_name", "_version", "level")
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.level = _Settings.levels.get(name, _Settings.level)
+        _Settings.loggers.setdefault(name, []).append(self)
         self._bound: Any = None
         self._version = -1
 
+    def is_on(self, level: str) -> bool:
+        """Whether lines of a level are written: where making them takes time."""
+        return _NUMBERS[level] >= self.level
+
     def debug(self, event: str, **fields: Any) -> None:
         """Logs details for finding a fault in kohort."""
-        if _Settings.level <= 0:
+        if self.level <= 0:
             self._logger().debug(event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """Logs an expected event."""
-        if _Settings.level <= 1:
+        if self.level <= 1:
             self._logger().info(event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
         """Logs an event that needs attention."""
-        if _Settings.level <= 2:
+        if self.level <= 2:
             self._logger().warning(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """Logs a failure."""
-        if _Settings.level <= 3:
+        if self.level <= 3:
             self._logger().error(event, **fields)
 
     def critical(self, event: str, **fields: Any) -> None:
@@ -96,7 +137,7 @@ class Logger:
 
     def exception(self, event: str, **fields: Any) -> None:
         """Logs a failure with the traceback of the exception being handled."""
-        if _Settings.level <= 3:
+        if self.level <= 3:
             self._logger().exception(event, **fields)
 
     def _logger(self) -> Any:

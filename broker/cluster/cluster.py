@@ -11,10 +11,11 @@ from kohort.broker import telemetry
 from kohort.broker.clock import Clock
 from kohort.broker.cluster import reassignments
 from kohort.broker.cluster.controller import Controller
-from kohort.broker.cluster.features import Features
+from kohort.broker.cluster.features import ELIGIBLE_LEADER_REPLICAS, Features
 from kohort.broker.cluster.fetch_sessions import FetchSessions
 from kohort.broker.cluster.producer_ids import ProducerIds
 from kohort.broker.cluster.quotas import Quotas
+from kohort.broker.cluster.resource_configs import ResourceConfigs
 from kohort.broker.config import Config
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
@@ -67,6 +68,7 @@ class Cluster:
         is_on_disk: whether it has a data directory.
         log_dir: the path of that, or of the one that Kafka would have.
         config: the broker's configuration.
+        resource_configs: the configuration of groups and client metrics.
         clock: the one clock.
         ids: the one source of ids.
         topics: the topics and their partitions.
@@ -96,6 +98,7 @@ class Cluster:
     ) -> None:
         self.id = ids.cluster_id()
         self.config = config
+        self.resource_configs = ResourceConfigs(self._config_changed)
         self.clock = clock
         self.ids = ids
         self._storage: ClusterStorage | None = None
@@ -142,6 +145,12 @@ class Cluster:
         self.nodes = {id_: Node(id_, self) for id_ in range(first, first + nodes)}
         if data_dir is not None:
             self._restore(data_dir)
+        self._require_min_insync_replicas()
+
+    def _require_min_insync_replicas(self) -> None:
+        """Sets min.insync.replicas for all brokers, as Kafka does for a new cluster."""
+        if self.features.levels.get(ELIGIBLE_LEADER_REPLICAS):
+            self.config.require_for_all_brokers("min.insync.replicas")
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -476,6 +485,7 @@ class Cluster:
             data_dir,
             self.id,
             self.config,
+            self.resource_configs,
             list(self.nodes),
             self.topics.by_name,
             self.features.levels,
@@ -497,6 +507,7 @@ class Cluster:
             self.ids.go_on(max(epochs))
 
     def _features_changed(self) -> None:
+        self._require_min_insync_replicas()
         self.changes += 1
         if self._storage is not None:
             self._storage.features_changed()
@@ -581,6 +592,7 @@ class Node:
         has_producer_ids: whether it hands out producer ids. A node of Kafka has none
             at the first InitProducerId; see `plays_first_use`.
         counters: counters of its requests; None if they are not counted.
+        started_with: configuration that it was started with and that no file has.
     """
 
     def __init__(self, node_id: int, cluster: Cluster) -> None:
@@ -593,6 +605,7 @@ class Node:
         self.submit_group_event = partial(cluster.shards.submit, node_id)
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
         self.counters: ApiCounters | None = None
+        self.started_with: Mapping[str, str] = {}
         self.fetch_sessions = cluster.fetch_sessions()
         self.has_producer_ids = not plays_first_use(cluster.config)
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 METADATA_VERSION: Final = "metadata.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+"""Above 0, min.insync.replicas is set for all brokers at once (KIP-966)."""
 
 SUPPORTED: Final = {
     "group.version": (0, 1),
@@ -17,7 +19,7 @@ SUPPORTED: Final = {
     "share.version": (0, 1),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
-    "eligible.leader.replicas.version": (0, 1),
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
 """The least and the highest level of each feature."""
 
@@ -45,7 +47,7 @@ class Features:
             "group.version": 1,
             "streams.version": 1,
             "transaction.version": 2,
-            "eligible.leader.replicas.version": 1,
+            ELIGIBLE_LEADER_REPLICAS: 1,
             "share.version": 1,
             METADATA_VERSION: 30,
         }

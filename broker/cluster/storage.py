@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kohort.broker import telemetry
+from kohort.broker.cluster.resource_configs import ResourceConfigs
 from kohort.broker.config import (
     DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -60,6 +61,7 @@ class ClusterStorage:
         path: the directory; made if it does not exist.
         cluster_id: the id of the cluster if the directory is new.
         config: the broker's configuration.
+        resource_configs: the configuration of groups and client metrics.
         node_ids: the ids of the nodes, the first one first.
         by_name: the topics of the cluster: its own mapping, which changes, as do the
             next two.
@@ -77,6 +79,7 @@ class ClusterStorage:
         path: Path,
         cluster_id: str,
         config: Config,
+        resource_configs: ResourceConfigs,
         node_ids: Sequence[int],
         by_name: Mapping[str, Topic],
         features: Mapping[str, int],
@@ -86,6 +89,7 @@ class ClusterStorage:
     ) -> None:
         self._data_dir = DataDir.open(path, cluster_id, node_ids[0])
         self._config = config
+        self._resource_configs = resource_configs
         self._node_ids = node_ids
         self._now_ms = now_ms
         self._long_work = long_work
@@ -118,12 +122,12 @@ class ClusterStorage:
     def _restored(self) -> Restored:
         found = self._data_dir.metadata or ClusterMetadata({}, {}, 0)
         for name, values in found.configs.items():
+            if self._resource_configs.restore(name, values):
+                continue
             is_common = name == _ALL_BROKERS
-            self._config.alter(
+            self._config.restore(
                 values,
-                source=DYNAMIC_DEFAULT_BROKER_CONFIG
-                if is_common
-                else DYNAMIC_BROKER_CONFIG,
+                DYNAMIC_DEFAULT_BROKER_CONFIG if is_common else DYNAMIC_BROKER_CONFIG,
             )
         topics = [
             self._topic(name, saved, number)
@@ -281,7 +285,11 @@ class ClusterStorage:
     def _configs(self) -> dict[str, dict[str, str]]:
         common = self._config.dynamic(DYNAMIC_DEFAULT_BROKER_CONFIG)
         own = self._config.dynamic(DYNAMIC_BROKER_CONFIG)
-        return {_ALL_BROKERS: _texts(common), str(self._node_ids[0]): _texts(own)}
+        return {
+            _ALL_BROKERS: _texts(common),
+            str(self._node_ids[0]): _texts(own),
+            **{name: dict(of) for name, of in self._resource_configs.saved()},
+        }
 
     def save(self) -> None:
         """Writes down the state of the cluster, except its logs, all at once.

@@ -37,11 +37,14 @@ unheard: set[str] = set()
 """Kinds that are not logged at the current level."""
 
 
+log = telemetry.Logger("groups")
+
+
 def _set_unheard() -> None:
     unheard.clear()
     # One line for all groups says so, in Kafka's words: the driver's.
     unheard.add("offsets_expired")
-    if not telemetry.is_on("debug"):
+    if not log.is_on("debug"):
         unheard.update(DETAILS)
 
 
@@ -52,8 +55,6 @@ UNSAID: Final = frozenset(
     {"kind", "labels", "run", "schema", "sequence", "time_ns", "wall_ns"}
 )
 """Fields that a line does without; it has its own time."""
-
-log = telemetry.Logger("groups")
 
 
 def _completed(seen: Seen) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def _completed(seen: Seen) -> dict[str, Any]:
 def write_line(seen: Seen) -> None:
     """Writes the line of an event, if the level that is set asks for it."""
     kind = seen.notice.kind
-    if kind in unheard or not telemetry.is_on("info"):
+    if kind in unheard or not log.is_on("info"):
         return
     event = _completed(seen) if kind == "join_completed" else seen.event
     fields = {

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import Any
 
-from kohort.broker.handlers import configs
 from kohort.broker.handlers.refusal import RefusedError
 from kohort.broker.long_work import Pace, count_values
 from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
-
-NewValues = Callable[[configs.Target, Any], Mapping[str, str | None]]
-
 
 _ALTERED_COST = 1000
 """Cost of altering a resource, as `Pace` counts: that is written down, and
@@ -20,13 +16,16 @@ flushed."""
 
 
 def alter(
-    request: Request, new_values: NewValues
+    request: Request,
+    check: Callable[[Any], object],
+    change: Callable[[Any], object],
 ) -> Generator[None, None, list[tuple[int, str | None, int, str]]]:
     """Alters each resource of the request, all of its keys or none.
 
     Args:
-        request: its message has `resources` and `validate_only`.
-        new_values: makes all values to set of a resource.
+        request: its message has `resources`.
+        check: checks the changes of a resource, whatever it is.
+        change: makes them; the resources that are refused here do not come to it.
 
     Returns:
         A row of the response each: error code, error message, type and name.
@@ -43,11 +42,11 @@ def alter(
         cost = 1
         try:
             if times[kind, name] > 1:
-                raise _invalid("the request names the resource twice")
+                raise invalid("the request names the resource twice")
             if len(names) < len(resource.configs):
-                raise _invalid("a key occurs twice")
-            target = configs.target(request, kind, name)
-            target.put(new_values(target, resource), message.validate_only)
+                raise invalid("a key occurs twice")
+            check(resource)
+            change(resource)
             cost = _ALTERED_COST
         except RefusedError as error:
             rows.append((error.code, error.why, kind, name))
@@ -58,12 +57,16 @@ def alter(
     return rows
 
 
-def given(name: str, value: str | None) -> str:
-    """The value of a key; raises RefusedError where it is null."""
+def check_value(name: str, value: str | None) -> None:
+    """Checks that a key has a value.
+
+    Raises:
+        RefusedError: INVALID_REQUEST, it is null.
+    """
     if value is None:
-        raise _invalid(f"{name} is null")
-    return value
+        raise invalid(f"{name} is null")
 
 
-def _invalid(why: str) -> RefusedError:
+def invalid(why: str) -> RefusedError:
+    """INVALID_REQUEST."""
     return RefusedError(ErrorCode.INVALID_REQUEST, why)

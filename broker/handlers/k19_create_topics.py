@@ -229,7 +229,7 @@ def _placed_by_hand(
 
 def _shown(request: Request, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
     """The configuration that the topic has, values as they were sent (KIP-525)."""
-    entries = configs.topic_entries(request.node.cluster.config, overrides)
+    entries = request.node.cluster.config.topic_entries(overrides)
     return [
         CreatableTopicConfigs(
             entry.key.name,

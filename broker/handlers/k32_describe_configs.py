@@ -1,17 +1,25 @@
-"""DescribeConfigs: settings of topics and of the broker, with sources (KIP-226)."""
+"""DescribeConfigs: settings of resources, with their sources (KIP-226)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from kohort.broker.config import (
+    BROKER_LOGGER_CONFIG,
+    CLIENT_METRICS_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
-    STATIC_BROKER_CONFIG,
-    TYPE_NUMBERS,
+    Config,
     Entry,
+    inherited,
 )
-from kohort.broker.config_keys import BROKER_KEYS
-from kohort.broker.handlers import configs
+from kohort.broker.config_keys import (
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    KOHORT_KEYS,
+    Key,
+)
+from kohort.broker.config_values import TYPE_NUMBERS
+from kohort.broker.handlers import configs, loggers
 from kohort.broker.handlers.refusal import RefusedError
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
@@ -24,9 +32,6 @@ from kohort.protocol.apis.k32_describe_configs import (
     DescribeConfigsSynonym,
 )
 from kohort.protocol.errors import ErrorCode
-
-_NODE_ID = "node.id"
-
 
 _RESOURCE_COST = 5
 """Cost of looking at a resource, as `Pace` counts."""
@@ -79,25 +84,43 @@ def _result(
 ) -> DescribeConfigsResult:
     message: DescribeConfigsRequest = request.message
     try:
-        entries = _entries(request, resource)
+        entries = _entries(request, resource, wanted)
     except RefusedError as error:
         return _refused(resource, error)
+    docs = _texts(resource.resource_type) if message.include_documentation else {}
     return DescribeConfigsResult(
         0,
         "",
         resource.resource_type,
         resource.resource_name,
         [
-            _shown(resource, entry, message.include_synonyms)
+            _shown(resource, entry, message.include_synonyms, docs.get(entry.key.name))
             for entry in entries
             if not wanted or entry.key.name in wanted
         ],
     )
 
 
-def _entries(request: Request, resource: DescribeConfigsResource) -> list[Entry]:
+def _texts(resource_type: int) -> Mapping[str, str]:
+    """The documentation of the keys of a type of resources (KIP-569)."""
+    # Loaded on first use: few clients ask for it.
+    from kohort.broker import config_docs
+
+    by_type = {
+        configs.TOPIC: config_docs.TOPIC_DOCS,
+        configs.BROKER: config_docs.BROKER_DOCS,
+        configs.GROUP: config_docs.GROUP_DOCS,
+        configs.CLIENT_METRICS: config_docs.CLIENT_METRICS_DOCS,
+    }
+    return by_type.get(resource_type, {})
+
+
+def _entries(
+    request: Request, resource: DescribeConfigsResource, wanted: Collection[str]
+) -> list[Entry]:
     kind, name = resource.resource_type, resource.resource_name
     cluster = request.node.cluster
+    config = cluster.config
     if kind == configs.TOPIC:
         configs.check_topic_name(name)
         topic = cluster.topics.by_name.get(name)
@@ -105,54 +128,72 @@ def _entries(request: Request, resource: DescribeConfigsResource) -> list[Entry]
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
             )
-        return configs.topic_entries(cluster.config, topic.overrides)
+        return config.topic_entries(topic.overrides)
     if kind == configs.BROKER and not name:
-        return _common_entries(request)
-    if kind == configs.BROKER:
+        return _common_entries(config)
+    if kind in {configs.BROKER, configs.BROKER_LOGGER}:
         configs.check_broker(request, name)
-        described = (n for n, key in BROKER_KEYS.items() if key.mode != "hidden")
-        return [_entry(request, name) for name in described]
-    if kind == configs.BROKER_LOGGER:
-        configs.check_broker(request, name)
-        # The levels of single loggers cannot be set in kohort.
-        return []
-    raise configs.refused_type(kind)
+        if kind == configs.BROKER_LOGGER:
+            return _loggers()
+        # kohort's own keys are shown to those who know them.
+        names = [*config.described(), *(own for own in KOHORT_KEYS if own in wanted)]
+        return [
+            config.entry(name, request.node.started_with)
+            for name in names
+            if not wanted or name in wanted
+        ]
+    if not name:
+        why = f"the name of a resource of type {configs.NAMES[kind]} is empty"
+        raise RefusedError(ErrorCode.INVALID_REQUEST, why)
+    own = cluster.resource_configs.settings(kind, name)
+    if kind == configs.GROUP:
+        return [config.group_entry(name, own) for name in GROUP_KEYS]
+    return [
+        inherited(key, key.default, (), own, CLIENT_METRICS_CONFIG)
+        for key in CLIENT_METRICS_KEYS.values()
+    ]
 
 
-def _entry(request: Request, name: str) -> Entry:
-    """A key of the node that was asked; nodes differ in their ids only."""
-    entry = request.node.cluster.config.entry(name)
-    text = str(request.node.id)
-    if name != _NODE_ID or entry.value == text:
-        return entry
-    source = STATIC_BROKER_CONFIG
-    return Entry(entry.key, text, source, ((name, text, source),))
-
-
-def _common_entries(request: Request) -> list[Entry]:
+def _common_entries(config: Config) -> list[Entry]:
     """The settings that were changed at run time for all brokers."""
     source = DYNAMIC_DEFAULT_BROKER_CONFIG
-    values = request.node.cluster.config.dynamic(source)
+    entries = []
+    for name, text in config.dynamic(source).items():
+        entry = config.entry(name)
+        synonyms = tuple(each for each in entry.synonyms if each[2] == source)
+        entries.append(Entry(entry.key, text, source, synonyms))
+    return entries
+
+
+def _loggers() -> list[Entry]:
     return [
-        Entry(BROKER_KEYS[name], text, source, ((name, text, source),))
-        for name, text in values.items()
+        Entry(
+            Key(name, "unknown", None, "*", "", used=True),
+            level,
+            BROKER_LOGGER_CONFIG,
+            (),
+        )
+        for name, level in loggers.levels().items()
     ]
 
 
 def _shown(
-    resource: DescribeConfigsResource, entry: Entry, with_synonyms: bool
+    resource: DescribeConfigsResource,
+    entry: Entry,
+    with_synonyms: bool,
+    documentation: str | None,
 ) -> DescribeConfigsResourceResult:
     key = entry.key
+    is_logger = resource.resource_type == configs.BROKER_LOGGER
     return DescribeConfigsResourceResult(
         key.name,
         entry.value,
         resource.resource_type == configs.BROKER and key.read_only,
         entry.source,
-        key.sensitive,
+        not is_logger and key.sensitive,
         [DescribeConfigsSynonym(*each) for each in entry.synonyms]
         if with_synonyms
         else (),
         TYPE_NUMBERS[key.type],
-        # Documentation is optional (KIP-569); kohort has none.
-        None,
+        "" if is_logger else documentation,
     )

@@ -33,11 +33,17 @@ def handle(request: Request) -> Work:
         return
     cluster = request.node.cluster
     nodes = [str(node_id) for node_id in cluster.running]
-    names = {BROKER_LOGGER: nodes, BROKER: nodes, TOPIC: list(cluster.topics.by_name)}
+    names = {
+        GROUP: cluster.resource_configs.names(GROUP),
+        CLIENT_METRICS: cluster.resource_configs.names(CLIENT_METRICS),
+        BROKER_LOGGER: nodes,
+        BROKER: nodes,
+        TOPIC: list(cluster.topics.by_name),
+    }
     pace = Pace()
     rows = []
     for kind in _TYPES:
-        for name in names.get(kind, ()) if kind in wanted else ():
+        for name in names[kind] if kind in wanted else ():
             rows.append(ConfigResource(name, kind))
             if pace.spend(1):
                 yield

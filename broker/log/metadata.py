@@ -56,7 +56,7 @@ class ClusterMetadata:
     Attributes:
         topics: by name.
         configs: configuration that was changed at run time, by whose it is: a
-            node id as text, or "" for all nodes.
+            node id as text, "" for all nodes, or "group NAME" and the like.
         next_producer_id: the first id that has not been assigned.
         features: finalized levels that were changed at run time, by feature.
         quotas: of clients.

@@ -49,6 +49,7 @@ def offsets_topic_overrides(config: Config) -> dict[str, str]:
     """Configuration of ``__consumer_offsets`` that differs from the broker's."""
     return {
         "cleanup.policy": "compact",
+        "compression.type": "producer",
         # Kafka lets a broker start with less, and has no topic then.
         "segment.bytes": str(
             max(config["offsets.topic.segment.bytes"], SMALLEST_SEGMENT)

@@ -6,7 +6,8 @@ import os
 
 import click
 
-from kohort.broker.config import Config, ConfigError, to_text
+from kohort.broker.config import Config, ConfigError
+from kohort.broker.config_values import to_text
 from kohort.control.terminal import OWN_VARIABLES, fail
 
 CONFIG_OPTIONS = (

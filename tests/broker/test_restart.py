@@ -366,8 +366,8 @@ async def test_changed_configuration_that_is_not_possible_is_one_line(
         pass
     saved = path / "cluster.json"
     text = saved.read_text()
-    assert '"": {}' in text
-    saved.write_text(text.replace('"": {}', '"": {"message.max.bytes": "-5"}'))
+    assert '"1": {}' in text
+    saved.write_text(text.replace('"1": {}', '"1": {"message.max.bytes": "-5"}'))
     for _ in range(2):
         with pytest.raises(DataDirError, match=r"message\.max\.bytes=-5"):
             await broker_on(path).start()

@@ -1,0 +1,86 @@
+"""Configuration of groups, and of subscriptions to the metrics of clients.
+
+Kafka keeps it for any name, whether there is such a group or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from kohort.broker.log.store import StorageError
+
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+LIMIT: Final = 1000
+"""Resources of a type that have a configuration: all of it is written at once."""
+
+# A broker's configuration is saved under its id, or under "" for all brokers.
+_SAVED_AS = {CLIENT_METRICS: "client-metrics ", GROUP: "group "}
+
+
+class TooManyError(Exception):
+    """As many resources have a configuration as can have one."""
+
+
+class ResourceConfigs:
+    """The settings of resources by type and name; those that have none are left out.
+
+    Args:
+        changed: called after a change, to save it; may raise StorageError.
+    """
+
+    def __init__(self, changed: Callable[[], object]) -> None:
+        self._changed = changed
+        self._by_type: dict[int, dict[str, Mapping[str, str]]] = {
+            type_: {} for type_ in _SAVED_AS
+        }
+
+    def names(self, resource_type: int) -> list[str]:
+        """The names of the resources of a type that have a configuration."""
+        return list(self._by_type[resource_type])
+
+    def settings(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """The settings of a resource, as texts by key; empty if it has none."""
+        return self._by_type[resource_type].get(name, {})
+
+    def put(self, resource_type: int, name: str, settings: Mapping[str, str]) -> None:
+        """Replaces the settings of a resource.
+
+        Raises:
+            TooManyError: too many resources have settings already.
+            StorageError: the change could not be saved, and is taken back.
+        """
+        of_type = self._by_type[resource_type]
+        before = of_type.get(name)
+        if settings and before is None and len(of_type) >= LIMIT:
+            raise TooManyError
+        self._set(resource_type, name, settings)
+        try:
+            self._changed()
+        except StorageError:
+            self._set(resource_type, name, before or {})
+            raise
+
+    def _set(self, resource_type: int, name: str, settings: Mapping[str, str]) -> None:
+        if settings:
+            self._by_type[resource_type][name] = settings
+        else:
+            self._by_type[resource_type].pop(name, None)
+
+    # -- in the data directory
+
+    def saved(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yields the settings of all resources, by the name that they are saved as."""
+        for type_, prefix in _SAVED_AS.items():
+            for name, settings in self._by_type[type_].items():
+                yield prefix + name, settings
+
+    def restore(self, saved_as: str, settings: Mapping[str, str]) -> bool:
+        """Takes over saved settings; returns whether they are of such a resource."""
+        for type_, prefix in _SAVED_AS.items():
+            if saved_as.startswith(prefix):
+                self._set(type_, saved_as.removeprefix(prefix), settings)
+                return True
+        return False
