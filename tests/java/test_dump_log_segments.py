@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.interop.libraries import _built, _run, need
+from tests.java.conftest import SMALL
 
 from kohort.broker.coordinator.effects import GroupTombstone, OffsetRecord
 from kohort.broker.log.compaction import clean
@@ -21,21 +21,8 @@ from kohort.protocol.records import Record, build_batch
 
 pytestmark = pytest.mark.interop
 
-HERE = Path(__file__).parent
 NOW = 1_700_000_000_000
 TIMEOUT_S = 120.0
-SMALL = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-
-
-def _fetch(folder: Path) -> None:
-    _run(["mvn", "-B", "-q", "dependency:copy-dependencies"], folder)
-
-
-@pytest.fixture(scope="session")
-def class_path() -> str:
-    """Apache Kafka's tools, fetched once."""
-    need("java", "mvn")
-    return f"{_built(HERE / 'tools', _fetch) / 'target' / 'dependency'}/*"
 
 
 Dump = Callable[..., tuple[str, str]]

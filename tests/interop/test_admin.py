@@ -1,0 +1,68 @@
+"""Admin clients of Python libraries elect leaders, reassign partitions and describe."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient
+from tests.broker.test_cluster import cluster
+
+from kohort.broker.server import Broker
+
+ASK_S = 30.0
+WORKER = Path(__file__).parent / "workers" / "kafka_python_admin.py"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    """Three nodes, with a topic on the first two."""
+    async with cluster() as broker:
+        broker.cluster.create_topic("t", 0, replicas=[[2, 1]])
+        yield broker
+
+
+async def test_confluent_kafka_elects_leaders(broker: Broker) -> None:
+    """The preferred leader comes back."""
+    await broker.stop_node(2)
+    await broker.start_node(2)
+
+    def elect() -> Any:
+        client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        return client.elect_leaders(ElectionType.PREFERRED, None).result(ASK_S)
+
+    results = await asyncio.to_thread(elect)
+    rows = [(p.topic, p.partition, error) for p, error in results.items()]
+    assert rows == [("t", 0, None)]
+    assert broker.cluster.topics.by_name["t"].leaders == [2]
+
+
+async def test_kafka_python_reassigns_and_describes(broker: Broker) -> None:
+    """A reassignment that waits for a node is listed; then it is cancelled."""
+    await broker.stop_node(3)
+    # A process of its own: importing the library warns.
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "ignore", WORKER, broker.bootstrap_servers),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await asyncio.wait_for(worker.communicate(), ASK_S)
+    assert json.loads(printed) == {
+        "begun": [None],
+        "progress": {
+            "replicas": [3, 1, 2],
+            "adding_replicas": [3],
+            "removing_replicas": [2],
+        },
+        "cancelled": [None],
+        "left": 0,
+        "metadata.version": [30, 30],
+        "topics": {"topic": ["t"]},
+        "log_dirs": 2,
+        "quorum": "__cluster_metadata",
+    }
