@@ -31,6 +31,9 @@ _SINCE = {
 """The version that brought each special timestamp."""
 
 
+_ISOLATION_LEVELS = (0, 1)
+"""Read uncommitted, and read committed."""
+
 _PIECE = 256
 """Rows that are answered at a time: a millisecond."""
 
@@ -38,6 +41,9 @@ _PIECE = 256
 def handle(request: Request) -> Work:
     """Looks every partition up; those that the request names twice are refused."""
     message: ListOffsetsRequest = request.message
+    if message.isolation_level not in _ISOLATION_LEVELS:
+        yield from _fail(request)
+        return
     places = ((t.name, p.partition_index) for t in message.topics for p in t.partitions)
     pace = Pace()
     times = yield from count_values(places, pace)
@@ -65,6 +71,21 @@ def handle(request: Request) -> Work:
         request.reply(response)
     else:
         yield from request.reply_in_pieces(response)
+
+
+def _fail(request: Request) -> Work:
+    """Kafka fails with isolation levels that do not exist."""
+    error, pace, topics = ErrorCode.UNKNOWN_SERVER_ERROR, Pace(), []
+    for wanted in request.message.topics:
+        rows = []
+        for p in wanted.partitions:
+            rows.append(ListOffsetsPartitionResponse(p.partition_index, error))
+            if pace.spend(1):
+                yield
+        topics.append(ListOffsetsTopicResponse(wanted.name, rows))
+        if pace.spend(1):
+            yield
+    yield from request.reply_in_pieces(ListOffsetsResponse(0, topics), pace)
 
 
 def _partition(

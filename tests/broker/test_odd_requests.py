@@ -261,3 +261,18 @@ async def test_rows_of_list_offsets() -> None:
             ("t", [(0, ErrorCode.INVALID_REQUEST), (1, 0)]),
             ("v", [(0, ErrorCode.UNSUPPORTED_VERSION)]),
         ]
+
+
+@pytest.mark.parametrize("level", [-1, 2])
+async def test_isolation_levels_that_do_not_exist(level: int) -> None:
+    """ListOffsets fails for each row of the request."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)] * 2)
+        request = ListOffsetsRequest(-1, level, [wanted, ListOffsetsTopic("u", [])])
+        answer = await client.call("ListOffsets", 9, request)
+        failed = ErrorCode.UNKNOWN_SERVER_ERROR
+        assert [
+            (topic.name, [p.error_code for p in topic.partitions])
+            for topic in answer.topics
+        ] == [("t", [failed, failed]), ("u", [])]
