@@ -52,7 +52,7 @@ def rows_of(
             )
         except WireError as error:
             failed = error
-        except (IndexError, UnicodeDecodeError) as error:
+        except IndexError as error:
             failed = WireError(str(error))
         if append_time is not None:
             rows = [(row[0], append_time, *row[2:]) for row in rows]
@@ -164,5 +164,5 @@ def _headers_at(
         if name is None:
             raise WireError("a header without a key")
         value, position = bytes_at(data, position, end)
-        headers.append((name.decode(), value))
+        headers.append((name.decode(errors="replace"), value))
     return headers, position

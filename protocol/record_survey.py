@@ -165,7 +165,7 @@ class Survey:
                 position = _headers_at(data, position)
             else:
                 position += 1
-            if position != stop or stop > end:
+            if position != stop or stop > end or size & 1:
                 return False
             if stop - start != length:
                 length = stop - start
@@ -210,8 +210,10 @@ def _run(data: bytes, start: int, length: int, most: int) -> tuple[int, list[int
             column = data[at : start + count * length : length].translate(_GOES_ON)
             other = column.find(at == varint[-1])
             count = count if other < 0 else other
-    stop = start + count * length
-    found = set(zip(*(data[at:stop:length] for at in times), strict=True))
+    columns = [data[at : start + count * length : length] for at in times]
+    if len(columns) == 1:
+        return count, [(time >> 1) ^ -(time & 1) for time in set(columns[0])]
+    found = set(zip(*columns, strict=True))
     return count, [varint_at(bytes(raw), 0)[0] for raw in found]
 
 

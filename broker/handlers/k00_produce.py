@@ -81,6 +81,7 @@ def handle(request: Request) -> Work:
     responses = [
         TopicProduceResponse(*topic, list(some.values()))
         for topic, some in rows.items()
+        if some
     ]
     endpoints = _endpoints(request.node.cluster, responses) if has_error else ()
     response = ProduceResponse(responses, 0, endpoints)

@@ -125,6 +125,14 @@ async def test_a_partition_that_is_named_twice() -> None:
         assert row.base_offset == 5
 
 
+async def test_a_topic_without_partitions() -> None:
+    """The answer leaves it out."""
+    async with Broker() as broker, connected(broker) as client:
+        broker.cluster.create_topic("t", 1)
+        request = ProduceRequest(None, -1, 1000, [TopicProduceData("t")])
+        assert not (await client.call("Produce", 9, request)).responses
+
+
 async def test_more_replicas_in_sync_than_there_are() -> None:
     """``min.insync.replicas`` above the replication factor counts as that factor."""
     async with Broker() as broker, connected(broker) as client:

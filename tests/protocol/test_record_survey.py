@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kohort.protocol import records
@@ -88,6 +88,7 @@ def test_any_records(some: list[Record]) -> None:
     assert found in (None, thorough(batch, len(some)))
 
 
+@example([(0, 0)], 40, None)
 @given(
     flips=st.lists(
         st.tuples(st.integers(0), st.integers(0, 7)), min_size=1, max_size=3

@@ -242,7 +242,6 @@ def test_damage_is_a_wire_error(
         (b"\x0e\x00\x00\x00\x01\x01\x00\x00", "a record ends"),
         (b"\x0e\x00\x00\x00\x01\x01\x01\x00", "-1 headers"),
         (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", "a header without a key"),
-        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01", "utf-8"),
         (b"\x0c\x00\x00\x00\x20\x01\x00", "16 bytes, where"),
         (b"\x0c\x00\x00\x00\x01\x01\x00\x00", "1 bytes behind"),
         (b"\xff" * 12, "varint"),
@@ -258,6 +257,15 @@ def test_records_that_cannot_be(body: bytes, match: str) -> None:
         return
     with pytest.raises(WireError, match=match):
         list(records.read_records(batch))
+
+
+def test_a_header_name_that_is_no_utf_8() -> None:
+    """Kafka stores it, and Java's client reads it like this."""
+    body = b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01"
+    batch = records.build_batch([Record()])[: records.HEADER_SIZE] + body
+    batch = patched(batch, ">i", 8, len(batch) - records.LOG_OVERHEAD)
+    (found,) = records.read_records(batch)
+    assert found.headers == [("\ufffd", None)]
 
 
 def test_a_batch_has_records() -> None:
