@@ -15,13 +15,15 @@ GROUP: Final = 32
 
 LIMIT: Final = 1000
 """Resources of a type that have a configuration: all of it is written at once."""
+LONGEST: Final = 1_000_000
+"""Characters of the names and settings of all resources, for the same reason."""
 
 # A broker's configuration is saved under its id, or under "" for all brokers.
 _SAVED_AS = {CLIENT_METRICS: "client-metrics ", GROUP: "group "}
 
 
 class TooManyError(Exception):
-    """As many resources have a configuration as can have one."""
+    """The resources have as much configuration as they can have."""
 
 
 class ResourceConfigs:
@@ -49,12 +51,14 @@ class ResourceConfigs:
         """Replaces the settings of a resource.
 
         Raises:
-            TooManyError: too many resources have settings already.
+            TooManyError: there are too many settings already.
             StorageError: the change could not be saved, and is taken back.
         """
         of_type = self._by_type[resource_type]
         before = of_type.get(name)
         if settings and before is None and len(of_type) >= LIMIT:
+            raise TooManyError
+        if self._length() + _length(name, settings) > LONGEST:
             raise TooManyError
         self._set(resource_type, name, settings)
         try:
@@ -62,6 +66,13 @@ class ResourceConfigs:
         except StorageError:
             self._set(resource_type, name, before or {})
             raise
+
+    def _length(self) -> int:
+        return sum(
+            _length(name, settings)
+            for of_type in self._by_type.values()
+            for name, settings in of_type.items()
+        )
 
     def _set(self, resource_type: int, name: str, settings: Mapping[str, str]) -> None:
         if settings:
@@ -84,3 +95,7 @@ class ResourceConfigs:
                 self._set(type_, saved_as.removeprefix(prefix), settings)
                 return True
         return False
+
+
+def _length(name: str, settings: Mapping[str, str]) -> int:
+    return sum(len(name) + len(key) + len(text) for key, text in settings.items())

@@ -30,6 +30,7 @@ from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
 _LONGEST_VALUE = 32767
+_MOST_KEYS = 1000
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 # A running broker keeps its address; setting what it has is no change.
@@ -179,6 +180,9 @@ class _BrokerTarget:
         )
 
     def put(self, values: Mapping[str, str | None], validate_only: bool) -> None:
+        if len(values) > _MOST_KEYS:
+            why = f"more than {_MOST_KEYS} keys are set"
+            raise RefusedError(ErrorCode.INVALID_REQUEST, why)
         changes = dict.fromkeys(self.values.keys() - values.keys())
         changes |= {
             name: text
@@ -242,7 +246,7 @@ class _StoredTarget:
         try:
             self._cluster.resource_configs.put(self._type, self._name, settings)
         except TooManyError:
-            why = "too many resources of this type have a configuration"
+            why = "groups and client metrics have too much configuration already"
             raise RefusedError(ErrorCode.INVALID_REQUEST, why) from None
         except StorageError as error:
             raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None

@@ -106,6 +106,20 @@ def test_a_limited_number_of_resources_has_configuration(
     configs.put(GROUP, "b", {})
     configs.put(GROUP, "c", {"k": "1"})
     assert configs.names(GROUP) == ["a", "c"]
+    with pytest.raises(TooManyError):
+        configs.put(GROUP, "a", {"k": "1" * resource_configs.LONGEST})
+
+
+async def test_a_broker_keeps_a_limited_number_of_unknown_keys() -> None:
+    """Kafka keeps all of them."""
+    async with served() as client:
+        for count, code in ((1000, 0), (1001, ErrorCode.INVALID_REQUEST)):
+            rows = [k44.AlterableConfig(f"k{i}", SET, "x") for i in range(count)]
+            request = k44.IncrementalAlterConfigsRequest(
+                [k44.AlterConfigsResource(BROKER, "1", rows)]
+            )
+            answer = await client.call("IncrementalAlterConfigs", 1, request)
+            assert answer.responses[0].error_code == code
 
 
 def test_configuration_that_cannot_be_saved_is_taken_back() -> None:
