@@ -221,7 +221,7 @@ class Context:
                 self.answered.append(pending)
                 pending.answer(effect.result)
             elif isinstance(effect, Append):
-                if self.is_holding:
+                if self._holds(effect):
                     self.held.append(effect)
                 else:
                     self.records += effect.records
@@ -242,6 +242,10 @@ class Context:
             self._perform(self.coordinator.handle(Appended(written), self.now))
         elif not self.held:
             self._check()
+
+    def _holds(self, append: Append) -> bool:
+        """Whether an append waits for `flush` or `refuse`."""
+        return self.is_holding
 
     def flush(self) -> None:
         """Writes the appends that were held."""

@@ -23,9 +23,10 @@ from hypothesis.stateful import (
     invariant,
     rule,
 )
-from tests.coordinator.context import Context, Member, subscribed
+from tests.coordinator.context import Context, Member, Pending, R, subscribed
 
-from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.broker.coordinator.effects import Append
+from kohort.broker.coordinator.events import Event, Join, Sync, TopicsDeleted
 from kohort.protocol.consumer import (
     Assignment,
     TopicPartitions,
@@ -301,6 +302,58 @@ class Clients(RuleBasedStateMachine):
             assert not self.context.waiting
             self.context.restart()
 
+
+class Lingering(Context):
+    """Writes what opens a window only when an answer has to come, or time passes.
+
+    So joins and syncs of any number of clients come between a leader's SyncGroup and
+    its record, as they do where they arrive together. Now and then the log refuses it.
+    """
+
+    _windows = 0
+
+    def _holds(self, append: Append) -> bool:
+        return append.opens_window or bool(self.held)
+
+    def _ask(self, event: Event, pending: Pending[R]) -> Pending[R]:
+        super()._ask(event, pending)
+        if not isinstance(event, Join | Sync) and not pending.answered:
+            self._end_window()
+        return pending
+
+    def _end_window(self) -> None:
+        if not self.held:
+            return
+        self._windows += 1
+        if self._windows % 5 == 0:
+            self.refuse()
+        if self.held:
+            self.flush()
+
+    def sleep(self, ms: float) -> None:
+        """Lets time pass; the window ends with it."""
+        super().sleep(ms)
+        self._end_window()
+
+    def restart(self, **settings: int) -> None:
+        """The coordinator goes; what it has not written is lost."""
+        self.held.clear()
+        super().restart(**settings)
+
+
+class LingeringClients(Clients):
+    """The same, where requests come before the records of others are written."""
+
+    make = Lingering
+
+
+TestLingeringClients = LingeringClients.TestCase
+TestLingeringClients.settings = settings(
+    max_examples=settings().max_examples * FACTOR // 3,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 TestClients = Clients.TestCase
 TestClients.settings = settings(
