@@ -77,6 +77,7 @@ fetch.purgatory.purge.interval.requests         after how many waiting fetches t
 follower.fetch.last.tiered.offset.enable        whether a new follower begins behind what is in remote storage
 follower.replication.throttled.rate             how fast throttled followers may copy, in bytes a second
 group.consumer.assignment.interval.ms           the least time between two assignments of a consumer group (KIP-848)
+group.consumer.assignor.offload.enable          nothing, in Kafka either: a setting of a later version
 group.consumer.assignors                        the assignors of the new consumer groups (KIP-848), the default one first
 group.consumer.heartbeat.interval.ms            how often members of consumer groups send heartbeats (KIP-848)
 group.consumer.max.assignment.interval.ms       the most that a group can set consumer.assignment.interval.ms to
@@ -99,6 +100,7 @@ group.max.session.timeout.ms                    the longest session timeout that
 group.max.size                                  the most members of a group (KIP-389)
 group.min.session.timeout.ms                    the shortest session timeout that a member may ask for
 group.share.assignment.interval.ms              the least time between two assignments of a share group (KIP-932)
+group.share.assignor.offload.enable             nothing, in Kafka either: a setting of a later version
 group.share.assignors                           the assignor of share groups
 group.share.delivery.count.limit                how often a record is delivered to a share group before it is given up
 group.share.heartbeat.interval.ms               how often members of share groups send heartbeats
@@ -122,6 +124,7 @@ group.share.persister.class.name                the class that keeps the state o
 group.share.record.lock.duration.ms             how long a member of a share group can hold a record
 group.share.session.timeout.ms                  after how long without a heartbeat a member of a share group is removed
 group.streams.assignment.interval.ms            the least time between two assignments of a streams group (KIP-1071)
+group.streams.assignor.offload.enable           nothing, in Kafka either: a setting of a later version
 group.streams.heartbeat.interval.ms             how often members of streams groups send heartbeats
 group.streams.initial.rebalance.delay.ms        how long the first rebalance of a streams group waits for more members
 group.streams.max.assignment.interval.ms        the most that a group can set streams.assignment.interval.ms to

@@ -24,6 +24,9 @@ from __future__ import annotations
 
 from kohort.protocol.slotted import slotted
 
+# Kafka knows offloading assignors by name only: no definition of a broker's
+# configuration has them, and setting them does nothing there, either.
+#
 # node.id has no default in Kafka, which requires it; kohort starts without any
 # setting, as node 1.
 _BROKER = """
@@ -83,6 +86,7 @@ fetch.purgatory.purge.interval.requests         int      1000 * read-only
 follower.fetch.last.tiered.offset.enable        boolean  false * cluster-wide
 follower.replication.throttled.rate             long     9223372036854775807 0.. dynamic-only
 group.consumer.assignment.interval.ms           int      1000 0.. cluster-wide
+group.consumer.assignor.offload.enable          boolean  true * hidden
 group.consumer.assignors                        list     uniform,range * read-only
 group.consumer.heartbeat.interval.ms            int      5000 1.. read-only
 group.consumer.max.assignment.interval.ms       int      15000 0.. read-only
@@ -105,6 +109,7 @@ group.max.session.timeout.ms                    int      1800000 * read-only use
 group.max.size                                  int      2147483647 1.. read-only used
 group.min.session.timeout.ms                    int      6000 * read-only used
 group.share.assignment.interval.ms              int      1000 0.. cluster-wide
+group.share.assignor.offload.enable             boolean  true * hidden
 group.share.assignors                           list     simple * read-only
 group.share.delivery.count.limit                int      5 2..10 read-only
 group.share.heartbeat.interval.ms               int      5000 1.. read-only
@@ -128,6 +133,7 @@ group.share.persister.class.name                string   org.apache.kafka.server
 group.share.record.lock.duration.ms             int      30000 1000..3600000 read-only
 group.share.session.timeout.ms                  int      45000 1.. read-only
 group.streams.assignment.interval.ms            int      1000 0.. cluster-wide
+group.streams.assignor.offload.enable           boolean  true * hidden
 group.streams.heartbeat.interval.ms             int      5000 1.. read-only
 group.streams.initial.rebalance.delay.ms        int      3000 0.. read-only
 group.streams.max.assignment.interval.ms        int      15000 0.. read-only
