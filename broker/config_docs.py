@@ -144,6 +144,7 @@ internal.metadata.log.segment.bytes             the largest file of the metadata
 internal.metadata.max.batch.size.in.bytes       the largest batch of metadata, in bytes; for tests of Kafka
 kafka.metrics.polling.interval.secs             how often reporters of the older metrics are called
 kafka.metrics.reporters                         classes that report the older metrics
+kohort.strictness                               whether requests that Kafka forgets stay without an answer: kafka for yes, helpful for an answer (see docs/configuration.md#kohortstrictness)
 leader.imbalance.check.interval.seconds         how often partitions are looked for that their first replica does not lead
 leader.replication.throttled.rate               how fast throttled leaders may be copied from, in bytes a second
 listener.security.protocol.map                  the security protocol of each listener | PLAINTEXT only

@@ -402,6 +402,7 @@ _KOHORT = """
 coordinator.first.use                           string   ready kafka|ready read-only used
 coordinator.load.delay.ms                       long     0 0.. read-only used
 events.topic.enable                             boolean  false * read-only used
+kohort.strictness                               string   kafka kafka|helpful read-only used
 response.delay.ms                               long     0 0.. read-only used
 wire.error.numbering                            string   auto auto|kip-389|apache read-only used
 """

@@ -238,6 +238,17 @@ class Request:
         else:
             self.abandon = None if piecework is None else piecework.stop
 
+    def forget(self, why: str) -> None:
+        """Kafka never answers this request, so the connection waits until it closes."""
+        self.message = None
+        log.info(
+            "request_not_answered",
+            api=self.api.name,
+            version=self.version,
+            client=self.client.id,
+            why=f"{why}; kohort.strictness=helpful answers it",
+        )
+
     def failed(self, error: Exception) -> None:
         """Closes the connection: the client must not take a defect for an answer."""
         log.error(

@@ -622,6 +622,7 @@ def group_settings(config: Config) -> GroupSettings:
         max_session_timeout_ms=config["group.max.session.timeout.ms"],
         initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
         max_size=config["group.max.size"],
+        is_helpful=config["kohort.strictness"] == "helpful",
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_ms=config["offsets.retention.minutes"] * MINUTE_MS,
         offsets_retention_check_interval_ms=config[

@@ -205,6 +205,14 @@ class Reply:
 
 
 @slotted
+class Forget:
+    """No reply will come for this token. Kafka, too, never answers its request."""
+
+    token: object
+    why: str
+
+
+@slotted
 class Arm:
     """Hand `Expired(key)` back at `deadline`; replaces an earlier timer of the key."""
 
@@ -313,4 +321,4 @@ make = tuple.__new__
 """``make(Notice, (...))``, of all fields: in C, in a third of the time."""
 
 
-Effect = Reply | Arm | Disarm | Append | Notice
+Effect = Reply | Forget | Arm | Disarm | Append | Notice

@@ -230,7 +230,7 @@ def _rejoin(
     """Takes a member's join into the next generation.
 
     Its earlier join, if one waits, was sent on a connection that the client has
-    given up. Kafka forgets that one. Here the answer is REBALANCE_IN_PROGRESS,
+    given up. Kafka forgets that one. The helpful answer is REBALANCE_IN_PROGRESS,
     which clients take as "keep your member id, join again"; UNKNOWN_MEMBER_ID
     would make one that still listens throw away the id that it is joining with.
     """
@@ -242,7 +242,7 @@ def _rejoin(
         member, protocols, event.session_timeout_ms, event.rebalance_timeout_ms
     )
     again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-    turn.answer_join(group, member, again)
+    turn.give_up_join(group, member, again)
     member.join_token = event.token
     group.awaiting_join += 1
     if (

@@ -115,8 +115,8 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
     """Removes members that have not rejoined in time; static ones may be late.
 
     That way Kafka lets a group grow beyond group.max.size, when others take the
-    room of static members that are away. Here the limit of KIP-389 holds: as
-    many of those go as there are members too many.
+    room of static members that are away. With helpful strictness the limit of KIP-389
+    holds: as many of those go as there are members too many.
     """
     late = [m for m in group.ordered() if m.join_token is None]
     surplus = len(group.members) - turn.settings.max_size
@@ -124,14 +124,16 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
         if member.group_instance_id is None:
             _kick(turn, group, member, "did_not_join_in_time")
             surplus -= 1
-    for member in late:
+    for member in late if turn.settings.is_helpful else ():
         if surplus > 0 and member.group_instance_id is not None:
             _kick(turn, group, member, "did_not_join_in_time")
             surplus -= 1
 
 
 def _keep_within_max_size(turn: Turn, group: Group) -> None:
-    """Removes members above a limit lowered while joins waited, the last ones first."""
+    """Removes members above a limit lowered while joins waited. Kafka keeps them."""
+    if not turn.settings.is_helpful:
+        return
     surplus = len(group.members) - turn.settings.max_size
     if surplus > 0:
         for member in [*group.ordered()][-surplus:]:

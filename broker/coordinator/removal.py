@@ -20,10 +20,10 @@ def remove(
     """Takes a member out of its group, and answers its requests that wait by `code`.
 
     UNKNOWN_MEMBER_ID makes a client that is still there join as a new member. Kafka
-    leaves a waiting sync without an answer here.
+    leaves a waiting sync without an answer.
     """
     turn.answer_join(group, member, JoinResult(code, ""))
-    turn.answer_sync(member, SyncResult(code))
+    turn.give_up_sync(member, SyncResult(code), "the member was removed")
     turn.end_session(member)
     leader = group.leader
     group.remove(member)

@@ -18,11 +18,14 @@ class GroupSettings:
     max_size: int = 2_147_483_647
     """``group.max.size``, members (KIP-389)"""
     offset_metadata_max_bytes: int = 4_096
-    """``offset.metadata.max.bytes``; Kafka counts characters, despite the name."""
+    """``offset.metadata.max.bytes``; Kafka counts Java's characters, UTF-16 units."""
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
     """``offsets.retention.minutes``, in milliseconds"""
     offsets_retention_check_interval_ms: int = 600_000
     """``offsets.retention.check.interval.ms``"""
+    is_helpful: bool = False
+    """``kohort.strictness`` is ``helpful``: requests that Kafka forgets are answered,
+    and static members count for ``group.max.size``, too."""
     new_member_join_timeout_ms: int = 300_000
     """How long a join of a new member may wait before it has to ask again. New
     members know no id to heartbeat with, so nothing else would notice that they

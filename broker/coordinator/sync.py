@@ -32,10 +32,10 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
         turn.reply(event.token, group.sync_result(member))
         notices.member_synced(turn, group, member)
         return
-    # A client that asks again has given up its first request. Kafka forgets
-    # that one; here it is answered, by the code that every client follows by
-    # joining again, which does no harm.
-    turn.answer_sync(member, _ERRORS[ErrorCode.REBALANCE_IN_PROGRESS])
+    # A client that asks again has given up its first request. Kafka forgets that one;
+    # the helpful answer is the code that every client follows by joining again.
+    again = _ERRORS[ErrorCode.REBALANCE_IN_PROGRESS]
+    turn.give_up_sync(member, again, "the member has sent another SyncGroup")
     member.sync_token = event.token
     if group.leader == event.member_id:
         _store_assignments(turn, group, event)

@@ -9,6 +9,7 @@ from kohort.broker.coordinator.effects import (
     Arm,
     Disarm,
     Effect,
+    Forget,
     JoinResult,
     Record,
     Reply,
@@ -159,6 +160,25 @@ class Turn:
             self.reply(member.join_token, result)
             member.join_token = None
             group.awaiting_join -= 1
+
+    def give_up_join(self, group: Group, member: Member, result: JoinResult) -> None:
+        """Ends the wait of a join that another one replaces."""
+        token = member.join_token
+        if token is None or self.settings.is_helpful:
+            self.answer_join(group, member, result)
+            return
+        self.effects.append(Forget(token, "the member has sent another JoinGroup"))
+        member.join_token = None
+        group.awaiting_join -= 1
+
+    def give_up_sync(self, member: Member, result: SyncResult, why: str) -> None:
+        """Ends the wait of a sync that Kafka never answers."""
+        token = member.sync_token
+        if token is None or self.settings.is_helpful:
+            self.answer_sync(member, result)
+            return
+        self.effects.append(Forget(token, why))
+        member.sync_token = None
 
     def answer_sync(self, member: Member, result: SyncResult) -> bool:
         """Answers the sync that waits; False where none does."""

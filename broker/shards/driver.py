@@ -19,6 +19,7 @@ from kohort.broker.coordinator.effects import (
     Arm,
     Disarm,
     Effect,
+    Forget,
     Notice,
     Record,
     Reply,
@@ -50,6 +51,9 @@ class Waiter(Protocol):
     def answer(self, result: Result) -> None:
         """Takes the result; called once."""
 
+    def forget(self, why: str) -> None:
+        """There will be no result; called in place of `answer`."""
+
 
 def answer(token: object, result: Result) -> None:
     """Answers an event: tokens are waiters here, which the coordinator never sees."""
@@ -76,6 +80,10 @@ class GroupLog(Protocol):
         Raises:
             StorageError: it is not.
         """
+
+
+def _forget(effect: Forget) -> None:
+    cast("Waiter", effect.token).forget(effect.why)
 
 
 class GroupDriver:
@@ -130,6 +138,7 @@ class GroupDriver:
         self._perform: dict[type, Callable[..., None]] = {
             Append: self._append,
             Arm: self._arm,
+            Forget: _forget,
             Disarm: self._disarm,
         }
 

@@ -24,6 +24,7 @@ from kohort.broker.coordinator.effects import (
     Disarm,
     Effect,
     FetchOffsetsResult,
+    Forget,
     GroupRecord,
     GroupTombstone,
     HeartbeatResult,
@@ -128,7 +129,7 @@ class Context:
     """
 
     def __init__(self, **settings: int) -> None:
-        self._settings = {"initial_rebalance_delay_ms": 0} | settings
+        self._settings: dict[str, Any] = {"initial_rebalance_delay_ms": 0} | settings
         self._numbers = itertools.count(1)
         self.coordinator = self._new_coordinator()
         self.now = START
@@ -146,6 +147,7 @@ class Context:
         # Requests without an answer, and since when.
         self.waiting: dict[Pending[Any], float] = {}
         self.answered: list[Pending[Any]] = []
+        self.forgotten: list[Pending[Any]] = []
         self.invariants = Invariants()
         # What members were assigned: group, its generation, who, and what.
         self.assigned: list[tuple[str, int, str, bytes]] = []
@@ -226,12 +228,8 @@ class Context:
                 else:
                     self.records += effect.records
                     written = effect.append_id
-            elif isinstance(effect, Arm):
-                assert effect.deadline >= self.now
-                self.timers[effect.key] = (effect.deadline, next(self._order))
-                self._no_earlier = min(self._no_earlier, effect.deadline)
-            elif isinstance(effect, Disarm):
-                del self.timers[effect.key]
+            elif not isinstance(effect, Notice):
+                self._perform_silently(effect)
             else:
                 self.notices.append(effect)
                 self._noticed_at.append(self.now)
@@ -246,6 +244,18 @@ class Context:
     def _holds(self, append: Append) -> bool:
         """Whether an append waits for `flush` or `refuse`."""
         return self.is_holding
+
+    def _perform_silently(self, effect: Forget | Arm | Disarm) -> None:
+        if isinstance(effect, Forget):
+            pending = cast("Pending[Any]", effect.token)
+            del self.waiting[pending]
+            self.forgotten.append(pending)
+        elif isinstance(effect, Arm):
+            assert effect.deadline >= self.now
+            self.timers[effect.key] = (effect.deadline, next(self._order))
+            self._no_earlier = min(self._no_earlier, effect.deadline)
+        else:
+            del self.timers[effect.key]
 
     def flush(self) -> None:
         """Writes the appends that were held."""

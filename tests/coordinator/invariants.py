@@ -13,7 +13,8 @@ from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import GroupRecord, Record
 from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.load import Loading
+from kohort.broker.coordinator.load import Found, Loading
+from kohort.broker.coordinator.settings import GroupSettings
 
 
 def _facts(record: GroupRecord) -> tuple[object, ...]:
@@ -65,7 +66,7 @@ class Invariants:
             self._forget_generations(group_id)  # deleted: it starts over
         parked: set[object] = set()
         for group in groups.values():
-            self._check_generation(group, coordinator.settings.max_size)
+            self._check_generation(group, coordinator.settings)
             parked |= _parked(group, timers)
             assert not group.members or group.leader in group.members
             for member in group.members.values():
@@ -99,11 +100,11 @@ class Invariants:
             if len(group.members) > coordinator.settings.max_size:
                 assert group.state == "PreparingRebalance"
 
-    def _check_generation(self, group: Group, max_size: int) -> None:
+    def _check_generation(self, group: Group, settings: GroupSettings) -> None:
         known = self.generations.get(group.group_id, 0)
         assert group.generation_id >= known, "generations never go down"
-        if group.generation_id > known:
-            assert len(group.members) <= max_size
+        if group.generation_id > known and settings.is_helpful:
+            assert len(group.members) <= settings.max_size
         self.generations[group.group_id] = group.generation_id
 
     def _forget_generations(self, group_id: str, after: int = 0) -> None:
@@ -120,11 +121,12 @@ class Invariants:
         While a group rebalances its record is that of before.
         """
         self._log.feed(records)
-        assert self._log.found.keys() == groups.keys(), "the log knows all groups"
+        assert self._log.found.keys() <= groups.keys(), "the log knows of no others"
         for group_id in self._durable.keys() - groups.keys():
             del self._durable[group_id]
         for group_id, group in groups.items():
-            found = self._log.found[group_id]
+            # A commit of which nothing could be stored makes a group without a record.
+            found = self._log.found.get(group_id, Found())
             assert found.offsets == group.offsets, "the log knows all offsets"
             assert found.expire_ms == group.expire_ms
             fresh = GroupRecord(group_id, "", 0, None, None, -1, [])

@@ -122,17 +122,6 @@ def test_malformed_metadata_of_consumers(context: Context) -> None:
     assert a.join(protocols=[("range", absurd)]).result.error_code == 0
 
 
-def test_second_join_replaces_the_first(context: Context) -> None:
-    """The first join is told to join again, the second one is in the generation."""
-    a, b = context.stable_group("A", "B")
-    first = b.join(protocols=protocols("range", metadata=b"first"))
-    second = b.join(protocols=protocols("range", metadata=b"second"))
-    assert (first.result.error_code, first.result.member_id) == (27, b.member_id)
-    assert not second.answered
-    assert a.join().result.members[1] == (b.member_id, None, b"second")
-    assert second.result.generation_id == 3
-
-
 def test_leader_asks_again_before_it_syncs(context: Context) -> None:
     """In CompletingRebalance an unchanged join gets its answer again."""
     a, b = context.stable_group("A", "B", sync=False)

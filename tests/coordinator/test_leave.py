@@ -43,14 +43,6 @@ def test_leaves_while_its_join_waits(context: Context) -> None:
     assert a.join().result.generation_id == 3
 
 
-def test_leaves_while_its_sync_waits(context: Context) -> None:
-    """The sync is told that its member is unknown, where Kafka never answers."""
-    _, b = context.stable_group("A", "B", sync=False)
-    syncing = b.sync()
-    b.leave()
-    assert syncing.result.error_code == 25
-
-
 def test_admin_names_instance_ids(context: Context) -> None:
     """An instance id alone is enough, once."""
     a, _ = context.stable_group("A", "B", static=True)

@@ -389,22 +389,6 @@ def test_over_the_limit_newcomers_may_be_faster() -> None:
     assert c.heartbeat() == 25
 
 
-def test_over_the_limit_late_static_members() -> None:
-    """Late static members go, too, as far as the limit wants it.
-
-    Kafka keeps them, and starts a generation of four here.
-    """
-    context = Context()
-    a, b, c, d = context.stable_group(*"ABCD", static=True, rebalance_ms=2_500)
-    context.restart(max_size=3)
-    joining = a.join()
-    b.join()
-    context.sleep(2_500)
-    assert joining.result.generation_id == 3
-    assert len(joining.result.members) == 3
-    assert (c.heartbeat(), d.heartbeat()) == (25, 22)
-
-
 @pytest.mark.parametrize("max_size", [2, 3])
 def test_at_the_limit(max_size: int) -> None:
     """A group that is as large as may be carries on."""
@@ -427,13 +411,3 @@ def test_lowered_limit_counts_from_the_next_rebalance(context: Context) -> None:
     assert c.join().result.error_code == 81
     context.sleep(30_000)
     assert len(joining.result.members) == 2
-
-
-def test_limit_lowered_while_joins_wait(context: Context) -> None:
-    """Who came to the group last is sent away from a rebalance that has too many."""
-    a, b, c, d = context.stable_group(*"ABCD")
-    waiting = [a.join(), b.join(), c.join()]
-    context.configure(max_size=2)
-    assert d.leave() == 0
-    assert [w.result.error_code for w in waiting] == [0, 0, 81]
-    assert c.heartbeat() == 25

@@ -72,13 +72,21 @@ class Clients(RuleBasedStateMachine):
 
     make: type[Context] = Context
 
-    @initialize(delay_ms=delays_ms, max_size=sizes, names=st.sets(clients, max_size=5))
-    def begin(self, delay_ms: int, max_size: int, names: set[str]) -> None:
+    @initialize(
+        delay_ms=delays_ms,
+        max_size=sizes,
+        is_helpful=st.booleans(),
+        names=st.sets(clients, max_size=5),
+    )
+    def begin(
+        self, delay_ms: int, max_size: int, is_helpful: bool, names: set[str]
+    ) -> None:
         """A coordinator with some delay and some limit, and perhaps a group."""
         self.context = self.make(
             initial_rebalance_delay_ms=delay_ms,
             min_session_timeout_ms=100,
             max_size=max_size,
+            is_helpful=is_helpful,
             offsets_retention_ms=60_000,
             offsets_retention_check_interval_ms=10_000,
         )
@@ -368,7 +376,7 @@ def test_printed_script() -> None:
     """What is printed of a failing sequence can be played as it is."""
     script = """
 state = Clients()
-state.begin(delay_ms=0, max_size=2, names={'A'})
+state.begin(delay_ms=0, is_helpful=True, max_size=2, names={'A'})
 state.enter(client='B')
 state.all_sync(only=6, who='followers')
 state.send_late(client='A', request='heartbeat')

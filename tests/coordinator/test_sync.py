@@ -80,15 +80,6 @@ def test_protocol_required(context: Context, given: str) -> None:
     assert a.sync(required=True, **both).result.error_code == 0
 
 
-def test_second_sync_replaces_the_first(context: Context) -> None:
-    """The first sync is told to join again, the second one gets the assignment."""
-    a, b = context.stable_group("A", "B", sync=False)
-    first, second = b.sync(), b.sync()
-    assert (first.result.error_code, second.answered) == (27, False)
-    a.sync(assign(a, b))
-    assert second.result.assignment == b"assigned-B"
-
-
 def test_forgotten_by_the_next_leader(context: Context) -> None:
     """A member that had an assignment has none if the next generation gives it none."""
     a, b = context.stable_group("A", "B")

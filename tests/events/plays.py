@@ -206,7 +206,7 @@ def _(c: Context) -> Facts:
     a, b, other = c.stable_group("A", "B", "C", rebalance_ms=5_000)
     a.join()
     b.join()
-    c.configure(max_size=1)
+    c.configure(max_size=1, is_helpful=True)
     c.sleep(5_000)
     assert other.member_id not in c.event("join_completed")["members"]
     return {"member_id": b.member_id, "silent_ns": 0}
