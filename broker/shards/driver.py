@@ -130,7 +130,6 @@ class GroupDriver:
         self._heap: list[tuple[float, TimerKey]] = []
         self._timer: Timer | None = None
         self._timer_at = math.inf
-        self._is_behind = False
         self._publish = publish
         # The time of this turn, and how many offsets it has removed.
         self._now = 0.0
@@ -160,9 +159,6 @@ class GroupDriver:
         """Hands an event to the coordinator and performs its effects."""
         self._now = now = self._clock.now()
         self._run(self.coordinator.handle(event, now))
-        if self._timer_at <= now and not self._is_behind:
-            # Timers of 0 ms fire before the next request.
-            self._fire()
 
     def _run(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -307,8 +303,6 @@ class GroupDriver:
         self._timer = None
         self._timer_at = math.inf
         now = self._clock.now()
-        # Nor do requests fire timers while more are due than one turn takes.
-        self._is_behind = True
         left = DUE_AT_ONCE
         while left and self._heap and self._heap[0][0] <= now:
             left -= 1
@@ -323,4 +317,3 @@ class GroupDriver:
                 if self._expired:
                     self._log_expired()
         self._schedule()
-        self._is_behind = self._timer_at <= now

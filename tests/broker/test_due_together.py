@@ -1,6 +1,8 @@
-"""Timers of a coordinator that are due together."""
+"""Timers of a coordinator that are due together, or at once."""
 
 from __future__ import annotations
+
+import itertools
 
 from tests.coordinator.context import Pending, protocols
 from tests.group_log import NoLog
@@ -16,25 +18,62 @@ MEMBERS = 1_000
 SESSION_MS = 6_000
 
 
+def new_driver(
+    clock: ManualClock, settings: GroupSettings, seen: list[str]
+) -> GroupDriver:
+    """A coordinator on this clock; `seen` gets the kinds of its notices."""
+    numbers = itertools.count(1)
+    return GroupDriver(
+        Coordinator(settings, lambda prefix: f"{prefix}-{next(numbers)}"),
+        clock,
+        NoLog(),
+        lambda: None,
+        lambda notice, when: seen.append(notice[0]),
+        linger_ms=0,
+    )
+
+
+def join(
+    driver: GroupDriver, name: str, *, requires_id: bool = False
+) -> Pending[JoinResult]:
+    """A new member joins, perhaps to get an id first."""
+    pending: Pending[JoinResult] = Pending("join")
+    client = ("", None, Client(name, "/h"), SESSION_MS, 60_000)
+    driver.submit(
+        Join(
+            pending,
+            "g",
+            *client,
+            "consumer",
+            protocols("range"),
+            None,
+            requires_id,
+            False,
+        )
+    )
+    return pending
+
+
+def test_joins_that_arrive_together_are_in_one_generation() -> None:
+    """An initial delay of 0 ends in the next turn of the loop, as in Kafka."""
+    clock = ManualClock()
+    settings = GroupSettings(initial_rebalance_delay_ms=0)
+    driver = new_driver(clock, settings, [])
+    first, second = join(driver, "a"), join(driver, "b")
+    assert not first.answered
+    while clock.fire(clock.now()):
+        pass
+    assert len(first.result.members) == 2
+    assert second.result.generation_id == first.result.generation_id == 1
+
+
 def test_sessions_that_end_together_end_in_many_turns() -> None:
     """Between two turns others are served; in the end all members are gone."""
     clock = ManualClock()
     gone: list[str] = []
-    driver = GroupDriver(
-        Coordinator(GroupSettings(), "{}-1".format),
-        clock,
-        NoLog(),
-        lambda: None,
-        lambda notice, when: gone.append(notice[0]),
-        linger_ms=0,
-    )
+    driver = new_driver(clock, GroupSettings(), gone)
     for number in range(MEMBERS):
-        pending: Pending[JoinResult] = Pending("join")
-        client = ("", None, Client(f"c{number}", "/h"), SESSION_MS, 60_000)
-        join = Join(
-            pending, "g", *client, "consumer", protocols("range"), None, True, False
-        )
-        driver.submit(join)
+        join(driver, f"c{number}", requires_id=True)
     gone.clear()
     until = clock.now() + SESSION_MS / 1_000
     before = 0

@@ -32,8 +32,8 @@ class Scene:
         self.events = Events()
         self.events.begin("r")
         self.events.listen(write_line)
-        settings = {"initial_rebalance_delay_ms": 0, **settings}
-        coordinator = Coordinator(GroupSettings(**settings), "{}-1".format)
+        chosen: dict[str, Any] = {"initial_rebalance_delay_ms": 0, **settings}
+        coordinator = Coordinator(GroupSettings(**chosen), "{}-1".format)
         self.driver = GroupDriver(
             coordinator,
             self.clock,
@@ -47,12 +47,13 @@ class Scene:
         self.lost += 1
 
     def join(self, reason: str | None = None) -> None:
-        """A member of an old client, which need not come twice."""
+        """A member of an old client, which need not come twice; its window ends."""
         pending: Pending[JoinResult] = Pending("join")
         offers = protocols("range")
         client = ("", None, Client("c", "/h"), 30_000, 30_000)
         join = Join(pending, "g", *client, "consumer", offers, reason, False, False)
         self.driver.submit(join)
+        self.clock.fire(self.clock.now())
 
     def commit(self, *groups: str) -> None:
         """Two offsets of each of these groups, by a simple consumer."""
