@@ -108,12 +108,15 @@ class Appends:
 
     Attributes:
         waiting: oldest first.
+        unwritten: ids of groups that were made without a record. As in Kafka, requests
+            that only read see them once another append is in the log.
     """
 
-    __slots__ = ("_latest", "waiting")
+    __slots__ = ("_latest", "unwritten", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Waiting] = deque()
+        self.unwritten: set[str] = set()
         self._latest = 0
 
     def add(
@@ -149,6 +152,7 @@ class Appends:
         """Removes the appends up to this one, and yields them."""
         waiting = self.waiting
         while waiting and waiting[0].append.append_id <= append_id:
+            self.unwritten.clear()
             yield waiting.popleft()
 
     def take_plain(self, append_id: int) -> list[Effect] | None:
@@ -168,6 +172,7 @@ class Appends:
         ):
             return None
         self.waiting.clear()
+        self.unwritten.clear()
         return only.effects
 
     def remove(self, append_id: int) -> Waiting:
@@ -190,7 +195,7 @@ def committed_group(
     appends: Appends, groups: dict[str, Group], group_id: str
 ) -> Group | None:
     """Returns a group if the log has it. Only its existence is as in the log."""
-    group = groups.get(group_id)
+    group = None if group_id in appends.unwritten else groups.get(group_id)
     if appends.waiting:
         for change in appends.changes():
             if change.group.group_id == group_id:
@@ -203,9 +208,9 @@ def committed_group(
 
 def committed_groups(appends: Appends, groups: dict[str, Group]) -> dict[str, Group]:
     """Returns the groups that the log has."""
-    if not appends.waiting:
+    if not appends.waiting and not appends.unwritten:
         return groups
-    found = dict(groups)
+    found = {key: each for key, each in groups.items() if key not in appends.unwritten}
     for change in appends.changes():
         if change.was_made:
             found.pop(change.group.group_id, None)

@@ -1,4 +1,4 @@
-"""Java's hash of strings, and the order in which a Java HashMap iterates over them.
+"""Java's hash and length of strings, and the order of a Java HashMap.
 
 Kafka places groups by the hash. Members of a group, and its protocols in a vote, are
 in a HashMap: the order of its buckets decides about leaders and ties.
@@ -18,6 +18,11 @@ def java_hash(text: str) -> int:
         for i in range(0, len(units), 2):
             code = 31 * code + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
     return code - (1 << 32) if code >> 31 else code
+
+
+def java_length(text: str) -> int:
+    """Java's ``String.length``: the number of UTF-16 code units."""
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
 _FEWEST_BUCKETS = 16

@@ -432,16 +432,14 @@ def commit_handled(
         rows = [*zip(event.offsets, codes, strict=True)]
         stored = [offset for offset, code in rows if not code]
         refused = [offset for offset, code in rows if code]
+    if is_new:
+        fields = {"state": EMPTY.value, "previous_state": DEAD.value}
+        notices.append(Notice("group_state", group.group_id, 0, None, fields))
     if stored:
-        if is_new:
-            fields = {"state": EMPTY.value, "previous_state": DEAD.value}
-            notices.append(Notice("group_state", group.group_id, 0, None, fields))
         notices.append(offsets_committed(group, event, stored))
     if refused:
-        # A group that would have been new is not there.
-        known = None if is_new and not stored else group
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        notices.append(commit_refused(known, event, refused, too_large))
+        notices.append(commit_refused(group, event, refused, too_large))
     return notices
 
 

@@ -30,6 +30,7 @@ from kohort.broker.coordinator.events import (
     TopicsDeleted,
 )
 from kohort.broker.coordinator.group import Group, OffsetEntry
+from kohort.broker.coordinator.java_hash import java_length
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -82,14 +83,17 @@ def commit(
             member.armed = deadline
             effects.append(Arm(member.session_key, deadline))
     records, before, result = _store(settings, group, event, now)
+    if is_new:
+        groups[event.group_id] = group
+        if not records:
+            # Kafka, too, makes the group although all metadata is too long.
+            appends.unwritten.add(event.group_id)
     told = _told(group, event, result, is_new=is_new) if listening else []
     told.append(Reply(event.token, result))
     if not records:
         for effect in told:
             appends.after(effect, effects)
         return effects
-    if is_new:
-        groups[event.group_id] = group
     change = Changed((GroupChange(group, before, is_new),))
     effects.append(appends.add(records, change, told))
     return effects
@@ -136,7 +140,7 @@ def _store(
     expire_ms = -1 if event.retention_ms == -1 else now_ms + event.retention_ms
     for i, offset in enumerate(event.offsets):
         topic, partition, value, leader_epoch, metadata, _ = offset
-        if metadata and len(metadata) > longest:
+        if metadata and is_too_long(metadata, longest):
             codes = codes or [0] * len(event.offsets)
             codes[i] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
@@ -151,6 +155,11 @@ def _store(
     if codes is None:
         return records, before, _COMMITTED
     return records, before, CommitResult(ErrorCode.NONE, codes)
+
+
+def is_too_long(metadata: str, longest: int) -> bool:
+    """Whether Kafka refuses metadata of this length: Java counts UTF-16 units."""
+    return 2 * len(metadata) > longest and java_length(metadata) > longest
 
 
 # -- fetch

@@ -8,6 +8,7 @@ from itertools import chain, repeat
 
 from kohort.broker.coordinator.effects import CommitResult
 from kohort.broker.coordinator.events import CommitOffsets, OffsetRow
+from kohort.broker.coordinator.offsets import is_too_long
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
@@ -192,7 +193,7 @@ def _is_too_large(
     longest = request.node.cluster.config["offset.metadata.max.bytes"]
     size = BatchSize(message.group_id, has_expiry=message.retention_time_ms != -1)
     for topic, _, _, _, metadata, _ in found.offsets:
-        if metadata is None or len(metadata) <= longest:
+        if metadata is None or not is_too_long(metadata, longest):
             size.add(topic, metadata or "")
         if pace.spend(_SIZED_COST):
             yield

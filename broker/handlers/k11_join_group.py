@@ -53,9 +53,8 @@ def handle(request: Request) -> None:
 
 def respond(request: Request, result: JoinResult) -> None:
     """Answers the request."""
-    name = result.protocol_name
-    if name is None and request.version < 7:
-        name = ""
+    # As in Kafka, "" and null are the same name: null where the version has it.
+    name = result.protocol_name or (None if request.version >= 7 else "")
     request.reply(
         JoinGroupResponse(
             0,

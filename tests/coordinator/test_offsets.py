@@ -30,10 +30,9 @@ def test_simple_consumer(context: Context) -> None:
     assert context.records == [OffsetRecord("g", "t", 0, entry)]
 
 
-def test_what_nothing_is_stored_of_makes_no_group(context: Context) -> None:
-    """No offsets, or none that may be stored: there is no group afterwards."""
+def test_a_commit_of_nothing_makes_no_group(context: Context) -> None:
+    """No offsets, no group."""
     assert context.commit([]).error_code == 0
-    assert context.commit([("t", 0, 1, -1, "x" * 4_097)]).codes == [12]
     assert (context.state(), context.records) == ("Dead", [])
 
 
@@ -103,22 +102,31 @@ def test_instance_ids(context: Context) -> None:
     assert b.commit("t", 5, member_id="made-up") == 82
 
 
-def test_metadata_counts_in_characters(context: Context) -> None:
+def test_metadata_counts_in_utf16(context: Context) -> None:
     """Too much metadata is refused for its partition alone."""
-    result = context.commit(
-        [
-            ("t", 0, 1, -1, "ü" * 4_096),
-            ("t", 1, 2, -1, "x" * 4_097),
-            ("t", 2, 3, -1, None),
-        ]
-    )
-    assert (result.error_code, result.codes) == (0, [0, 12, 0])
-    assert [context.committed("t", p) for p in range(3)] == [1, -1, 3]
+    metadata = ["ü" * 4_096, "x" * 4_097, None, "😀" * 2_048, "😀" * 2_049]
+    result = context.commit([("t", p, p, -1, m) for p, m in enumerate(metadata)])
+    assert (result.error_code, result.codes) == (0, [0, 12, 0, 0, 12])
+    assert [context.committed("t", p) for p in range(5)] == [0, -1, 2, 3, -1]
     (a,) = context.stable_group("A")
     long = [("t", 1, 2, -1, "x" * 4_097)]
     context.commit(long, generation_id=1, member_id=a.member_id)
     refused = context.event("commit_refused")
     assert (refused["generation"], refused["member_id"]) == (1, a.member_id)
+
+
+def test_a_commit_of_too_much_metadata_makes_a_group(context: Context) -> None:
+    """It is in no record, and seen once another group's record is in the log."""
+    too_much = [("t", 0, 1, -1, "x" * 4_097)]
+    assert context.commit(too_much).codes == [12]
+    assert (context.state(), context.list_groups().groups) == ("Dead", [])
+    assert context.commit(too_much, generation_id=1, member_id="x").error_code == 25
+    context.commit([("t", 0, 1, -1, "")], group="other")
+    assert context.state() == "Empty"
+    context.restart()
+    assert context.state() == "Dead"
+    context.commit(too_much)
+    assert context.delete() == 0
 
 
 @pytest.mark.parametrize("offset", [0, -1, -5, 2**63 - 1])
