@@ -209,6 +209,11 @@ class Connection:
         else:
             call.finish("reply", body)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether either end has closed it."""
+        return self._closed.is_set()
+
     async def wait_closed(self, timeout: float) -> bool:
         """Whether the broker closes the connection in time."""
         try:

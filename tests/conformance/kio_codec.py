@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
 import io
 import types
 import typing
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
+from kio import index
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
@@ -22,6 +23,10 @@ _API_KEYS = {
     "".join(part.capitalize() for part in name.split("_")): key
     for key, name in api_key_map.items()
 }
+
+
+load_request_schema = functools.cache(index.load_request_schema)
+load_response_schema = functools.cache(index.load_response_schema)
 
 
 def api_key(api: str) -> int:
@@ -36,6 +41,21 @@ def _is_timedelta(field: dataclasses.Field[Any]) -> bool:
 def _public_name(field: dataclasses.Field[Any]) -> str:
     """Kio drops the ``Ms`` suffix of durations; transcripts keep it."""
     return field.name + "_ms" if _is_timedelta(field) else field.name
+
+
+@functools.cache
+def _names(cls: Any) -> tuple[tuple[str, str], ...]:
+    """(name, public name) of all fields; none of a class that is no dataclass."""
+    if not dataclasses.is_dataclass(cls):
+        return ()
+    return tuple((f.name, _public_name(f)) for f in dataclasses.fields(cls))
+
+
+@functools.cache
+def _types(cls: Any) -> dict[str, Any]:
+    """The type of each field's items, by public name."""
+    fields = dataclasses.fields(cls)
+    return {_public_name(f): _split_type(f.type)[0] for f in fields}
 
 
 def _split_type(tp: Any) -> tuple[Any, bool, bool]:
@@ -104,16 +124,31 @@ def _build(cls: Any, values: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {
-            _public_name(f): _plain(getattr(value, f.name))
-            for f in dataclasses.fields(value)
-        }
+    cls: Any = type(value)
+    if names := _names(cls):
+        return {public: _plain(getattr(value, name)) for name, public in names}
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     if isinstance(value, dt.timedelta):
         return round(value.total_seconds() * 1000)
     return value
+
+
+def fitting(api: str, version: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields without those that a version of the request does not have."""
+    fitted: dict[str, Any] = _fitting(
+        load_request_schema(api_key(api), version), fields
+    )
+    return fitted
+
+
+def _fitting(cls: Any, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_fitting(cls, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    types_of = _types(cls)
+    return {n: _fitting(types_of[n], v) for n, v in value.items() if n in types_of}
 
 
 def request_fields(api: str, version: int) -> set[str]:

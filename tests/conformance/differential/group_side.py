@@ -1,0 +1,343 @@
+"""A broker's group, and its members' processes, as group steps see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.conformance.connection import Call
+from tests.conformance.differential.group_steps import ACTORS, INSTANCES, PROTOCOLS
+from tests.conformance.differential.request import Connections, Request
+from tests.conformance.differential.sequence import Step
+from tests.conformance.env import Env, Target
+from tests.conformance.member import meta
+from tests.conformance.symbols import render
+
+TOPICS = ["differential-t", "differential-u"]
+"""Committed for; every sequence has a group of its own, so they share the topics."""
+MADE_UP = "made-up"
+
+
+@dataclass
+class Actor:
+    """What a broker told one process."""
+
+    name: str
+    member_id: str = ""
+    old_id: str = ""
+    generation: int = -1
+    protocol: str = "x"
+    leads: bool = False
+    synced: bool = False
+    joining: Request | None = None
+    syncing: Request | None = None
+
+    @property
+    def instance(self) -> str | None:
+        """The group.instance.id that it is configured with."""
+        return INSTANCES.get(self.name)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a join or a sync of it has no answer yet."""
+        return self.joining is not None or self.syncing is not None
+
+    def forget(self) -> None:
+        """Has no member id any more."""
+        self.old_id, self.member_id = self.member_id or self.old_id, ""
+        self.generation = -1
+
+
+class GroupSide:
+    """See `Side`.
+
+    Args:
+        target: the broker.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.env = Env(target)
+        self.connections = Connections(self.env)
+        self.group = self.env.group()
+        self.env.symbols.literal(MADE_UP)
+        self.actors = {name: Actor(name) for name in ACTORS}
+
+    async def end(self) -> None:
+        """Closes all connections."""
+        await self.env.close()
+
+    # -- steps
+
+    def requests(self, step: Step) -> list[Request]:
+        """The request of a step; none where it would have to wait for another one."""
+        actor = self.actors[step["actor"]]
+        made: Request | None = getattr(self, f"_{step['do']}")(actor, step)
+        return [made] if made else []
+
+    def plan(self, request: Request) -> None:
+        """Remembers joins and syncs, which may wait."""
+        actor = self.actors[request.who]
+        if request.api == "JoinGroup":
+            actor.joining = request
+        elif request.api == "SyncGroup":
+            actor.syncing = request
+
+    def restart(self, step: Step) -> None:
+        """The process starts again; or has only lost its connections."""
+        actor = self.actors[step["actor"]]
+        actor.joining = actor.syncing = None
+        if step["forgets"]:
+            actor.forget()
+
+    def _has(self, actor: Actor, step: Step) -> str:
+        """The member id that a step brings."""
+        match step.get("id", "own"):
+            case "own":
+                return actor.member_id
+            case "old":
+                return actor.old_id
+            case "other":
+                return self.actors[step["other"]].member_id
+            case made_up:
+                return str(made_up)
+
+    def _brings(self, actor: Actor, step: Step) -> dict[str, Any]:
+        """The fields that name a member, in all APIs."""
+        instance = step.get("instance", "own")
+        if instance == "own":
+            instance = actor.instance
+        elif instance == "none":
+            instance = None
+        offset = step.get("generation", 0)
+        generation = -1 if offset == "none" else actor.generation + int(offset)
+        return {
+            "group_id": self.group,
+            "member_id": self._has(actor, step),
+            "generation_id": generation,
+            "generation_id_or_member_epoch": generation,
+            "group_instance_id": instance,
+        }
+
+    def _advance(self, actor: Actor, step: Step) -> Request | None:
+        if actor.waits:
+            return None
+        if actor.generation < 0:
+            return self._join(actor, step)
+        if not actor.synced:
+            return self._sync(actor, {"version": 5})
+        return self._heartbeat(actor, {"version": 4})
+
+    def _join(self, actor: Actor, step: Step) -> Request | None:
+        version = step["version"]
+        fields = self._brings(actor, step)
+        if fields["group_instance_id"] and version < 5:
+            version = 9
+        if self._is_kept_back(actor, fields):
+            return None
+        data = meta(step.get("meta", "m"), TOPICS[0])
+        fields |= {
+            "session_timeout_ms": step["session"],
+            "rebalance_timeout_ms": step["rebalance"],
+            "protocol_type": step.get("type", "consumer"),
+            "protocols": [
+                {"name": n, "metadata": data} for n in PROTOCOLS[step["protocols"]]
+            ],
+        }
+        told = fields | {
+            "protocols": {
+                n: step.get("meta", "m") for n in PROTOCOLS[step["protocols"]]
+            }
+        }
+        return Request(actor.name, "JoinGroup", version, fields, told, waits=True)
+
+    def _sync(self, actor: Actor, step: Step) -> Request | None:
+        fields = self._brings(actor, step)
+        if self._is_kept_back(actor, fields):
+            return None
+        protocol = step.get("protocol", "own")
+        fields |= {
+            "protocol_type": "consumer",
+            "protocol_name": actor.protocol if protocol == "own" else protocol,
+            "assignments": [
+                {"member_id": a.member_id, "assignment": f"for {a.name}".encode()}
+                for a in self.actors.values()
+                if a.member_id and actor.leads
+            ],
+        }
+        return Request(actor.name, "SyncGroup", step["version"], fields, waits=True)
+
+    def _heartbeat(self, actor: Actor, step: Step) -> Request:
+        fields = self._brings(actor, step)
+        return Request(actor.name, "Heartbeat", step["version"], fields)
+
+    def _commit(self, actor: Actor, step: Step) -> Request:
+        size = step.get("metadata", 0)
+        partitions = [
+            {
+                "partition_index": p,
+                "committed_offset": 5,
+                "committed_metadata": "m" * (size if p == 0 else 0),
+            }
+            for p in step["partitions"]
+        ]
+        fields = self._brings(actor, step) | {
+            "retention_time_ms": -1,
+            "topics": [{"name": t, "partitions": partitions} for t in TOPICS],
+        }
+        return Request(actor.name, "OffsetCommit", step["version"], fields)
+
+    def _leave(self, actor: Actor, step: Step) -> Request | None:
+        fields = self._brings(actor, step)
+        names = ("member_id", "group_instance_id")
+        if self._is_leave_kept_back(*(fields[name] for name in names)):
+            return None
+        # Before v3 the member is named beside the group.
+        fields["members"] = [{name: fields[name] for name in names}]
+        return Request(actor.name, "LeaveGroup", step["version"], fields)
+
+    def _batch(self, actor: Actor, step: Step) -> Request | None:
+        members = []
+        for name, how in step["members"]:
+            other = self.actors[name]
+            named = {"own": other.member_id, "instance": ""}
+            member_id = named.get(how, MADE_UP)
+            instance = None if how == "own" else other.instance
+            if self._is_leave_kept_back(member_id, instance):
+                return None
+            members.append({"member_id": member_id, "group_instance_id": instance})
+        fields = {"group_id": self.group, "members": members}
+        return Request(actor.name, "LeaveGroup", step["version"], fields)
+
+    def _fetch(self, actor: Actor, _: Step) -> Request:
+        groups = [{"group_id": self.group, "topics": None}]
+        return Request(actor.name, "OffsetFetch", 9, {"groups": groups})
+
+    def _offset_delete(self, actor: Actor, _: Step) -> Request:
+        partitions = [{"partition_index": p} for p in (0, 1)]
+        topics = [{"name": t, "partitions": partitions} for t in TOPICS]
+        fields = {"group_id": self.group, "topics": topics}
+        return Request(actor.name, "OffsetDelete", 0, fields)
+
+    def _delete(self, actor: Actor, _: Step) -> Request:
+        return Request(actor.name, "DeleteGroups", 2, {"groups_names": [self.group]})
+
+    def _list(self, actor: Actor, step: Step) -> Request:
+        return Request(actor.name, "ListGroups", step["version"], {})
+
+    # -- what is not sent
+
+    def _waiting(self, member_id: str) -> tuple[bool, bool]:
+        """Whether a join, or a sync, waits that brought or belongs to a member id."""
+        joins = syncs = False
+        for actor in self.actors.values():
+            for request in (actor.joining, actor.syncing):
+                ids = request and {actor.member_id, request.fields["member_id"]}
+                if ids and member_id in ids:
+                    joins |= request is actor.joining
+                    syncs |= request is actor.syncing
+        return joins, syncs
+
+    def _is_kept_back(self, actor: Actor, fields: dict[str, Any]) -> bool:
+        """Whether it is a second join or sync of a member whose first one waits."""
+        return actor.waits or any(self._waiting(fields["member_id"] or "-"))
+
+    def _is_leave_kept_back(self, member_id: str, instance: str | None) -> bool:
+        """Whether it is a leave of a member whose sync waits."""
+        return self._waiting(member_id or "-")[1] or any(
+            a.syncing and a.instance == (instance or "-") for a in self.actors.values()
+        )
+
+    # -- answers
+
+    def absorb(self, request: Request) -> None:
+        """What the process learns of an answer, unless it has started again since."""
+        actor = self.actors[request.who]
+        assert request.call is not None
+        body = request.call.future.result().body
+        is_join, is_sync = request is actor.joining, request is actor.syncing
+        if is_join:
+            actor.joining = None
+        if is_sync:
+            actor.syncing = None
+        if body is None:
+            return
+        code = int(body.get("error_code") or 0)
+        if request.api == "JoinGroup":
+            self.env.symbols.name_member(body["member_id"] or "", request.who)
+        if is_join and code in (0, 79):
+            self._join_answered(actor, code, body)
+        elif is_sync and code == 0:
+            actor.synced = True
+        elif request.api in ("JoinGroup", "SyncGroup") and not (is_join or is_sync):
+            pass
+        elif request.api != "OffsetCommit" and code in (25, 82):
+            actor.forget()
+        elif code in (22, 27):
+            actor.generation = -1
+
+    def _join_answered(self, actor: Actor, code: int, body: dict[str, Any]) -> None:
+        if body["member_id"] != actor.member_id:
+            actor.old_id, actor.member_id = actor.member_id, body["member_id"]
+        actor.synced = False
+        actor.generation = body["generation_id"] if code == 0 else -1
+        actor.protocol = body["protocol_name"] or "x"
+        actor.leads = code == 0 and body["leader"] == body["member_id"]
+
+    def shown(self, request: Request) -> Any:
+        """An answer, with symbols for ids."""
+        assert request.call is not None
+        outcome = request.call.future.result()
+        if outcome.body is None:
+            return f"{outcome.status} {outcome.detail}"
+        body = dict(outcome.body)
+        if request.api == "ListGroups":
+            own = [g for g in body["groups"] if g["group_id"] == self.group]
+            body["groups"] = own
+        known = self.env.symbols.knows
+        if request.api == "JoinGroup" and not known(body["member_id"] or ""):
+            body["member_id"] = ""
+        return render(body, self.env.symbols, response=True)
+
+    async def state(self) -> Any:
+        """What DescribeGroups says, without member ids."""
+        wanted = {"groups": [self.group]}
+        request = Request("watcher", "DescribeGroups", 6, wanted)
+        await self.connections.send(request)
+        assert request.call is not None
+        body = (await request.call.wait())["groups"][0]
+        members = [
+            {k: v for k, v in m.items() if k != "member_id"} for m in body["members"]
+        ]
+        shown = {**body, "members": members}
+        return render(shown, self.env.symbols, response=True)
+
+    async def keep_alive(self, step: Step) -> None:
+        """A heartbeat of each actor that a wait keeps alive."""
+        beats = [
+            self._heartbeat(actor, {"version": 4})
+            for actor in map(self.actors.__getitem__, step["alive"])
+            if actor.member_id
+        ]
+        await self.connections.send(*beats)
+        for beat in beats:
+            assert beat.call is not None
+            await beat.call.wait()
+
+
+async def make_topics(target: Target) -> None:
+    """Makes the topics that all sequences commit for."""
+    env = Env(target)
+    try:
+        connection = await env.open("topics")
+        topics = [
+            {"name": name, "num_partitions": 2, "replication_factor": 1}
+            for name in TOPICS
+        ]
+        fields = {"topics": topics, "timeout_ms": 10_000}
+        call: Call = await connection.send("CreateTopics", 5, fields)
+        await call.wait()
+        for name in TOPICS:
+            while int((await env.describe_topic(name))["error_code"]):
+                pass
+    finally:
+        await env.close()

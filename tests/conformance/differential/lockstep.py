@@ -1,0 +1,323 @@
+"""Plays one sequence on several brokers at once, a step at a time.
+
+After each step all brokers have to agree within `AGREE_S` seconds: which requests have
+an answer, what it is, and what the state is. Between the steps of a burst no timer
+runs out, see `Sequence.burst_s`; a wait goes on until none is left that might.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.conformance.differential.request import Request
+from tests.conformance.differential.sequence import Sequence, Step
+from tests.conformance.differential.side import Side
+from tests.conformance.env import Target
+from tests.conformance.symbols import render
+
+AGREE_S = 1.5
+STILL = 5
+"""Looks at a broker between which nothing moved, after which nothing will."""
+LOOK_S = 0.025
+WAIT_LOOK_S = 0.3
+WAIT_MOST_S = 30.0
+
+SAME = "same"
+DIFFERENT = "different"
+FREE = "free"
+"""Brokers have chosen different leaders where the one before was gone. Which member
+leads then depends on random ids, so what follows cannot be compared."""
+SLOW = "slow"
+"""A burst took so long that timers may have run out in it."""
+
+_CHOSEN = ("leader", "members", "skip_assignment")
+"""Fields of a JoinGroup response that depend on the leader."""
+NO_ANSWER = "no answer"
+
+
+@dataclass
+class Moment:
+    """A step, and what came of it: one item for each broker.
+
+    Attributes:
+        number: of the step, from 1.
+        step: the step.
+        sent: the requests, as text.
+        answers: what was answered after it, by request; earlier ones included.
+        states: of the group, or the partition.
+    """
+
+    number: int
+    step: Step
+    sent: list[str]
+    answers: dict[str, list[Any]] = field(default_factory=dict)
+    states: list[Any] = field(default_factory=list)
+
+    def of(self, side: int) -> str:
+        """What came of it on one broker."""
+        answers = {
+            label: shown[side]
+            for label, shown in self.answers.items()
+            if shown[side] != NO_ANSWER
+        }
+        return json.dumps([self.sent, answers, self.states[side]])
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all brokers did the same."""
+        return len({self.of(side) for side in range(len(self.states))}) == 1
+
+    @property
+    def is_free(self) -> bool:
+        """Whether they differ by their choice of a leader only."""
+        found = False
+        for shown in self.answers.values():
+            if all(isinstance(each, dict) and "leader" in each for each in shown):
+                bare = [
+                    {k: v for k, v in each.items() if k not in _CHOSEN}
+                    for each in shown
+                ]
+                leaders = {str(each["leader"]) for each in shown}
+                if bare.count(bare[0]) == len(bare) and len(leaders) > 1:
+                    found = True
+                    continue
+            if shown.count(shown[0]) != len(shown):
+                return False
+        return found and self.states.count(self.states[0]) == len(self.states)
+
+
+@dataclass
+class Played:
+    """How a sequence went.
+
+    Attributes:
+        verdict: `SAME`, `DIFFERENT`, `FREE` or `SLOW`.
+        moments: of all steps up to the one that decided.
+    """
+
+    verdict: str
+    moments: list[Moment]
+
+    def outcome(self, side: int) -> tuple[str, ...]:
+        """What one broker did, a string for each step."""
+        return tuple(moment.of(side) for moment in self.moments)
+
+    @property
+    def is_raced(self) -> bool:
+        """Whether requests were sent together."""
+        return any(moment.step["do"] == "together" for moment in self.moments)
+
+
+MakeSide = Callable[[Target], Side]
+
+
+async def play(
+    targets: Several[Target],
+    make: MakeSide,
+    sequence: Sequence,
+    gate: asyncio.Semaphore,
+) -> Played:
+    """Plays a sequence, up to the first difference.
+
+    Args:
+        targets: the brokers.
+        make: makes a side for one.
+        sequence: is played.
+        gate: limits how many sequences are at work; any number may wait.
+    """
+    run = _Run([make(target) for target in targets], sequence, gate)
+    try:
+        verdict = await run.steps()
+        return Played(verdict, run.moments)
+    finally:
+        await asyncio.gather(*(side.end() for side in run.sides))
+
+
+class _Run:
+    def __init__(
+        self, sides: list[Side], sequence: Sequence, gate: asyncio.Semaphore
+    ) -> None:
+        self.sides = sides
+        self.moments: list[Moment] = []
+        self._sequence = sequence
+        self._gate = gate
+        self._burst_began = 0.0
+        self._open: dict[str, list[Request]] = {}
+        """Requests without an answer, one for each side, by label."""
+
+    async def steps(self) -> str:
+        """Plays all steps; the verdict."""
+        await self._gate.acquire()
+        self._burst_began = time.monotonic()
+        try:
+            return await self._steps()
+        finally:
+            self._gate.release()
+
+    async def _steps(self) -> str:
+        for number, step in enumerate(self._sequence.steps, 1):
+            if step["do"] == "wait":
+                await self._wait(step)
+                self._burst_began = time.monotonic()
+                moment = Moment(number, step, [f"wait; heartbeats of {step['alive']}"])
+            elif self._elapsed_s > self._sequence.burst_s:
+                return SLOW
+            else:
+                moment = await self._send(number, step)
+                if not moment.sent:
+                    continue
+            self.moments.append(moment)
+            moment.states = await self._settled(
+                step["do"] == "together" or len(self.sides) == 1
+            )
+            self._collect(moment)
+            if self._elapsed_s > self._sequence.calm_s:
+                return SLOW
+            if not moment.is_same:
+                return FREE if moment.is_free else DIFFERENT
+        return SAME
+
+    @property
+    def _elapsed_s(self) -> float:
+        """Since the burst began."""
+        return time.monotonic() - self._burst_began
+
+    # -- sending
+
+    async def _send(self, number: int, step: Step) -> Moment:
+        parts = step["steps"] if step["do"] == "together" else [step]
+        if step["do"] == "restart":
+            for side in self.sides:
+                await side.connections.drop(step["actor"])
+                side.restart(step)
+            self._open = {
+                label: requests
+                for label, requests in self._open.items()
+                if requests[0].who != step["actor"]
+            }
+            what = "starts again" if step["forgets"] else "connects again"
+            return Moment(number, step, [f"{step['actor']} {what}"])
+        of_sides = [_planned(side, parts) for side in self.sides]
+        told = [
+            f"{each.who} {each.api} v{each.version} {_told(self.sides[0], each)}"
+            for each in of_sides[0]
+        ]
+        for side, planned in zip(self.sides, of_sides, strict=True):
+            await side.connections.send(*planned)
+        for position, requests in enumerate(zip(*of_sides, strict=True)):
+            letter = "abc"[position] if len(of_sides[0]) > 1 else ""
+            first = requests[0]
+            label = f"{number}{letter} {first.who} {first.api} v{first.version}"
+            self._open[label] = list(requests)
+        return Moment(number, step, told)
+
+    async def _wait(self, step: Step) -> None:
+        """Until nothing has changed for so long that no timer is left."""
+        self._gate.release()
+        now = changed = time.monotonic()
+        end = now + WAIT_MOST_S
+        before: Any = None
+        while True:
+            await asyncio.gather(*(side.keep_alive(step) for side in self.sides))
+            seen = await self._look()
+            now = time.monotonic()
+            if seen != before:
+                before, changed = seen, now
+            is_over = now - changed > self._sequence.quiet_s or now > end
+            # Those that are kept alive need heartbeats in front of the gate, too.
+            if is_over and not self._gate.locked():
+                await self._gate.acquire()
+                return
+            await asyncio.sleep(WAIT_LOOK_S)
+
+    # -- what came of it
+
+    async def _look(self) -> tuple[list[Any], list[list[bool]]]:
+        states = await asyncio.gather(*(side.state() for side in self.sides))
+        answered = [
+            [requests[i].is_answered for requests in self._open.values()]
+            for i in range(len(self.sides))
+        ]
+        return list(states), answered
+
+    async def _settled(self, is_together: bool) -> list[Any]:
+        """The states, as soon as all brokers agree; or when it is late.
+
+        Requests that were sent together may end in different ways: then there is
+        nothing to agree on, and it is over when nothing moves any more.
+        """
+        calm_until = self._burst_began + self._sequence.calm_s - LOOK_S
+        deadline = min(time.monotonic() + AGREE_S, calm_until)
+        before: Any = None
+        still = 0
+        while True:
+            states, answered = seen = await self._look()
+            still = still + 1 if seen == before else 0
+            is_even = all(
+                both.count(both[0]) == len(both) for both in (states, answered)
+            )
+            is_open = any(
+                not each.waits and not each.is_answered
+                for requests in self._open.values()
+                for each in requests
+            )
+            if is_even and not is_open and (still or not is_together):
+                return states
+            if is_together and not is_open and still >= STILL:
+                return states
+            if time.monotonic() > deadline:
+                return states
+            before = seen
+            await asyncio.sleep(LOOK_S)
+
+    def _collect(self, moment: Moment) -> None:
+        """Takes the answers that have come, and lets the sides learn from them."""
+        done = {
+            label: requests
+            for label, requests in self._open.items()
+            if any(each.is_answered for each in requests)
+        }
+        for label, requests in done.items():
+            del self._open[label]
+            for side, each in zip(self.sides, requests, strict=True):
+                if each.is_answered:
+                    side.absorb(each)
+        for label, requests in done.items():
+            moment.answers[label] = [
+                side.shown(each) if each.is_answered else NO_ANSWER
+                for side, each in zip(self.sides, requests, strict=True)
+            ]
+
+
+def _planned(side: Side, parts: list[Step]) -> list[Request]:
+    """The requests of some steps; a later one knows of those before it."""
+    planned = []
+    for part in parts:
+        requests = side.requests(part)
+        for each in requests:
+            side.plan(each)
+        planned += requests
+    return planned
+
+
+_UNTOLD = {
+    "replica_id": -1,
+    "rack_id": "",
+    "group_id": "<group>",
+    "generation_id_or_member_epoch": -1,
+}
+"""Fields without a meaning for the reader, or as they nearly always are."""
+
+
+def _told(side: Side, request: Request) -> str:
+    """The fields of a request that say something."""
+    fields = request.sent_fields if request.told is None else request.told
+    shown = render(fields, side.env.symbols, response=False)
+    kept = {k: v for k, v in shown.items() if v not in (None, [], _UNTOLD.get(k, ""))}
+    return json.dumps(kept)

@@ -1,0 +1,101 @@
+"""The tester itself; and, marked `interop`, kohort beside Apache Kafka 4.3."""
+
+from __future__ import annotations
+
+import pytest
+from tests import apache_kafka, commands
+from tests.conformance.differential import report
+from tests.conformance.differential.judge import Judge
+from tests.conformance.differential.lockstep import SAME, SLOW
+from tests.conformance.differential.profiles import PROFILES
+from tests.conformance.differential.run import compare, judge_of, made
+from tests.conformance.differential.sequence import Sequence, Step
+
+from kohort.broker.server import Broker
+
+IN_CI = 1000
+DEFAULT = PROFILES["default"]
+
+
+def join(actor: str) -> Step:
+    """A join of a static member, which needs no second request."""
+    fields = {"version": 9, "rebalance": 60_000, "session": 30_000, "protocols": 0}
+    return {"do": "join", "actor": actor, **fields}
+
+
+async def judge(reference: Broker, broker: Broker) -> Judge:
+    """A judge of two brokers of this process."""
+    addresses = [f"{each.host}:{each.port}" for each in (reference, broker)]
+    return await judge_of(addresses[0], addresses[1], DEFAULT)
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_a_seed_makes_one_sequence(name: str) -> None:
+    """The same seed gives the same steps, another one gives others."""
+    profile = PROFILES[name]
+    assert made(7, profile) == made(7, profile)
+    assert made(7, profile) != made(8, profile)
+
+
+async def test_a_broker_does_not_differ_from_its_like() -> None:
+    """Sequences of requests to groups end alike on two brokers with equal settings."""
+    async with Broker(DEFAULT.settings) as one, Broker(DEFAULT.settings) as other:
+        judging = await judge(one, other)
+        long = [s for s in range(1, 40) if not made(s, DEFAULT).timers_ms]
+        for seed in long[:8]:
+            assert await judging.look_at(made(seed, DEFAULT)) is None
+        assert judging.counted[SAME] > 4
+
+
+async def test_a_difference_is_shortened_and_told() -> None:
+    """Of six steps the two joins are left, and the text has what each broker said."""
+    steps: list[Step] = [
+        {"do": "fetch", "actor": "A"},
+        join("S"),
+        {"do": "heartbeat", "actor": "S", "version": 4},
+        {"do": "list", "actor": "A", "version": 5},
+        join("T"),
+        {"do": "fetch", "actor": "A"},
+    ]
+    small = DEFAULT.settings | {"group.max.size": "1"}
+    async with Broker(DEFAULT.settings) as one, Broker(small) as other:
+        judging = await judge(one, other)
+        finding = await judging.look_at(Sequence(steps))
+        assert finding is not None
+        finding = await judging.shorten(finding)
+    assert [step["actor"] for step in finding.sequence.steps] == ["S", "T"]
+    text = "\n".join(report.told(finding.played, finding.outcomes))
+    assert "! 2 T JoinGroup v9 differs" in text
+    assert 'reference "no answer"' in text
+    assert "GROUP_MAX_SIZE_REACHED" in text
+
+
+async def test_an_outcome_of_requests_sent_together_is_looked_for() -> None:
+    """The reference gets them several times; it never refuses what the other does."""
+    together: Step = {"do": "together", "steps": [join("S"), join("T")]}
+    small = DEFAULT.settings | {"group.max.size": "1"}
+    async with Broker(DEFAULT.settings) as one, Broker(small) as other:
+        judging = await judge(one, other)
+        finding = await judging.look_at(Sequence([{**together, "actor": "S"}]))
+    assert finding is not None
+    assert finding.outcomes is not None
+    assert finding.outcomes.total() == judging.runs
+    assert not [each for each in finding.outcomes if "REACHED" in each]
+    text = "\n".join(report.told(finding.played, finding.outcomes))
+    assert f"not seen in {judging.runs} runs on the reference" in text
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("name", sorted(PROFILES))
+async def test_kohort_does_as_kafka_does(name: str) -> None:
+    """Random sequences have the same answers; nearly all could be judged."""
+    profile = PROFILES[name]
+    settings = [f"--set={key}={value}" for key, value in profile.settings.items()]
+    with (
+        apache_kafka.running(profile.settings) as kafka,
+        commands.serving(*settings) as kohort,
+    ):
+        judging = await judge_of(kafka.bootstrap_servers, kohort.addresses[0], profile)
+        findings = await compare(judging, profile, range(1, IN_CI + 1), shown=3)
+    assert not findings
+    assert judging.counted[SLOW] < IN_CI / 20
