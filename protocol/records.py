@@ -255,6 +255,9 @@ def check_framing(data: Buffer, *, zstd: bool = True) -> BatchError | None:
         reason = f"no whole batch in {len(data)} bytes"
     elif data[_MAGIC_AT] != MAGIC:
         reason = "Produce takes magic 2 only"
+    elif not zstd and data[ATTRIBUTES_AT] & CODEC_MASK > compression.ZSTD:
+        # Only these versions look at the codec here, and Kafka's lookup fails.
+        return BatchError(ErrorCode.UNKNOWN_SERVER_ERROR, "the codec does not exist")
     elif not zstd and data[ATTRIBUTES_AT] & CODEC_MASK == compression.ZSTD:
         return BatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce v7 or later"

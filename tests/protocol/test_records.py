@@ -344,6 +344,16 @@ def test_zstd_needs_a_version_that_has_it() -> None:
     assert records.check_framing(batch_of(codec=3), zstd=False) is None
 
 
+def test_a_codec_that_does_not_exist_in_an_old_produce() -> None:
+    """Kafka looks at the codec before acks, topic and records up to Produce v6 only."""
+    batch = bytearray(batch_of())
+    batch[records.ATTRIBUTES_AT] = 5
+    error = records.check_framing(bytes(batch), zstd=False)
+    assert error is not None
+    assert error.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert records.check_framing(bytes(batch)) is None
+
+
 # In the order in which Kafka checks, so that each hides all behind it.
 FIELDS: list[tuple[str, int, int, int]] = [
     (">q", 0, 7, ErrorCode.INVALID_RECORD),
