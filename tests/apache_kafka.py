@@ -27,12 +27,12 @@ from kohort.client.admin import Admin
 SOURCE = Path(__file__).parent / "java" / "kafka"
 START_S = 120.0
 ATTEMPTS = 5
+HEAP_MB = 384
 CLUSTER_ID = "a29ob3J0LXRlc3Qta2Fma2E"  # 16 bytes, as any other would do
 
-# One compiler and a small heap, for a short start on a small machine.
+# One compiler, for a short start on a small machine.
 JAVA = [
     "java",
-    "-Xmx384m",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xshare:auto",
@@ -64,20 +64,22 @@ class Kafka:
 
 
 @contextlib.contextmanager
-def running(config: Mapping[str, object]) -> Iterator[Kafka]:
+def running(config: Mapping[str, object], heap_mb: int = HEAP_MB) -> Iterator[Kafka]:
     """Starts a node, and kills it in the end; what it has written goes with it.
 
     Skips the test where Java or Maven is missing; fails it if ``CI=true``.
 
     Args:
         config: the broker's configuration, besides what makes it a cluster of one.
+        heap_mb: of Java. A request of 100 MB, the largest, needs more than usual.
     """
     need("java", "mvn")
     jars = _built(SOURCE, _fetch) / "target" / "dependency"
+    java = [*JAVA, f"-Xmx{heap_mb}m", "-cp", f"{jars}/*"]
     with contextlib.ExitStack() as stack:
         for attempt in range(ATTEMPTS):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            node = _Node([*JAVA, "-cp", f"{jars}/*"], folder, config)
+            node = _Node(java, folder, config)
             stack.callback(node.stop)
             if node.start():
                 break

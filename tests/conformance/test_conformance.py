@@ -23,6 +23,8 @@ AT_ONCE = {"default": JOBS}
 """Scenarios at a time: those of the other profiles wait more than they work."""
 RACE_RUNS = 6
 """Each race, against kohort: the requests of odd runs are sent in the other order."""
+HEAP_MB = 1024
+"""Of Kafka, as scenarios announce requests of 100 MB."""
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -70,7 +72,7 @@ async def test_kafka_answers_as_it_did(profile: str) -> None:
     be late for an interval.
     """
     expected = goldens.read(GOLDEN, profile)
-    with apache_kafka.running(PROFILES[profile]) as kafka:
+    with apache_kafka.running(PROFILES[profile], HEAP_MB) as kafka:
         host, _, port = kafka.bootstrap_servers.rpartition(":")
         target = await probe(host, int(port))
         different = await _differences(target, expected, _scenarios(profile), JOBS)
