@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 
 from tests.conformance.env import Env
 from tests.conformance.peer import Peer
@@ -146,6 +147,19 @@ async def produce_each_version(env: Env) -> None:
             await a.call("Produce", version, **produce_fields(topic, (0, made)))
 
 
+async def produce_by_topic_id(env: Env) -> None:
+    """v13 names topics by id; unknown and zero ids have code 100."""
+    topic = await env.topic()
+    topic_id = await env.topic_id(topic)
+    unknown = uuid.UUID("11111111-2222-4333-8444-555555555555")
+    env.symbols.name_uuid(unknown, "<unknown-topic-id>")
+    a = await env.peer("A")
+    data = [{"index": 0, "records": batch(_now_ms(), good())}]
+    for each in (topic_id, unknown, None):
+        topics = [{"topic_id": each, "partition_data": data}]
+        await a.call("Produce", 13, acks=-1, timeout_ms=5_000, topic_data=topics)
+
+
 async def produce_acks(env: Env) -> None:
     """Acks 1 and -1 are answered, 0 is not, all others are invalid."""
     topic = await env.topic()
@@ -167,6 +181,18 @@ async def produce_acks_0_with_error(env: Env) -> None:
         fields = produce_fields(topic, (partition, made), acks=0)
         await a.send("Produce", 9, **fields)
         await a.is_closed(1.0)
+
+
+async def produce_without_records(env: Env) -> None:
+    """Empty records, no partitions, no topics."""
+    topic = await env.topic()
+    a = await env.peer("A")
+    for fields in (
+        produce_fields(topic, (0, b"")),
+        produce_fields(topic),
+        produce_fields(topic) | {"topic_data": []},
+    ):
+        await a.call("Produce", 9, **fields)
 
 
 async def produce_to_internal_topic(env: Env) -> None:
