@@ -238,7 +238,7 @@ def test_a_deleted_partition(tmp_path: Path) -> None:
     partition.delete_records(2)
     data.delete_partition("t", 0)
     assert partition.is_closed
-    assert len(calls) == 4
+    assert len(calls) == 5  # once for each record, the deletion, and the end
     assert not list(tmp_path.glob("t-0*"))
     fresh = data.open_partition("t", 0, bytes(16), DEFAULTS, 0)
     assert (fresh.log_start_offset, fresh.log_end_offset) == (0, 0)
