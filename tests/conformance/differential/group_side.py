@@ -69,7 +69,7 @@ class GroupSide:
     # -- steps
 
     def requests(self, step: Step) -> list[Request]:
-        """The request of a step; none where it would have to wait for another one."""
+        """The request of a step; none where a process waits for the one before."""
         actor = self.actors[step["actor"]]
         made: Request | None = getattr(self, f"_{step['do']}")(actor, step)
         return [made] if made else []
@@ -127,13 +127,11 @@ class GroupSide:
             return self._sync(actor, {"version": 5})
         return self._heartbeat(actor, {"version": 4})
 
-    def _join(self, actor: Actor, step: Step) -> Request | None:
+    def _join(self, actor: Actor, step: Step) -> Request:
         version = step["version"]
         fields = self._brings(actor, step)
         if fields["group_instance_id"] and version < 5:
             version = 9
-        if self._is_kept_back(actor, fields):
-            return None
         data = meta(step.get("meta", "m"), TOPICS[0])
         fields |= {
             "session_timeout_ms": step["session"],
@@ -150,10 +148,8 @@ class GroupSide:
         }
         return Request(actor.name, "JoinGroup", version, fields, told, waits=True)
 
-    def _sync(self, actor: Actor, step: Step) -> Request | None:
+    def _sync(self, actor: Actor, step: Step) -> Request:
         fields = self._brings(actor, step)
-        if self._is_kept_back(actor, fields):
-            return None
         protocol = step.get("protocol", "own")
         fields |= {
             "protocol_type": "consumer",
@@ -186,24 +182,20 @@ class GroupSide:
         }
         return Request(actor.name, "OffsetCommit", step["version"], fields)
 
-    def _leave(self, actor: Actor, step: Step) -> Request | None:
+    def _leave(self, actor: Actor, step: Step) -> Request:
         fields = self._brings(actor, step)
         names = ("member_id", "group_instance_id")
-        if self._is_leave_kept_back(*(fields[name] for name in names)):
-            return None
         # Before v3 the member is named beside the group.
         fields["members"] = [{name: fields[name] for name in names}]
         return Request(actor.name, "LeaveGroup", step["version"], fields)
 
-    def _batch(self, actor: Actor, step: Step) -> Request | None:
+    def _batch(self, actor: Actor, step: Step) -> Request:
         members = []
         for name, how in step["members"]:
             other = self.actors[name]
             named = {"own": other.member_id, "instance": ""}
             member_id = named.get(how, MADE_UP)
             instance = None if how == "own" else other.instance
-            if self._is_leave_kept_back(member_id, instance):
-                return None
             members.append({"member_id": member_id, "group_instance_id": instance})
         fields = {"group_id": self.group, "members": members}
         return Request(actor.name, "LeaveGroup", step["version"], fields)
@@ -223,29 +215,6 @@ class GroupSide:
 
     def _list(self, actor: Actor, step: Step) -> Request:
         return Request(actor.name, "ListGroups", step["version"], {})
-
-    # -- what is not sent
-
-    def _waiting(self, member_id: str) -> tuple[bool, bool]:
-        """Whether a join, or a sync, waits that brought or belongs to a member id."""
-        joins = syncs = False
-        for actor in self.actors.values():
-            for request in (actor.joining, actor.syncing):
-                ids = request and {actor.member_id, request.fields["member_id"]}
-                if ids and member_id in ids:
-                    joins |= request is actor.joining
-                    syncs |= request is actor.syncing
-        return joins, syncs
-
-    def _is_kept_back(self, actor: Actor, fields: dict[str, Any]) -> bool:
-        """Whether it is a second join or sync of a member whose first one waits."""
-        return actor.waits or any(self._waiting(fields["member_id"] or "-"))
-
-    def _is_leave_kept_back(self, member_id: str, instance: str | None) -> bool:
-        """Whether it is a leave of a member whose sync waits."""
-        return self._waiting(member_id or "-")[1] or any(
-            a.syncing and a.instance == (instance or "-") for a in self.actors.values()
-        )
 
     # -- answers
 

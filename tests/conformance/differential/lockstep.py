@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Several
@@ -25,7 +26,9 @@ AGREE_S = 1.5
 STILL = 5
 """Looks at a broker between which nothing moved, after which nothing will."""
 LOOK_S = 0.025
-WAIT_LOOK_S = 0.3
+BEAT_S = 0.4
+BEATS_A_LOOK = 2
+"""In waits. Looks are most of this process's work."""
 WAIT_MOST_S = 30.0
 
 SAME = "same"
@@ -122,6 +125,7 @@ async def play(
     make: MakeSide,
     sequence: Sequence,
     gate: asyncio.Semaphore,
+    order: random.Random | None = None,
 ) -> Played:
     """Plays a sequence, up to the first difference.
 
@@ -130,8 +134,9 @@ async def play(
         make: makes a side for one.
         sequence: is played.
         gate: limits how many sequences are at work; any number may wait.
+        order: shuffles requests that are sent together; else they go out as they stand.
     """
-    run = _Run([make(target) for target in targets], sequence, gate)
+    run = _Run([make(target) for target in targets], sequence, gate, order)
     try:
         verdict = await run.steps()
         return Played(verdict, run.moments)
@@ -141,12 +146,17 @@ async def play(
 
 class _Run:
     def __init__(
-        self, sides: list[Side], sequence: Sequence, gate: asyncio.Semaphore
+        self,
+        sides: list[Side],
+        sequence: Sequence,
+        gate: asyncio.Semaphore,
+        order: random.Random | None,
     ) -> None:
         self.sides = sides
         self.moments: list[Moment] = []
         self._sequence = sequence
         self._gate = gate
+        self._order = order
         self._burst_began = 0.0
         self._open: dict[str, list[Request]] = {}
         """Requests without an answer, one for each side, by label."""
@@ -208,8 +218,11 @@ class _Run:
             f"{each.who} {each.api} v{each.version} {_told(self.sides[0], each)}"
             for each in of_sides[0]
         ]
+        turns = list(range(len(told)))
+        if self._order:
+            self._order.shuffle(turns)
         for side, planned in zip(self.sides, of_sides, strict=True):
-            await side.connections.send(*planned)
+            await side.connections.send(*(planned[turn] for turn in turns))
         for position, requests in enumerate(zip(*of_sides, strict=True)):
             letter = "abc"[position] if len(of_sides[0]) > 1 else ""
             first = requests[0]
@@ -223,8 +236,11 @@ class _Run:
         now = changed = time.monotonic()
         end = now + WAIT_MOST_S
         before: Any = None
+        await self._keep_alive(step)
         while True:
-            await asyncio.gather(*(side.keep_alive(step) for side in self.sides))
+            for _ in range(BEATS_A_LOOK):
+                await asyncio.sleep(BEAT_S)
+                await self._keep_alive(step)
             seen = await self._look()
             now = time.monotonic()
             if seen != before:
@@ -234,7 +250,9 @@ class _Run:
             if is_over and not self._gate.locked():
                 await self._gate.acquire()
                 return
-            await asyncio.sleep(WAIT_LOOK_S)
+
+    async def _keep_alive(self, step: Step) -> None:
+        await asyncio.gather(*(side.keep_alive(step) for side in self.sides))
 
     # -- what came of it
 

@@ -17,7 +17,9 @@ from tests.conformance.play import probe
 AT_WORK = 8
 """Sequences that are at work at a time; the others wait for timers. More of them would
 make bursts so slow that timers run out in them."""
-JOBS = 150
+AT_WORK_ON_LOGS = 32
+"""Of sequences without timers."""
+JOBS = 200
 
 
 def made(seed: int, profile: Profile) -> Sequence:
@@ -42,8 +44,10 @@ async def judge_of(reference: str, broker: str, profile: Profile) -> Judge:
         target = await probe(host, int(port))
         await make_topics(target)
         targets.append(target)
-    side = LogSide if profile.makes == "log" else GroupSide
-    return Judge(targets[0], targets[1], side, asyncio.Semaphore(AT_WORK))
+    if profile.makes == "log":
+        gate = asyncio.Semaphore(AT_WORK_ON_LOGS)
+        return Judge(targets[0], targets[1], LogSide, gate)
+    return Judge(targets[0], targets[1], GroupSide, asyncio.Semaphore(AT_WORK))
 
 
 async def compare(
