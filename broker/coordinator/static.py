@@ -93,6 +93,8 @@ def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
     else:
         result = group.join_result(member)
     turn.answer_join(group, member, result)
+    # While its join waited its session may have ended unheeded.
+    turn.keep_alive(member, member.session_timeout)
 
 
 def not_replaced(

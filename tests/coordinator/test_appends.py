@@ -213,6 +213,18 @@ def test_a_static_member_is_back_once_it_is_written(context: Context) -> None:
     assert a.start_heartbeat().result.error_code == 0
 
 
+def test_a_static_member_that_waited_long_has_a_session(context: Context) -> None:
+    """It begins anew with the answer, as the first one ended while its join waited."""
+    leader = context.member("A", instance="i-A", session_ms=60_000)
+    context.form([leader, context.member("B", instance="i-B", session_ms=6_000)])
+    context.is_holding = True
+    joining = context.member("B", instance="i-B", session_ms=6_000).join()
+    context.sleep(7_000)
+    context.flush()
+    member_id = joining.result.member_id
+    assert context.timers["session", "g", member_id][0] == context.now + 6
+
+
 def test_a_static_member_whose_record_is_refused_keeps_its_old_id(
     context: Context,
 ) -> None:
