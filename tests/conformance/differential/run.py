@@ -14,7 +14,7 @@ from tests.conformance.differential.profiles import Profile
 from tests.conformance.differential.sequence import Sequence
 from tests.conformance.play import probe
 
-AT_WORK = 8
+AT_WORK = 12
 """Sequences that are at work at a time; the others wait for timers. More of them would
 make bursts so slow that timers run out in them."""
 AT_WORK_ON_LOGS = 32

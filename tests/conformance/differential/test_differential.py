@@ -13,7 +13,6 @@ from tests.conformance.differential.sequence import Sequence, Step
 
 from kohort.broker.server import Broker
 
-IN_CI = 1000
 DEFAULT = PROFILES["default"]
 
 
@@ -96,6 +95,7 @@ async def test_kohort_does_as_kafka_does(name: str) -> None:
         commands.serving(*settings) as kohort,
     ):
         judging = await judge_of(kafka.bootstrap_servers, kohort.addresses[0], profile)
-        findings = await compare(judging, profile, range(1, IN_CI + 1), shown=3)
+        seeds = range(1, profile.in_ci + 1)
+        findings = await compare(judging, profile, seeds, shown=3)
     assert not findings
-    assert judging.counted[SLOW] < IN_CI / 20
+    assert judging.counted[SLOW] < profile.in_ci / 20
