@@ -32,6 +32,7 @@ _COLOURS: Final = (
     "#2e8b57",
     "#1f8f9c",
     "#9c7a3c",
+    "#6b7f2a",
     "#c0559c",
 )
 """Each is seen on white and on near black alike (3 to 1, WCAG 1.4.11)."""
@@ -44,6 +45,7 @@ _SYMBOLS: Final = (
     "star",
     "square",
     "hourglass",
+    "hexagon",
     "pentagon",
 )
 _LOOKS: Final = {

@@ -127,7 +127,12 @@ def history(seed: int) -> list[Event]:
     Each time that it moves another node has it. Most commits say where the log ended.
     """
     play = _Play(seed)
-    play.begin(delay_ms=play.dice.choice([0, 0, 500]), max_size=6, names={"A", "C"})
+    play.begin(
+        delay_ms=play.dice.choice([0, 0, 500]),
+        is_helpful=True,
+        max_size=6,
+        names={"A", "C"},
+    )
     for _ in range(STEPS):
         play.step()
     if seed % 2:
