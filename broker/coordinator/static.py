@@ -8,7 +8,11 @@ from kohort.broker.coordinator.effects import JoinResult, SyncResult
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member, Protocols
-from kohort.broker.coordinator.state import COMPLETING_REBALANCE, STABLE
+from kohort.broker.coordinator.state import (
+    COMPLETING_REBALANCE,
+    PREPARING_REBALANCE,
+    STABLE,
+)
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol import slotted
 from kohort.protocol.errors import ErrorCode
@@ -84,10 +88,15 @@ def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
     group, member = _waiting(groups, done)
     if group is None or member is None:
         return
+    is_leader = group.leader == member.member_id
+    if is_leader and done.can_skip_assignment and group.state is PREPARING_REBALANCE:
+        # A rebalance has begun meanwhile, so that there are no members to list: the
+        # join waits on for the next generation. Followers get this one.
+        return
     member.told_at = turn.now
     if not done.can_skip_assignment:
         result = slotted.replace(group.join_result(member), leader=done.old_leader)
-    elif group.leader == member.member_id:
+    elif is_leader:
         members = group.current_members()
         result = group.join_result(member, members, skip_assignment=True)
     else:

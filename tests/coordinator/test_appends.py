@@ -255,6 +255,24 @@ def test_a_rebalance_in_the_window_takes_a_returning_static_member_along(
     assert joining.result.generation_id == a.generation_id
 
 
+def test_a_returning_leader_waits_for_a_rebalance_that_began_in_the_window(
+    context: Context,
+) -> None:
+    """It would have to list the members of a generation that is over, as in Kafka."""
+    context.stable_group("A", static=True)
+    context.member("P").join()  # a pending member keeps the join phase open
+    context.is_holding = True
+    again = context.member("A", instance="i-A")
+    joining = again.join()
+    context.member("C", requires_id=False).join()
+    context.flush()
+    assert not joining.answered
+    context.is_holding = False
+    context.sleep(30_000)
+    assert joining.result.generation_id == 2
+    assert len(joining.result.members) == 2
+
+
 def test_a_move_refuses_all_that_waits(context: Context) -> None:
     """Records that are not written are lost with the coordinator."""
     (a,) = context.stable_group("A")

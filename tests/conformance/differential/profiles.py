@@ -25,7 +25,7 @@ class Profile:
     sessions_ms: tuple[int, ...] = (30_000, 30_000, 30_000, 25_000, 1)
     delay_ms: int = 0
     quick: float = 0.2
-    in_ci: int = 1000
+    in_ci: int = 300
 
 
 TIMER_MS = 1500
@@ -39,20 +39,24 @@ PROFILES = {
         profiles.PROFILES["sessions"],
         sessions_ms=(TIMER_MS, TIMER_MS, TIMER_MS, 30_000, 99),
         quick=1.0,
-        in_ci=300,
+        in_ci=100,
     ),
     "delay": Profile(
         profiles.PROFILES["default"]
         | {"group.initial.rebalance.delay.ms": str(DELAY_MS)},
         delay_ms=DELAY_MS,
         quick=1.0,
-        in_ci=300,
+        in_ci=100,
     ),
     "max2": Profile(profiles.PROFILES["max2"]),
-    # Many sequences use many fetch sessions, and where a cache is full is no question.
+    # Many sequences use many fetch sessions, and where a cache is full is no question,
+    # nor is when a topic is compacted.
     "log": Profile(
         profiles.PROFILES["default"]
-        | {"max.incremental.fetch.session.cache.slots": "1000000"},
+        | {
+            "max.incremental.fetch.session.cache.slots": "1000000",
+            "log.cleaner.backoff.ms": "3600000",
+        },
         makes="log",
     ),
 }
