@@ -7,7 +7,7 @@ from kohort.broker.coordinator.appends import Replaced
 from kohort.broker.coordinator.effects import JoinResult, SyncResult
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
-from kohort.broker.coordinator.member import Member, Protocols
+from kohort.broker.coordinator.member import NEVER, Member, Protocols
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     PREPARING_REBALANCE,
@@ -102,8 +102,10 @@ def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
     else:
         result = group.join_result(member)
     turn.answer_join(group, member, result)
-    # While its join waited its session may have ended unheeded.
-    turn.keep_alive(member, member.session_timeout)
+    if member.armed == NEVER:
+        # While its join waited its session ended unheeded. Otherwise the one goes on
+        # that began when it joined, with the timeout of the old process.
+        turn.keep_alive(member, member.session_timeout)
 
 
 def not_replaced(
