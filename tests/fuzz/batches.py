@@ -153,12 +153,12 @@ def _slowly(header: BatchHeader, data: bytes) -> Iterator[RecordRow]:
                 if name is None:
                     raise WireError("a header without a name")
                 value_of, position = bytes_at(data, position, stop)
-                headers.append((name.decode(), value_of))
+                headers.append((name.decode(errors="replace"), value_of))
             if position != stop:
                 raise WireError("a record ends elsewhere")
             time = _int64(header.base_timestamp + time) if stamp is None else stamp
             yield header.base_offset + delta, time, key, value, headers or ()
-    except (IndexError, UnicodeDecodeError) as error:
+    except IndexError as error:
         raise WireError(str(error)) from None
     if position != len(data):
         raise WireError("bytes behind the last record")
