@@ -71,7 +71,7 @@ delegation.token.secret.key                     the secret that delegation token
 delete.records.purgatory.purge.interval.requests after how many DeleteRecords requests the finished ones among the waiting are forgotten
 delete.topic.enable                             whether DeleteTopics deletes
 early.start.listeners                           listeners that open before the broker has caught up with the metadata
-events.topic.enable                             whether the topic __kohort_events is there from the start; else it comes to be when somebody asks for it (see docs/events.md)
+events.topic.enable                             whether the topic __kohort_events exists from the start; by default, the first client that asks for it creates it (see docs/events.md)
 fetch.max.bytes                                 the most that one Fetch is answered with, in bytes
 fetch.purgatory.purge.interval.requests         after how many waiting fetches those that are done are forgotten
 follower.fetch.last.tiered.offset.enable        whether a new follower begins behind what is in remote storage

@@ -504,7 +504,7 @@ class Key:
 
     @property
     def is_listed(self) -> bool:
-        """Whether it is described although it is not set."""
+        """Whether DescribeConfigs lists the key even if it is not set."""
         return self.mode not in {"hidden", "dynamic-only"}
 
 

@@ -119,7 +119,7 @@ class Survey:
                     latest = time
                 elif time < earliest:
                     earliest = time
-            # The offset: it needs to be read by nobody here.
+            # The offset, which the survey does not need.
             if data[position] < 0x80:
                 position += 1
             elif data[position + 1] < 0x80:

@@ -1,8 +1,8 @@
 """Quotas of clients: what is set, who they apply to, and how long they throttle.
 
-As in Kafka, a client that goes beyond a quota is answered at once, is told how long to
-wait (``throttle_time_ms``), and is not read for that time (KIP-219). The user of each
-client is ANONYMOUS, as kohort does not authenticate.
+As in Kafka, a client that exceeds a quota gets its response at once, with the time to
+wait in ``throttle_time_ms``. The broker reads nothing from it until then (KIP-219).
+The user of each client is ANONYMOUS, as kohort does not authenticate.
 
 - ``producer_byte_rate``, ``consumer_byte_rate``: bytes a second, over the last
   ``quota.window.num`` windows of ``quota.window.size.seconds``.

@@ -81,7 +81,7 @@ class Replaced:
 
 
 Completion = Changed | Assigned | Replaced | None
-"""What an append finishes; None where nothing depends on it."""
+"""The step that an append completes; None if nothing depends on it."""
 
 
 class Waiting:

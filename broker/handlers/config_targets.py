@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
@@ -215,7 +216,7 @@ class _BrokerTarget:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, why)
 
 
-class _StoredTarget:
+class _StoredTarget(ABC):
     """The settings of a resource that are kept by its name.
 
     Its lists cannot be appended to: Kafka's controller has no schema of them.
@@ -251,9 +252,13 @@ class _StoredTarget:
         except StorageError as error:
             raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
 
+    @abstractmethod
     def check(self, settings: Mapping[str, str]) -> None:
-        """Checks new settings; raises RefusedError."""
-        raise NotImplementedError
+        """Checks new settings.
+
+        Raises:
+            RefusedError: one of them is invalid.
+        """
 
     def _parsed(self, name: str, text: str) -> object:
         try:

@@ -122,7 +122,7 @@ def _check_entity(names: dict[str, str | None]) -> None:
 
 
 def _is_address(text: str) -> bool:
-    """Whether it is an address, or may be a host; Kafka looks hosts up."""
+    """Whether a text is an address or may be a host name; Kafka looks hosts up."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

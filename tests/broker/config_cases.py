@@ -1,4 +1,4 @@
-"""What is asked of a broker about its configuration, of Apache Kafka and of kohort.
+"""Requests about configuration, for Apache Kafka and for kohort.
 
 `tests/data/record_configs.py` asks Kafka, and `test_config_cases.py` compares.
 """
@@ -493,7 +493,6 @@ async def prepare(client: WireClient) -> None:
         answer = await client.call("FindCoordinator", 3, request)
         if answer.error_code == 0:
             return
-        await asyncio.sleep(0.1)
 
 
 async def own(client: WireClient, kind: int, name: str) -> dict[str, list[Any]]:

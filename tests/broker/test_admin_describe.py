@@ -1,4 +1,4 @@
-"""What admin clients ask about a broker; Apache Kafka 4.3 answers the same."""
+"""Requests of admin clients about a broker; Apache Kafka 4.3 answers the same."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ async def test_one_invalid_value_refuses_an_entity() -> None:
 
 
 async def test_an_entity_or_key_that_occurs_twice() -> None:
-    """Of two entries the first one counts, though the answer is an error."""
+    """The first of two entries counts, although the answer is an error."""
     async with served() as client:
         errors = await alter(
             client,

@@ -369,30 +369,10 @@ class Context:
         return self._ask(Leave(pending, group, leaving), pending)
 
     def commit(
-        self,
-        offsets: Sequence[tuple[str, int, int, int, str | None]],
-        *,
-        group: str = "g",
-        generation_id: int = -1,
-        member_id: str = "",
-        instance: str | None = None,
-        is_old: bool = False,
-        retention_ms: int = -1,
-        end_offset: int | None = None,
-        client: Client = SIMPLE,
+        self, offsets: Sequence[tuple[str, int, int, int, str | None]], **over: Any
     ) -> CommitResult:
         """OffsetCommit, of a simple consumer unless told otherwise."""
-        return self.start_commit(
-            offsets,
-            group=group,
-            generation_id=generation_id,
-            member_id=member_id,
-            instance=instance,
-            is_old=is_old,
-            retention_ms=retention_ms,
-            end_offset=end_offset,
-            client=client,
-        ).result
+        return self.start_commit(offsets, **over).result
 
     def start_commit(
         self,
