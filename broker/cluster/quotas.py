@@ -39,6 +39,9 @@ forgotten first. Client ids come from outside, and are many."""
 MOST_ENTITIES: Final = 5_000
 """Entities that may have quotas: all are written down with each change, in 10 ms."""
 
+LONGEST_MS: Final = 2**31 - 1
+"""The longest that a client is told to wait."""
+
 _Client = tuple[str, str, str]
 """The key of a quota, the user and the client id that it counts; empty for all."""
 
@@ -191,6 +194,11 @@ def _forget_idle(clients: dict[_Client, Rate] | dict[_Client, Bucket]) -> None:
         del clients[next(iter(clients))]
 
 
+def _whole_ms(wait_ms: float) -> int:
+    """A time that ``throttle_time_ms`` can hold; that of a quota of NaN is 0."""
+    return math.floor(min(wait_ms, LONGEST_MS) + 0.5) if wait_ms > 0 else 0
+
+
 class Rate:
     """An amount a second over some windows of time, as Kafka measures it.
 
@@ -230,7 +238,7 @@ class Rate:
         rate = sum(sample[2] for sample in samples) / elapsed_ms * 1000
         if rate <= bound:
             return 0
-        return math.floor((rate - bound) / bound * elapsed_ms + 0.5)
+        return _whole_ms((rate - bound) / bound * elapsed_ms)
 
 
 class Bucket:
@@ -253,4 +261,4 @@ class Bucket:
 
     def throttle_ms(self, bound: float) -> int:
         """The time after which there are no tokens missing."""
-        return max(math.floor(-self.tokens / bound * 1000 + 0.5), 0)
+        return _whole_ms(-self.tokens / bound * 1000)

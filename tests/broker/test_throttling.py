@@ -6,6 +6,7 @@ The times are those that Apache Kafka 4.3 gives, but for the milliseconds in bet
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from tests.wire import requests
 from tests.wire.client import WireClient, connected
 
 from kohort.broker import server
-from kohort.broker.cluster.quotas import Rate
+from kohort.broker.cluster.quotas import LONGEST_MS, Rate
 from kohort.broker.server import Broker
 from kohort.protocol.apis.k01_fetch import FetchRequest
 from kohort.protocol.apis.k03_metadata import MetadataResponse
@@ -142,6 +143,18 @@ async def test_a_rate_falls_again(scene: Scene, clock: ManualClock) -> None:
     assert await produce(client, 95_000) == 0
     clock.advance(1)
     assert await produce(client, 95_000) > 0
+
+
+@pytest.mark.parametrize(
+    ("quota", "wait_ms"), [(5e-7, LONGEST_MS), (5e-324, LONGEST_MS), (math.nan, 0)]
+)
+async def test_a_quota_that_no_client_can_keep(
+    scene: Scene, quota: float, wait_ms: int
+) -> None:
+    """Kafka takes each of them; the time to wait fits into the response."""
+    _, client = scene
+    assert await put(client, EVERYBODY, producer_byte_rate=quota) == 0
+    assert await produce(client) == wait_ms
 
 
 async def test_a_removed_quota_throttles_nobody(scene: Scene) -> None:
@@ -349,3 +362,22 @@ def test_an_idle_rate_is_forgotten() -> None:
     rate.record(10_000, 0)
     assert rate.throttle_ms(100, 10_999) > 0
     assert rate.throttle_ms(100, 11_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("quota", "second"),
+    [
+        (5e-324, (EXCEEDED, LONGEST_MS)),
+        (1e308, (0, 0)),
+        (math.inf, (0, 0)),
+        (math.nan, (0, 0)),
+    ],
+)
+async def test_a_rate_of_changes_that_is_no_rate(
+    scene: Scene, quota: float, second: tuple[int, int]
+) -> None:
+    """A tiny one is used up by the first topic; the others refuse nothing."""
+    _, client = scene
+    assert await put(client, EVERYBODY, controller_mutation_rate=quota) == 0
+    assert await create(client, "a", 1) == (0, 0)
+    assert await create(client, "b", 1) == second
