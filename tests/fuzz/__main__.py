@@ -11,6 +11,7 @@ inputs are kept.
 from __future__ import annotations
 
 import argparse
+import base64
 import os
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from tests.fuzz.atheris_process import Run, inputs_of, run
 
 AT_ONCE = 2
 """Processes: more would share the cores of a CI machine."""
+_SHOWN = 3000
+"""Bytes of an input that are shown."""
 
 
 def _asked() -> argparse.Namespace:
@@ -65,10 +68,13 @@ def _show(runs: list[Run], seconds: float) -> None:
     for each in runs:
         for path in each.finds:
             print(f"\n{each.name}: {each.reason}")
+            print(
+                f"  in base 64: {base64.b64encode(path.read_bytes()[:_SHOWN]).decode()}"
+            )
             print(f"  again: python -m tests.fuzz --target {each.name} --replay {path}")
     total = sum(each.runs for each in runs)
-    finds = sum(len(each.finds) for each in runs)
-    print(f"\n{total:,} runs in {seconds:.0f} s: {finds} finds")
+    found = [f"{each.name}: {each.reason}" for each in runs if each.finds]
+    print(f"\n{total:,} runs in {seconds:.0f} s, {'; '.join(found) or 'nothing found'}")
 
 
 def main() -> int:
