@@ -5,6 +5,7 @@ README.md beside this file describes the transcripts and how to run them by hand
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from tests.conformance.goldens import Golden
 from tests.conformance.play import JOBS, play_all, probe
 from tests.conformance.profiles import PROFILES
 from tests.conformance.registry import Scenario, load
+from tests.idle_time import IdleTimeLoop, LoopClock
 
+from kohort.broker import server
 from kohort.broker.server import Broker
 
-AT_ONCE = {"default": JOBS}
-"""Scenarios at a time: those of the other profiles wait more than they work."""
+AT_ONCE = 36
+"""Scenarios at a time on kohort: they wait more than they work."""
 RACE_RUNS = 6
 """Each race, against kohort: the requests of odd runs are sent in the other order."""
 HEAP_MB = 1024
@@ -50,15 +53,22 @@ async def _differences(
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
-async def test_kohort_answers_as_kafka_did(profile: str) -> None:
+def test_kohort_answers_as_kafka_did(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every scenario of the profile gives a transcript that Kafka gave."""
     scenarios = _scenarios(profile)
     expected = goldens.read(GOLDEN, profile)
     assert {each.name for each in scenarios} == expected.keys()
-    async with Broker(PROFILES[profile]) as broker:
-        target = await probe(broker.host, broker.port)
-        jobs = AT_ONCE.get(profile, 36)
-        different = await _differences(target, expected, scenarios, jobs, RACE_RUNS)
+    monkeypatch.setattr(server, "RealClock", LoopClock)
+
+    async def differences() -> dict[Scenario, str]:
+        async with Broker(PROFILES[profile]) as broker:
+            target = await probe(broker.host, broker.port)
+            return await _differences(target, expected, scenarios, AT_ONCE, RACE_RUNS)
+
+    with asyncio.Runner(loop_factory=IdleTimeLoop) as runner:
+        different = runner.run(differences())
     unexplained = [diff for each, diff in different.items() if not each.quirk]
     assert not unexplained, "\n\n".join(unexplained)
 

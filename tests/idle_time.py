@@ -1,0 +1,68 @@
+"""An event loop whose time passes only while it has nothing to do, and faster then.
+
+Scenes with timers do not depend on how busy the machine is: however late a callback
+gets the processor, no time has passed for it or for the timers beside it. Everything
+that a scene waits for has to be in this one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable
+
+from kohort.broker.clock import Timer
+
+SPEED = 10
+"""Seconds of the loop's time in a second of idling."""
+
+
+class _IdleSelector(selectors.DefaultSelector):
+    """Counts the time for which it found nothing to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle_s = 0.0
+
+    def select(
+        self, timeout: float | None = None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready; `timeout` in seconds of the loop's time."""
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        began = time.monotonic()
+        found = super().select(timeout / SPEED)
+        if found:
+            idle_s = SPEED * (time.monotonic() - began)
+            timeout = min(idle_s, timeout)
+        self.idle_s += timeout
+        return found
+
+
+class IdleTimeLoop(asyncio.SelectorEventLoop):
+    """Its `time` is that of its selector."""
+
+    def __init__(self) -> None:
+        self._idle = _IdleSelector()
+        super().__init__(self._idle)
+
+    def time(self) -> float:
+        """Seconds of idling since the loop was made, times `SPEED`."""
+        return self._idle.idle_s
+
+
+class LoopClock:
+    """A broker's clock that goes as its loop's time does."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ahead = time.time() - loop.time()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._loop.time() + self._ahead
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Calls `callback` once the loop's time is `when`."""
+        return self._loop.call_at(when - self._ahead, callback)
