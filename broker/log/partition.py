@@ -446,8 +446,12 @@ class Partition:
             try:
                 for heads in records.read_heads(batch):
                     for offset, time, _ in heads:
-                        if time >= timestamp and offset >= start:
-                            return FoundOffset(ErrorCode.NONE, time, offset, epoch)
+                        if time < timestamp or offset < start:
+                            continue
+                        if offset >= self.log_end_offset:
+                            # A batch's offsets may go on beyond its end.
+                            return _NOT_FOUND
+                        return FoundOffset(ErrorCode.NONE, time, offset, epoch)
                     yield
             except WireError:
                 return FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)

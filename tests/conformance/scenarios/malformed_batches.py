@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable
 
 from tests.conformance.env import Env
-from tests.conformance.producing import SIZES_UNREAD, produce
+from tests.conformance.producing import SIZES_UNREAD, produce, produce_fields
 from tests.wire import malformed_batches as made
 
 ORDERED = True
+
+_TIME = 1_700_000_000_000
+_MAX_TIMESTAMP = -3
 
 
 async def _produce_all(env: Env, make: Callable[[int], dict[str, bytes]]) -> None:
@@ -70,3 +73,16 @@ async def batches_records_zstd(env: Env) -> None:
 async def batches_compression(env: Env) -> None:
     """Compressed bytes that are damaged, or packed in an unusual way."""
     await _produce_all(env, made.compression)
+
+
+async def batches_with_a_record_behind_their_end(env: Env) -> None:
+    """No timestamp finds a record whose offset is not below the end of the log."""
+    topic = await env.topic()
+    a = await env.peer("A")
+    behind = made.batch(_TIME, made.record(delta=1), count=1)
+    for _ in range(2):
+        await a.call("Produce", 9, **produce_fields(topic, (0, behind)))
+        for timestamp in (_MAX_TIMESTAMP, _TIME, _TIME + 1):
+            wanted = {"partition_index": 0, "timestamp": timestamp}
+            topics = [{"name": topic, "partitions": [wanted]}]
+            await a.call("ListOffsets", 7, replica_id=-1, topics=topics)
