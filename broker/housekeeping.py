@@ -12,6 +12,9 @@ from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
+MOST_IDLE_MS = 60_000
+"""The longest between two looks for idle connections."""
+
 SHORTEST_PAUSE = 0.05
 """Seconds between two rounds: a test may want them as often as it likes, but others
 shall have their turns, too."""
@@ -62,7 +65,7 @@ class Housekeeper:
             self._every(self._clean, config["log.cleaner.backoff.ms"])
         idle_ms = config["connections.max.idle.ms"]
         if idle_ms >= 0:
-            self._every(self._close_idle, idle_ms / 4)
+            self._look_for_idle(idle_ms)
         self._every(self._close_abandoned, HALF_CLOSED_SECONDS * 1000)
 
     def stop(self) -> None:
@@ -74,7 +77,7 @@ class Housekeeper:
         self._cleaning.close()
 
     def _every(self, task: Callable[[], None], interval_ms: float) -> None:
-        pause = max(min(interval_ms / 1000, 60.0), SHORTEST_PAUSE)
+        pause = max(interval_ms / 1000, SHORTEST_PAUSE)
         self._at(self._clock.now() + pause, task)
 
     def _at(self, when: float, task: Callable[[], None]) -> None:
@@ -87,7 +90,10 @@ class Housekeeper:
             if connection.is_idle(now, idle_ms / 1000):
                 log.info("idle_connection_closed", client=connection.client_address)
                 connection.abort()
-        self._every(self._close_idle, idle_ms / 4)
+        self._look_for_idle(idle_ms)
+
+    def _look_for_idle(self, idle_ms: int) -> None:
+        self._every(self._close_idle, min(idle_ms / 4, MOST_IDLE_MS))
 
     def _close_abandoned(self) -> None:
         for connection in list(self._connections()):

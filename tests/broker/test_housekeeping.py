@@ -11,8 +11,10 @@ import pytest
 from tests.broker.test_cluster import elsewhere, heartbeat, offsets, stable, until
 from tests.broker.test_restart import broker_on, committed
 from tests.broker.topics import delete_topic
+from tests.manual_clock import ManualClock
 from tests.wire.client import connected
 
+from kohort.broker import server
 from kohort.broker.housekeeping import PARTITIONS_AT_ONCE
 from kohort.broker.log.partition import Partition
 from kohort.broker.server import Broker
@@ -161,6 +163,21 @@ async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
         log = cluster.create_topic("b", 1, overrides=DIRTY).partitions[0]
         fill(log, now_ms - 60_000)
         await until(lambda: len(log.store) < 3)
+
+
+async def test_compaction_rests_as_long_as_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two hours, which is longer than most other rounds take."""
+    clock = ManualClock()
+    monkeypatch.setattr(server, "RealClock", lambda _: clock)
+    async with Broker({"log.cleaner.backoff.ms": 7_200_000}) as broker:
+        log = broker.cluster.create_topic("t", 1, overrides=DIRTY).partitions[0]
+        fill(log, broker.cluster.now_ms())
+        clock.advance(7199)
+        assert len(log.store) == 10
+        clock.advance(2)
+        assert len(log.store) < 3
 
 
 async def test_retention_lets_requests_come_in_between() -> None:
