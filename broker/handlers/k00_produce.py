@@ -71,7 +71,7 @@ def handle(request: Request) -> Work:
     else:
         rows, batches = _sorted_out(request)
         yield from _append_all(request, rows, batches)
-        has_error = any(r.error_code for some in rows.values() for r in some.values())
+        has_error = _has_error(rows)
     if message.acks == 0:
         if has_error:
             # No answer is wanted; Kafka closes the connection instead.
@@ -144,13 +144,25 @@ def _sorted_out(
     return rows, batches
 
 
+def _has_error(rows: _Rows) -> bool:
+    for some in rows.values():
+        for row in some.values():
+            if row.error_code:
+                return True
+    return False
+
+
 def _append_all(
     request: Request,
     rows: _Rows,
     batches: dict[tuple[str, bytes, int], PartitionProduceData],
 ) -> Work:
     work = 0
+    before: Any = None
     for (name, topic_id, index), data in batches.items():
+        if before is not None:
+            work += _cost(before)
+        before = data.records
         if work > _PIECE:
             work = 0
             yield
@@ -158,7 +170,6 @@ def _append_all(
         while isinstance(row, UnreadBatch):
             yield from row.read()
             row = _append(request, name, topic_id, data, row)
-        work += _cost(data.records)
         if rows[name, topic_id][index] is _UNANSWERED:
             rows[name, topic_id][index] = row
 

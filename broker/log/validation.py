@@ -74,6 +74,7 @@ class UnreadBatch:
         "_name",
         "_now",
         "_steps",
+        "_survey",
         "config",
         "data",
         "header",
@@ -97,8 +98,10 @@ class UnreadBatch:
         self.data = data
         self.max_timestamp = header.max_timestamp
         self.refusal: Refusal | None = None
+        # Most batches have no more steps than the first one of a survey.
+        self._survey: Survey | None = None
         self._steps = self._read()
-        self.is_read = next(self._steps, DONE) is DONE
+        self.is_read = self._is_surveyed() or next(self._steps, DONE) is DONE
 
     def read(self) -> Generator[None, None, None]:
         """Reads the records that are left; others may have turns in between."""
@@ -126,9 +129,20 @@ class UnreadBatch:
     def _refuse(self, code: ErrorCode, reason: str) -> None:
         self.refusal = Refusal(BatchError(code, reason), [])
 
+    def _is_surveyed(self) -> bool:
+        """Begins a survey; True if that was all, and all records are valid."""
+        if self.header.codec != compression.NONE or self._target is not None:
+            return False
+        survey = Survey(self.data[records.HEADER_SIZE :], self.header.record_count)
+        if not survey.read_some():
+            return False
+        if survey.is_done:
+            return self._accepts(survey)
+        self._survey = survey
+        return False
+
     def _check_records(self) -> Generator[None, None, None]:
-        is_plain = self.header.codec == compression.NONE
-        if not is_plain or self._target is not None or not (yield from self._survey()):
+        if self._survey is None or not (yield from self._go_on(self._survey)):
             yield from self._check_each_record()
         if self._target is not None and self.refusal is None:
             yield from self._recompress(self._target)
@@ -139,10 +153,9 @@ class UnreadBatch:
         codec = self.config.compression_codec
         return None if codec == self.header.codec else codec
 
-    def _survey(self) -> Generator[None, None, bool]:
-        """Takes a quick look; whether all records are certainly valid."""
-        packed = self.data[records.HEADER_SIZE :]
-        survey = Survey(packed, self.header.record_count)
+    def _go_on(self, survey: Survey) -> Generator[None, None, bool]:
+        """Finishes a survey; whether all records are certainly valid."""
+        yield
         while survey.read_some():
             if survey.is_done:
                 return self._accepts(survey)
