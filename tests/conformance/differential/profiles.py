@@ -17,7 +17,6 @@ class Profile:
         sessions_ms: session timeouts of members; one of them is refused.
         delay_ms: `group.initial.rebalance.delay.ms`.
         quick: the share of sequences in which timers run out.
-        in_ci: sequences that CI plays; fewer where each of them has waits.
     """
 
     settings: dict[str, str]
@@ -25,7 +24,6 @@ class Profile:
     sessions_ms: tuple[int, ...] = (30_000, 30_000, 30_000, 25_000, 1)
     delay_ms: int = 0
     quick: float = 0.2
-    in_ci: int = 300
 
 
 TIMER_MS = 1500
@@ -39,14 +37,12 @@ PROFILES = {
         profiles.PROFILES["sessions"],
         sessions_ms=(TIMER_MS, TIMER_MS, TIMER_MS, 30_000, 99),
         quick=1.0,
-        in_ci=100,
     ),
     "delay": Profile(
         profiles.PROFILES["default"]
         | {"group.initial.rebalance.delay.ms": str(DELAY_MS)},
         delay_ms=DELAY_MS,
         quick=1.0,
-        in_ci=100,
     ),
     "max2": Profile(profiles.PROFILES["max2"]),
     # Many sequences use many fetch sessions, and where a cache is full is no question,
