@@ -38,6 +38,12 @@ RECORDS = 14_900_000
 """Minimal records in 100 MiB, to which the records of a batch may decompress."""
 
 
+def record(value: bytes) -> bytes:
+    """A record as it should be, without a key."""
+    behind_size = b"\0\0\0\1" + _varint(len(value)) + value + b"\0"
+    return _varint(len(behind_size)) + behind_size
+
+
 def bomb(record: bytes, count: int, codec: int = compression.ZSTD) -> bytes:
     """A batch of one record many times, with a time in the far future."""
     packed = compression.compress(codec, record * count)
@@ -61,21 +67,32 @@ def _zstd_bomb(target: Target) -> Program:
 
 def _many_records(target: Target) -> Program:
     target.create("many")
-    out = bytearray()
-    for number in range(1_000_000):
-        record = b"\0\0" + _varint(number) + b"\1\1\0"
-        out += _varint(len(record)) + record
-    packed = compression.compress(compression.ZSTD, bytes(out))
-    now = int(time.time() * 1000)
-    times = now, now + CENTURY_MS
-    whole = batch(packed, 1_000_000, compression.ZSTD, times)
-    data = producing("many", whole)
+    data = producing("many", _valid(b"\1"))
     yield
     produced = target.ask(data)
     return f"Produce: {produced}; ListOffsets: {target.ask(find_time('many'))}"
 
 
+def _valid(key: bytes) -> bytes:
+    """A million records as they should be: as many as a batch may have."""
+    out = bytearray()
+    for number in range(1_000_000):
+        record = b"\0\0" + _varint(number) + key + b"\1\0"
+        out += _varint(len(record)) + record
+    packed = compression.compress(compression.ZSTD, bytes(out))
+    now = int(time.time() * 1000)
+    return batch(packed, 1_000_000, compression.ZSTD, (now, now + CENTURY_MS))
+
+
 def _zstd_bomb_compacted(target: Target) -> Program:
+    return _compacted(target, bomb(KEYED, 13_000_000))
+
+
+def _many_records_compacted(target: Target) -> Program:
+    return _compacted(target, _valid(b"\2k"))
+
+
+def _compacted(target: Target, records: bytes) -> Program:
     target.create(
         "compacted",
         cleanup_policy="compact",
@@ -83,7 +100,7 @@ def _zstd_bomb_compacted(target: Target) -> Program:
         segment_ms="100",
         min_compaction_lag_ms="0",
     )
-    data = producing("compacted", bomb(KEYED, 13_000_000))
+    data = producing("compacted", records)
     yield
     produced = []
     for _ in range(3):  # the cleaner leaves the last segment alone
@@ -201,9 +218,7 @@ def _parts_of_describe_configs(target: Target) -> Program:
 def _waiting_fetches(target: Target) -> Program:
     target.create("large")
     # One record of 999,000 bytes, of which there are 50: below fetch.max.bytes.
-    value = bytes(999_000)
-    record = b"\0\0\0\1" + _varint(len(value)) + value + b"\0"
-    data = batch(_varint(len(record)) + record, 1)
+    data = batch(record(bytes(999_000)), 1)
     for _ in range(50):
         assert target.produce("large", data) == "NONE"
     waiting = fetching("large", 20_000, FOREVER_MS)
@@ -297,8 +312,15 @@ FREEZING = [
     ),
     Attack(
         "zstd-bomb-compacted",
-        "the same three times with keys, to a compacted topic",
+        "the bomb three times with keys, to a compacted topic",
         _zstd_bomb_compacted,
+        config={"log.cleaner.backoff.ms": "1000"},
+        data=True,
+    ),
+    Attack(
+        "many-records-compacted",
+        "1 million records with keys three times, to a compacted topic",
+        _many_records_compacted,
         config={"log.cleaner.backoff.ms": "1000"},
         data=True,
     ),
