@@ -125,9 +125,8 @@ def _entries(
         configs.check_topic_name(name)
         topic = cluster.topics.by_name.get(name)
         if topic is None:
-            raise RefusedError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
-            )
+            # Kafka sends no text with this error.
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return config.topic_entries(topic.overrides)
     if kind == configs.BROKER and not name:
         return _common_entries(config)
