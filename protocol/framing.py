@@ -2,8 +2,8 @@
 
 A frame is an int32 size and that many bytes: a header, then a body. Nothing is
 copied for frames that arrive whole: they are given as offsets into the bytes
-received. Long ones are gathered as their bytes arrive: an announced size alone takes
-no memory.
+received. Long ones are gathered as their bytes arrive, and copied once, when they are
+whole: an announced size alone takes no memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import struct
 
+from kohort.protocol.fields import Buffer
 from kohort.protocol.messages import WireError
 
 LONG_FRAME = 16 * 1024
@@ -50,7 +51,7 @@ class Framer:
         self._kept = b""
         # A long frame that is under way: its pieces or memory for it, how much there
         # is, and how much is missing.
-        self._pieces: list[bytes | bytearray] = []
+        self._pieces: list[Buffer] = []
         self._mapped: mmap.mmap | None = None
         self.gathered = 0
         self._missing = 0
@@ -78,7 +79,7 @@ class Framer:
                 self._gather(data)
                 return frames
             rest = data[self._missing :]
-            self._gather(data[: self._missing])
+            self._gather(memoryview(data)[: self._missing])
             frames.append(self._gathered_frame())
             data = rest
         elif self._kept:
@@ -98,14 +99,14 @@ class Framer:
                 if size >= MAPPED_FRAME:
                     self._mapped = mmap.mmap(-1, size)
                 self._missing = size
-                self._gather(data[start:])
+                self._gather(memoryview(data)[start:])
                 return frames
             frames.append((data, start, position))
         if position < end:
             self._kept = data[position:] if position else data
         return frames
 
-    def _gather(self, data: bytes) -> None:
+    def _gather(self, data: Buffer) -> None:
         """Takes a piece of a long frame."""
         before, self.gathered = self.gathered, self.gathered + len(data)
         self._missing -= len(data)

@@ -98,15 +98,21 @@ class UnreadBatch:
         self.data = data
         self.max_timestamp = header.max_timestamp
         self.refusal: Refusal | None = None
-        # Most batches have no more steps than the first one of a survey.
         self._survey: Survey | None = None
-        self._steps = self._read()
-        self.is_read = self._is_surveyed() or next(self._steps, DONE) is DONE
+        # Refers to this object: as long as it is kept, so are the batch's bytes.
+        self._steps: Generator[None, None, None] | None = None
+        self.is_read = self._is_surveyed()
+        if not self.is_read:
+            steps = self._read()
+            self.is_read = next(steps, DONE) is DONE
+            self._steps = None if self.is_read else steps
 
     def read(self) -> Generator[None, None, None]:
         """Reads the records that are left; others may have turns in between."""
         yield
-        yield from self._steps
+        if self._steps is not None:
+            yield from self._steps
+        self._steps = None
         self.is_read = True
 
     def _read(self) -> Generator[None, None, None]:
