@@ -97,6 +97,19 @@ async def race_leaders_sync_and_leave(env: Env) -> None:
     await a.heartbeat()
 
 
+async def race_leaders_sync_and_its_leave(env: Env) -> None:
+    """The leader syncs and is removed: its sync may end with 25, or never."""
+    (a,) = await env.stable_group("A", sync=False, static=True)
+    admin = await env.peer("admin")
+    who = [{"member_id": "", "group_instance_id": "i-A"}]
+    leaving = admin.send("LeaveGroup", 5, group_id=env.group(), members=who)
+    sync, leave = await env.together(_sync(a), leaving)
+    await leave.result()
+    await sync.unanswered()
+    if sync.answered:
+        await sync.result()
+
+
 async def race_leaders_sync_and_followers_sync(env: Env) -> None:
     """The leader and a follower sync: both get their assignment."""
     a, b = await env.stable_group("A", "B", sync=False)
