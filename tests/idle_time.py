@@ -65,4 +65,5 @@ class LoopClock:
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
         """Calls `callback` once the loop's time is `when`."""
-        return self._loop.call_at(when - self._ahead, callback)
+        # A time of now has to be none at all, whatever floats make of sums.
+        return self._loop.call_later(max(0.0, when - self.now()), callback)
