@@ -12,7 +12,7 @@ from kohort.broker.log import compaction
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
-MOST_IDLE_MS = 60_000
+IDLE_CHECK_MS = 60_000
 """The longest between two looks for idle connections."""
 
 SHORTEST_PAUSE = 0.05
@@ -93,7 +93,7 @@ class Housekeeper:
         self._look_for_idle(idle_ms)
 
     def _look_for_idle(self, idle_ms: int) -> None:
-        self._every(self._close_idle, min(idle_ms / 4, MOST_IDLE_MS))
+        self._every(self._close_idle, min(idle_ms / 4, IDLE_CHECK_MS))
 
     def _close_abandoned(self) -> None:
         for connection in list(self._connections()):

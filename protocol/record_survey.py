@@ -233,8 +233,8 @@ def _pattern(
 ) -> tuple[int, re.Pattern[bytes]]:
     """The length of records that are built alike, and an expression for a run of them.
 
-    Nothing is faster in Python: a record takes 35 ns, as its data are skipped. The
-    expression takes 50 us to make.
+    It takes 50 us to make, and 35 ns for each record, as it skips data. Comparing the
+    bytes in between, a column at a time, takes 160 ns for each.
 
     Args:
         head: the size of each, and its attributes.
