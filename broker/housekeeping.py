@@ -13,7 +13,7 @@ from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 
 IDLE_CHECK_MS = 60_000
-"""The longest between two looks for idle connections."""
+"""Longest interval between two checks for idle connections."""
 
 SHORTEST_PAUSE = 0.05
 """Seconds between two rounds: a test may want them as often as it likes, but others

@@ -3,10 +3,10 @@
 A broker reads every record that a client sends. Nearly all batches are as they should
 be, and then it needs three facts of them: the first timestamp, the last, and whether
 all have keys. A `Survey` finds those in half of the time that `Heads` takes, and in a
-tenth if records are of one size: where one has the size of the next one, a regular
-expression finds the end of the run, and looks at no data (`_pattern`). Of anything
-unusual, a damaged record or a varint of more than three bytes, it only says that it is
-there; `Heads` find out what it is.
+tenth if records are of one size: if a record and the next one have the same size, a
+regular expression finds the end of the run without a look at data (`_pattern`). Of
+anything unusual, a damaged record or a varint of more than three bytes, it only says
+that it is there; `Heads` find out what it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOME: Final = 1024
 _SHORTEST_RUN = 8
 """Records below which a run takes longer than reading them."""
 _LONG_RUN = 32
-"""Records of a run that are worth its preparation, whatever that took."""
+"""Length of a run that pays for its expression, even if that had to be made."""
 _TRIES = 4
 """Runs shorter than that after which no other is tried for a while."""
 _MANY_HEADERS = 2 * 8
@@ -210,7 +210,7 @@ def _headers_at(data: Buffer, position: int) -> int:
 def _times(
     data: Buffer, start: int, stop: int, end: int, length: int
 ) -> list[int] | None:
-    """The timestamps of a run, each once; None if all are that of the first.
+    """The distinct timestamps of a run; None if all equal the first one.
 
     Args:
         data: the records of a batch.

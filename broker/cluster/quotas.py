@@ -40,7 +40,7 @@ MOST_ENTITIES: Final = 5_000
 """Entities that may have quotas: all are written down with each change, in 10 ms."""
 
 LONGEST_MS: Final = 2**31 - 1
-"""The longest that a client is told to wait."""
+"""The longest ``throttle_time_ms``, which is an int32."""
 
 _Client = tuple[str, str, str]
 """The key of a quota, the user and the client id that it counts; empty for all."""
@@ -195,7 +195,7 @@ def _forget_idle(clients: dict[_Client, Rate] | dict[_Client, Bucket]) -> None:
 
 
 def _whole_ms(wait_ms: float) -> int:
-    """A time that ``throttle_time_ms`` can hold; that of a quota of NaN is 0."""
+    """Rounds a wait to an int32 of milliseconds; NaN, from a quota of NaN, gives 0."""
     return math.floor(min(wait_ms, LONGEST_MS) + 0.5) if wait_ms > 0 else 0
 
 

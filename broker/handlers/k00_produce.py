@@ -158,11 +158,8 @@ def _append_all(
     batches: dict[tuple[str, bytes, int], PartitionProduceData],
 ) -> Work:
     work = 0
-    before: Any = None
+    are_several = len(batches) > 1
     for (name, topic_id, index), data in batches.items():
-        if before is not None:
-            work += _cost(before)
-        before = data.records
         if work > _PIECE:
             work = 0
             yield
@@ -170,6 +167,8 @@ def _append_all(
         while isinstance(row, UnreadBatch):
             yield from row.read()
             row = _append(request, name, topic_id, data, row)
+        if are_several:
+            work += _cost(data.records)
         if rows[name, topic_id][index] is _UNANSWERED:
             rows[name, topic_id][index] = row
 

@@ -449,7 +449,7 @@ class Partition:
                         if time < timestamp or offset < start:
                             continue
                         if offset >= self.log_end_offset:
-                            # A batch's offsets may go on beyond its end.
+                            # Its offset is beyond the last offset of its batch.
                             return _NOT_FOUND
                         return FoundOffset(ErrorCode.NONE, time, offset, epoch)
                     yield

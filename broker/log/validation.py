@@ -99,7 +99,8 @@ class UnreadBatch:
         self.max_timestamp = header.max_timestamp
         self.refusal: Refusal | None = None
         self._survey: Survey | None = None
-        # Refers to this object: as long as it is kept, so are the batch's bytes.
+        # A generator refers to this object. Without one, the batch's bytes are freed
+        # at once, and not when the garbage collector runs.
         self._steps: Generator[None, None, None] | None = None
         self.is_read = self._is_surveyed()
         if not self.is_read:
@@ -136,7 +137,7 @@ class UnreadBatch:
         self.refusal = Refusal(BatchError(code, reason), [])
 
     def _is_surveyed(self) -> bool:
-        """Begins a survey; True if that was all, and all records are valid."""
+        """Surveys the first records; True if there are no more, and all are valid."""
         if self.header.codec != compression.NONE or self._target is not None:
             return False
         survey = Survey(self.data[records.HEADER_SIZE :], self.header.record_count)
