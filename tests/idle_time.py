@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections.abc import Callable
 
-from kohort.broker.clock import Timer
+from kohort.broker.clock import RealClock
 
 SPEED = 10
-"""Seconds of the loop's time in a second of idling."""
+"""Seconds of the loop's time per second of idling."""
 
 
 class _IdleSelector(selectors.DefaultSelector):
@@ -28,7 +27,7 @@ class _IdleSelector(selectors.DefaultSelector):
     def select(
         self, timeout: float | None = None
     ) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; `timeout` in seconds of the loop's time."""
+        """Returns the ready events; `timeout` is in seconds of the loop's time."""
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         began = time.monotonic()
@@ -52,18 +51,13 @@ class IdleTimeLoop(asyncio.SelectorEventLoop):
         return self._idle.idle_s
 
 
-class LoopClock:
-    """A broker's clock that goes as its loop's time does."""
+class LoopClock(RealClock):
+    """A broker's clock that follows its loop's time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        super().__init__(loop)
         self._ahead = time.time() - loop.time()
 
     def now(self) -> float:
         """Seconds since the epoch."""
         return self._loop.time() + self._ahead
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Calls `callback` once the loop's time is `when`."""
-        # A time of now has to be none at all, whatever floats make of sums.
-        return self._loop.call_later(max(0.0, when - self.now()), callback)

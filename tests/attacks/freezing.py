@@ -38,8 +38,8 @@ RECORDS = 14_900_000
 """Minimal records in 100 MiB, to which the records of a batch may decompress."""
 
 
-def record(value: bytes) -> bytes:
-    """A record as it should be, without a key."""
+def record_of(value: bytes) -> bytes:
+    """A valid record without a key."""
     behind_size = b"\0\0\0\1" + _varint(len(value)) + value + b"\0"
     return _varint(len(behind_size)) + behind_size
 
@@ -74,7 +74,7 @@ def _many_records(target: Target) -> Program:
 
 
 def _valid(key: bytes) -> bytes:
-    """A million records as they should be: as many as a batch may have."""
+    """A batch of a million valid records, the most that kohort accepts."""
     out = bytearray()
     for number in range(1_000_000):
         record = b"\0\0" + _varint(number) + key + b"\1\0"
@@ -218,7 +218,7 @@ def _parts_of_describe_configs(target: Target) -> Program:
 def _waiting_fetches(target: Target) -> Program:
     target.create("large")
     # One record of 999,000 bytes, of which there are 50: below fetch.max.bytes.
-    data = batch(record(bytes(999_000)), 1)
+    data = batch(record_of(bytes(999_000)), 1)
     for _ in range(50):
         assert target.produce("large", data) == "NONE"
     waiting = fetching("large", 20_000, FOREVER_MS)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from tests.attacks.attack import Attack, Program
-from tests.attacks.freezing import bomb, fetching, find_time, record
+from tests.attacks.freezing import bomb, fetching, find_time, record_of
 from tests.attacks.innocent import SESSION_MS
 from tests.attacks.target import Line, Target, batch, producing
 from tests.wire import frames as wire
@@ -111,7 +111,7 @@ def _bombs(target: Target) -> Program:
         for size in each:
             topic = f"bomb-{codec}-{size}"
             target.create(topic)
-            data = bomb(record(bytes(size)), 1, codec)
+            data = bomb(record_of(bytes(size)), 1, codec)
             frames += [
                 producing(topic, data),
                 find_time(topic),

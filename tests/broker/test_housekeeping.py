@@ -165,10 +165,10 @@ async def test_a_log_that_cannot_be_read_does_not_keep_others_dirty(
         await until(lambda: len(log.store) < 3)
 
 
-async def test_compaction_rests_as_long_as_it_is_told(
+async def test_compaction_waits_for_its_backoff(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two hours, which is longer than most other rounds take."""
+    """Two hours here: no maximum shortens the interval."""
     clock = ManualClock()
     monkeypatch.setattr(server, "RealClock", lambda _: clock)
     async with Broker({"log.cleaner.backoff.ms": 7_200_000}) as broker:

@@ -151,7 +151,7 @@ async def test_a_rate_falls_again(scene: Scene, clock: ManualClock) -> None:
 async def test_a_quota_that_no_client_can_keep(
     scene: Scene, quota: float, wait_ms: int
 ) -> None:
-    """Kafka takes each of them; the time to wait fits into the response."""
+    """Kafka accepts each of them; the throttle time fits into the response."""
     _, client = scene
     assert await put(client, EVERYBODY, producer_byte_rate=quota) == 0
     assert await produce(client) == wait_ms
@@ -376,7 +376,7 @@ def test_an_idle_rate_is_forgotten() -> None:
 async def test_a_rate_of_changes_that_is_no_rate(
     scene: Scene, quota: float, second: tuple[int, int]
 ) -> None:
-    """A tiny one is used up by the first topic; the others refuse nothing."""
+    """The first topic uses up a tiny quota; the other quotas refuse nothing."""
     _, client = scene
     assert await put(client, EVERYBODY, controller_mutation_rate=quota) == 0
     assert await create(client, "a", 1) == (0, 0)

@@ -26,7 +26,7 @@ from tests.fuzz.atheris_process import Run, inputs_of, run
 AT_ONCE = 2
 """Processes: more would share the cores of a CI machine."""
 _SHOWN = 3000
-"""Bytes of an input that are shown."""
+"""Bytes of an input that are printed."""
 
 
 def _asked() -> argparse.Namespace:

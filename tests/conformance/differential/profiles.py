@@ -45,8 +45,8 @@ PROFILES = {
         quick=1.0,
     ),
     "max2": Profile(profiles.PROFILES["max2"]),
-    # Many sequences use many fetch sessions, and where a cache is full is no question,
-    # nor is when a topic is compacted.
+    # The cache of fetch sessions never fills up, and the cleaner never runs: the time
+    # at which they do is not compared.
     "log": Profile(
         profiles.PROFILES["default"]
         | {

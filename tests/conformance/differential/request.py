@@ -74,7 +74,8 @@ class Connections:
             if is_idle and connection not in taken and not connection.is_closed:
                 return connection
         connection = await self._env.open(who)
-        # The broker reads from it now, so requests come in the order of their sending.
+        # After a round trip the broker reads from this connection, so that it handles
+        # requests in the order in which they were sent.
         await (await connection.send("ApiVersions", 0, {})).wait()
         mine.append(connection)
         return connection

@@ -15,7 +15,7 @@ from kohort.broker.server import Broker
 
 DEFAULT = PROFILES["default"]
 SEQUENCES = 1000
-"""Of each profile, beside Apache Kafka."""
+"""Sequences of each profile that kohort and Apache Kafka play."""
 
 
 def join(actor: str) -> Step:

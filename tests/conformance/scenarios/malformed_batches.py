@@ -16,7 +16,8 @@ _MAX_TIMESTAMP = -3
 
 
 async def _produce_all(env: Env, make: Callable[[int], dict[str, bytes]]) -> None:
-    # Behind a batch that is cut off, its low byte is read as a part of a length.
+    # Brokers read the bytes behind a short batch as another batch, and then the low
+    # byte of this time is part of its length.
     now_ms = int(time.time() * 1000) | 0xFF
     await produce(env, make(now_ms), now_ms)
 

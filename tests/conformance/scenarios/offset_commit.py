@@ -29,11 +29,15 @@ async def commit_retention_time(env: Env) -> None:
 
 async def commit_refused_entirely_makes_group(env: Env) -> None:
     """A first commit of which nothing is stored: is there a group afterwards?"""
-    # Where it is not stored for its metadata, that depends on other groups' records in
-    # the same partition of the log.
     topic = await env.topic()
     a = await env.peer("A")
     for version in (2, 9):
+        # This group is not described: whether it exists depends on other groups'
+        # records in the same partition of the log.
+        group = env.group(f"metadata-{version}")
+        await env.commit_offsets(
+            a, commit_topic(topic, 1, metadata="x" * 5000), version=version, group=group
+        )
         group = env.group(f"partition-{version}")
         await env.commit_offsets(
             a, commit_topic(topic, 1, 9), version=version, group=group

@@ -256,29 +256,23 @@ def _no_configs(body: dict[str, Any]) -> None:
 
 
 async def order_of_configs(env: Env) -> None:
-    """DescribeConfigs and IncrementalAlterConfigs: resources and keys as they are asked for."""
+    """DescribeConfigs and IncrementalAlterConfigs answer in the order of the request."""
     topic = await env.topic()
     a = await env.peer("A")
     missing = env.group("missing")
     keys = ["retention.ms", "no.such.key", "cleanup.policy"]
-    resources = [
+    described = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
         for kind, name in ((9, "x"), (2, missing), (4, "7"), (2, topic), (2, "a b"))
     ]
-    await a.call("DescribeConfigs", 4, resources=resources)
-    for kind, name in ((9, "x"), (2, missing), (4, "7"), (2, topic), (2, "a b")):
-        one = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-        await a.call("DescribeConfigs", 4, resources=[one])
+    for resources in (described, *([each] for each in described)):
+        await a.call("DescribeConfigs", 4, resources=resources)
     changes = [
         {"name": key, "config_operation": 0, "value": "60000"}
         for key in ("segment.ms", "retention.ms")
     ]
-    await a.call(
-        "IncrementalAlterConfigs",
-        1,
-        resources=[
-            {"resource_type": kind, "resource_name": name, "configs": changes}
-            for kind, name in ((2, missing), (2, topic), (4, "7"), (9, "x"))
-        ],
-        validate_only=True,
-    )
+    altered = [
+        {"resource_type": kind, "resource_name": name, "configs": changes}
+        for kind, name in ((2, missing), (2, topic), (4, "7"), (9, "x"))
+    ]
+    await a.call("IncrementalAlterConfigs", 1, resources=altered, validate_only=True)
