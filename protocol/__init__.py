@@ -1,1 +1,1 @@
-"""The Kafka wire protocol: bytes, and nothing else of kohort."""
+"""The Kafka wire protocol: bytes, independent of the rest of kohort."""

@@ -1,21 +1,21 @@
 """Writes the Python source of a message's codec for one version.
 
-The generated code is fast for four reasons: neighbouring fields of fixed size are
-read by one ``unpack_from`` and written by one ``pack``; the length of a field goes
-with the fixed fields before it; arrays are loops in line; and positions are compared
-with the end of the frame once, behind the last field (a slice past the end is short,
-never an error, so no byte behind the end is read). Only counts of arrays are checked
-where they stand: an item has at least one byte.
+The generated code is fast for four reasons: adjacent fixed-size fields are read by one
+``unpack_from`` and written by one ``pack``; the length of a field is read with the
+fixed fields before it; arrays are inline loops; and the position is compared with the
+end of the frame once, after the last field (a slice past the end is short, never an
+error, so no byte after the end is read). Only counts of arrays are checked at once: an
+item has at least one byte.
 
-Where bytes are doubtful, Apache Kafka's own reader decides: any negative length is
-null, bytes that are not UTF-8 are replaced, the size of a known tagged field is
-ignored, and known tagged fields may repeat and come in any order.
+Ambiguous bytes are read as Apache Kafka reads them: any negative length is null, bytes
+that are not UTF-8 are replaced, the size of a known tagged field is ignored, and known
+tagged fields may repeat and come in any order.
 
-``decode_in_pieces`` and ``encode_in_pieces`` are the same functions as generators,
-for messages that may be long. The same calls generate both forms: `add` writes a line
-of both, `whole` and `in_pieces` a line of one of them (see `GeneratedSource`). A
-generator counts in ``left`` how many more items it handles before it yields, and, when
-it decodes, in ``spent`` how many items there were.
+``decode_in_pieces`` and ``encode_in_pieces`` are the same functions as generators, for
+messages that may be long. The same calls generate both forms: `add` writes a line of
+both, `whole` and `in_pieces` a line of one of them (see `GeneratedSource`). A generator
+counts in ``left`` the items that it handles before it yields, and, when it decodes, in
+``spent`` the items so far.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from kohort.protocol.columns import MOST_IN_COLUMNS, Columns, unpacker
 from kohort.protocol.fields import Field, Primitive, fields_of
 from kohort.protocol.generated_calls import (
     BYTES_SHIFT,
@@ -55,7 +56,7 @@ class _Form:
 
     @property
     def bias(self) -> int:
-        """Added to each length; the length of null is one less (KIP-482)."""
+        """Added to each length; null is one less (KIP-482)."""
         return 1 if self.compact else 0
 
     @property
@@ -65,7 +66,7 @@ class _Form:
 
     @property
     def minus(self) -> str:
-        """Source that takes the bias off."""
+        """Source that subtracts the bias."""
         return " - 1" if self.compact else ""
 
 
@@ -93,7 +94,7 @@ _SLICES = {
     "bytes": ("bytes(b[p:q])", "b''"),
     "records": ("memoryview(b)[p:q]", "b''"),
 }
-"""Expressions that read text and bytes: of a length above 0, and of length 0."""
+"""Expressions that read text and bytes: for a length above 0, and for length 0."""
 
 
 class _Reader:
@@ -105,7 +106,7 @@ class _Reader:
         self._run: list[tuple[str, str]] = []
 
     def fixed(self, fmt: str) -> str:
-        """A variable of fixed size; it is read with its neighbours, on `flush`."""
+        """A variable of fixed size; `flush` reads it with its neighbours."""
         name = self.out.name()
         self._run.append((name, fmt))
         return name
@@ -132,7 +133,7 @@ class _Reader:
         return name
 
     def struct_of(self, cls: type) -> str:
-        """Reads a struct; the expression that builds it, once all is flushed."""
+        """Reads a struct; returns the expression that builds it after `flush`."""
         plain, tagged = self.plan.split(cls)
         values = {f.name: self.field(f) for f in plain}
         if self.plan.flexible:
@@ -177,10 +178,10 @@ class _Reader:
         return values
 
     def field(self, f: Field) -> str:
-        """Reads a field; the expression that holds it once all is flushed."""
+        """Reads a field; returns the expression that holds it, valid after `flush`."""
         form = self.plan.form(f)
         if f.array:
-            return self._array(f.kind, form)
+            return self._array(f.kind, form, in_columns=f.columns)
         if isinstance(f.kind, type):
             return self._optional(f.kind) if form.nullable else self.struct_of(f.kind)
         if f.kind.format:
@@ -208,7 +209,7 @@ class _Reader:
         return length
 
     def _otherwise(self, form: _Form, value: str, length: str, empty: str) -> None:
-        """The value where the length is 0 or less."""
+        """Sets the value for a length of 0 or less."""
         self.out.add(f"elif {length} == {form.bias}: {value} = {empty}")
         if form.nullable:
             self.out.add(f"else: {value} = None")
@@ -230,7 +231,7 @@ class _Reader:
         self._otherwise(form, value, length, empty)
         return value
 
-    def _array(self, kind: Primitive | type, form: _Form) -> str:
+    def _array(self, kind: Primitive | type, form: _Form, *, in_columns: bool) -> str:
         out = self.out
         length = self._length(form, "i")
         value = out.name()
@@ -240,7 +241,9 @@ class _Reader:
                 out.add(f"{length} -= 1")
             out.add(f"if {length} > end - p: bad_length({form.name!r}, {length})")
             out.spend(length)
-            if isinstance(kind, type) or not kind.format:
+            if in_columns and isinstance(kind, type) and not out.is_generator:
+                self._in_columns(kind, form, value, length)
+            elif isinstance(kind, type) or not kind.format:
                 self._items(kind, form, value, length)
             else:
                 self._fixed_items(kind.format, value, length)
@@ -261,6 +264,66 @@ class _Reader:
                 item = self._sized(kind, replace(form, nullable=False))
             self.flush()
             out.add(f"{value}.append({item})")
+
+    def _in_columns(self, cls: type, form: _Form, value: str, length: str) -> None:
+        """Reads an array as columns if that is possible, else struct by struct.
+
+        A text that is not empty shifts the bytes after it, but not its own length. A
+        compact struct ends with the number of its tagged fields, which has to be 0. It
+        is read as one number with the size of a text that stands before it.
+        """
+        out = self.out
+        plain, _ = self.plan.split(cls)
+        formats = [self._format_in_columns(f) for f in plain]
+        is_joined = form.compact and formats[-1] == "B"
+        if is_joined:
+            formats[-1] = "H"
+        fmt = "".join(formats) + "B" * (form.compact and not is_joined)
+        made = out.constant(f"columns_{fmt}", unpacker(fmt))
+        width, checks, columns = len(fmt), [], {}
+        for place, f in enumerate(plain):
+            columns[f.name] = f"f[{place}::{width}]"
+            if isinstance(f.kind, Primitive) and not f.kind.format:
+                size = f"f[{place}]"
+                empty, sized = _SLICES[f.kind.name][1], form.bias
+                if formats[place] == "H":
+                    sized <<= 8
+                    checks.append(f"{size} in (0, {sized})")
+                else:
+                    checks.append(f"{size} <= {sized}")
+                checks.append(f"{columns[f.name]}.count({size}) == {length}")
+                text = f"{empty} if {size} == {sized} else None"
+                columns[f.name] = f"({text},) * {length}"
+        if form.compact and not is_joined:
+            checks.append(f"not any(f[{width - 1}::{width}])")
+        found = (
+            columns.get(f.name) or f"({out.literal(f.default)},) * {length}"
+            for f in fields_of(cls)
+        )
+        out.add(f"{value} = None")
+        out.add(f"q = p + {struct.calcsize('>' + fmt)} * {length}")
+        out.add(f"if {length} <= MOST_IN_COLUMNS and q <= end:")
+        with out.indented():
+            out.add(f"f = {made}({length})(b, p)")
+            out.add(f"if {' and '.join(checks) or 'True'}:")
+            with out.indented():
+                make = out.constant(cls.__name__, cls)
+                out.add(f"{value} = Columns({make}, ({', '.join(found)}))")
+                out.add("p = q")
+        out.add(f"if {value} is None:")
+        with out.indented():
+            self._items(cls, form, value, length)
+
+    def _format_in_columns(self, f: Field) -> str:
+        """The format of a field of a fixed size, or of the length of a text."""
+        form = self.plan.form(f)
+        assert isinstance(f.kind, Primitive), f.name
+        assert f.kind.format or form.nullable, f.name
+        if f.kind.format:
+            return f.kind.format
+        if form.compact:
+            return "B"
+        return "h" if f.kind.name == "string" else "i"
 
     def _fixed_items(self, fmt: str, value: str, length: str) -> None:
         out = self.out
@@ -284,11 +347,11 @@ class _Writer:
         self._run: list[tuple[str, str]] = []
 
     def fixed(self, value: str, fmt: str) -> None:
-        """Takes an expression of fixed size, to be written with its neighbours."""
+        """Adds an expression of fixed size, to be written with its neighbours."""
         self._run.append((value, fmt))
 
     def zero(self) -> None:
-        """Takes a zero byte, to be written with its neighbours."""
+        """Adds a zero byte, to be written with its neighbours."""
         self._run.append(("", "x"))
 
     def _packed(self, *more: tuple[str, str]) -> str:
@@ -327,9 +390,9 @@ class _Writer:
             self.zero()
 
     def _tags(self, tagged: list[tuple[int, Field]], value: str) -> None:
-        """Writes tagged fields where they differ from their defaults.
+        """Writes tagged fields if they differ from their defaults.
 
-        Their bytes are made first, as their number and sizes stand before them.
+        Their bytes are made first, as their number and sizes precede them.
         """
         out, outer, before = self.out, self.append, self._run
         tags, field = out.name("t"), out.name("l")
@@ -351,7 +414,7 @@ class _Writer:
         out.add(f"for x in {tags}: {self.append}(x)")
 
     def _differs(self, f: Field, value: str) -> str:
-        """Whether a value is not the default: None, empty, or one shared object."""
+        """A test that a value differs from its default: None, empty, or an object."""
         default = self.out.literal(f.default)
         if default == "None":
             return f"{value} is not None"
@@ -453,6 +516,8 @@ class _Writer:
 def _scope() -> dict[str, Any]:
     """The globals of generated functions."""
     return {
+        "Columns": Columns,
+        "MOST_IN_COLUMNS": MOST_IN_COLUMNS,
         "MOST_ITEMS": MOST_ITEMS,
         "MOST_TAGS": MOST_TAGS,
         "SEVERAL": frozenset((list, tuple)),
@@ -472,7 +537,7 @@ def _scope() -> dict[str, Any]:
 
 
 def _decode(out: GeneratedSource, plan: _Plan, cls: type) -> list[str]:
-    """The lines that decode, with the one that returns."""
+    """Adds the lines that decode, and returns the last one, a ``return``."""
     reader = _Reader(plan, out)
     out.in_pieces(f"left = {PIECE}; spent = 0", "yield from ()")
     built = reader.struct_of(cls)

@@ -1,16 +1,18 @@
 """The codecs of record batches: gzip, snappy, lz4, zstd.
 
-A client may decompress a batch as a whole (`decompress`). A broker cannot: 10 KB
-may become 100 MB. It takes a piece at a time (`decompress_in_pieces`), and serves
-others in between. No size that a batch declares is trusted.
+A client may decompress a batch as a whole (`decompress`). A broker cannot: 10 KB may
+become 100 MB. It takes a piece at a time (`decompress_in_pieces`), and serves other
+requests in between. No size that a batch declares is trusted.
 
-The codecs' libraries are imported by the first call that needs them: a broker passes
-batches on as they are, and reads the records of few.
+The codecs' libraries are imported on first use: a broker passes batches on unchanged,
+and reads the records of few.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -27,42 +29,42 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by number, as in the three lowest bits of a batch's attributes."""
 
 LIMIT: Final = 100 * 1024 * 1024
-"""Most bytes that a batch may decompress to. ``socket.request.max.bytes`` allows as
+"""Maximum bytes that a batch may decompress to. ``socket.request.max.bytes`` allows as
 many uncompressed, so a compression bomb gains nothing over a plain request."""
 
 PIECE: Final = 256 * 1024
-"""Bytes that are decompressed at a time: half a millisecond of gzip, the slowest."""
+"""Bytes decompressed at a time: half a millisecond of gzip, the slowest."""
 
 _INPUT = 64 * 1024
-"""Bytes of gzip that are decompressed at a time. zlib copies those it does not get
-to: a whole batch would be copied for each piece."""
+"""Bytes of gzip that are decompressed at a time. zlib copies unused input: a whole
+batch would be copied for each piece."""
 
 _SMALL = 32 * 1024
-"""Bytes below which parts are joined: a block of snappy or a member of gzip may have
-a single byte."""
+"""Bytes below which parts are joined: a block of snappy or a member of gzip may have a
+single byte."""
 
 _MANY = 256
-"""Parts that are looked at for one piece: 0.2 ms."""
+"""Parts checked for one piece: 0.2 ms."""
 
 _ZSTD_WINDOW = 2**27
-"""The largest window of a zstd frame, as of ``compression.zstd.level`` 22. zstd
+"""The largest window of a zstd frame, that of ``compression.zstd.level`` 22. zstd
 itself refuses larger ones, in Apache Kafka too."""
 
 _SNAPPY_RATIO = 22
-"""Snappy makes at most 64 bytes of 3: a block that declares more is damaged."""
+"""Snappy makes at most 64 bytes from 3: a block that declares more is damaged."""
 
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
 
-# snappy-java's stream format: a header of magic, version, and the oldest
-# version that can read it; then blocks, each behind its size.
+# snappy-java's stream format: a header of magic, version, and the oldest version that
+# can read it; then blocks, each after its size.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 
 # An LZ4 frame's descriptor: version 1, independent blocks of up to 64 KiB, no
-# checksums, and the descriptor's own check byte. Java's client refuses frames
-# of linked blocks, the only ones of cramjam, so frames are made here.
+# checksums, and the descriptor's own check byte. Java's client refuses frames of linked
+# blocks, the only ones that cramjam makes, so frames are made here.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK = 64 * 1024
 _LZ4_STORED = 0x80000000
@@ -80,8 +82,8 @@ _ZSTD_SLOW_INPUT = 4 * 1024
 _LZ4_FLAGS = 4
 _LZ4_INDEPENDENT = 0x20
 
-# Behind data that ends in the middle of a frame it is no frame: its bytes are taken for
-# those that are missing. It ends with a checksum, so not with its content.
+# Appended to the data to detect a truncated frame: its bytes are then taken for the
+# missing ones. It ends with a checksum, so not with its content.
 _ZSTD_CONTENT = b"the end."
 _ZSTD_END = bytes.fromhex("28b52ffd240841000074686520656e642e60c29d4a")
 
@@ -95,7 +97,7 @@ class DamagedError(WireError):
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """The data as a batch of this codec holds it.
+    """Compresses data for a batch of this codec.
 
     Raises:
         WireError: the codec is unknown.
@@ -110,7 +112,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def compress_in_pieces(codec: int, data: Buffer) -> Iterator[bytes]:
-    """The data as a batch of this codec holds it, as parts to be joined.
+    """Compresses data for a batch of this codec, as parts to be joined.
 
     Each part takes a few milliseconds at most; some are empty.
 
@@ -123,7 +125,7 @@ def compress_in_pieces(codec: int, data: Buffer) -> Iterator[bytes]:
 def compress_pieces(
     codec: int, pieces: Iterable[Buffer], level: int | None = None
 ) -> Iterator[bytes]:
-    """Like `compress_in_pieces`, of data that comes in pieces.
+    """Like `compress_in_pieces`, for data in pieces.
 
     Args:
         codec: 0 to 4.
@@ -144,9 +146,9 @@ def _slices(data: Buffer, size: int) -> Iterator[bytes]:
 
 
 def _resliced(pieces: Iterable[Buffer], size: int) -> Iterator[bytes]:
-    """The data in slices of one size, of which the last may be shorter.
+    """Slices the data into parts of one size; the last may be shorter.
 
-    A slice is empty where a piece was too short for one.
+    A slice is empty if a piece was too short for one.
     """
     rest = b""
     for piece in pieces:
@@ -163,7 +165,7 @@ def _plain_parts(pieces: Iterable[Buffer], _level: int | None) -> Iterator[bytes
 
 
 def _gzip_parts(pieces: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
-    # Without a time of compression, equal records make equal batches.
+    # Without a timestamp, equal records make equal batches.
     packer = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_FORMAT)
     for piece in _resliced(pieces, _INPUT):
         yield packer.compress(piece)
@@ -182,7 +184,7 @@ def _snappy_parts(pieces: Iterable[Buffer], _level: int | None) -> Iterator[byte
 def _lz4_parts(pieces: Iterable[Buffer], level: int | None) -> Iterator[bytes]:
     import lz4.block
 
-    # Kafka has the quick compressor for its default level, the other one else.
+    # Kafka uses the fast compressor for its default level, the other one otherwise.
     is_quick = level in (None, _LZ4_DEFAULT)
     mode = {} if is_quick else {"mode": "high_compression", "compression": level}
     yield _LZ4_HEADER
@@ -228,13 +230,17 @@ def decompress(codec: int, data: Buffer, *, limit: int = LIMIT) -> bytes:
     Args:
         codec: 0 to 4.
         data: the records of a batch as they are on the wire.
-        limit: the most bytes that may come out.
+        limit: maximum size of the result, in bytes.
 
     Raises:
-        TooLargeError: more than `limit` bytes come out.
+        TooLargeError: the result has more than `limit` bytes.
         DamagedError: the data is damaged.
         WireError: unknown codec.
     """
+    if codec == NONE:
+        if len(data) > limit:
+            raise _too_large(limit)
+        return bytes(data)
     if codec == ZSTD:
         return _decompress_zstd(data, limit)
     return b"".join(_parts(codec, data, limit))
@@ -243,18 +249,17 @@ def decompress(codec: int, data: Buffer, *, limit: int = LIMIT) -> bytes:
 def decompress_in_pieces(
     codec: int, data: Buffer, *, limit: int = LIMIT
 ) -> Iterator[bytes]:
-    """The bytes that `decompress` gives, some at a time.
+    """Decompresses as `decompress` does, a piece at a time.
 
-    A piece has little more than `PIECE` bytes at most, so that little memory is
-    needed and little time passes between two of them. It is empty where the data
-    has very many parts without bytes. Only a block of raw snappy, which has no
-    smaller parts, is decompressed at once; it has `_SNAPPY_RATIO` times its size
-    at most.
+    A piece has little more than `PIECE` bytes, so that it needs little memory and time.
+    It is empty if the data has very many parts without bytes. Only a block of raw
+    snappy, which has no smaller parts, is decompressed at once; it has at most
+    `_SNAPPY_RATIO` times its size.
 
     Args:
         codec: 0 to 4.
         data: the records of a batch as they are on the wire.
-        limit: the most bytes that may come out.
+        limit: maximum size of the result, in bytes.
 
     Raises:
         As `decompress`.
@@ -276,7 +281,7 @@ def decompress_in_pieces(
 
 
 def _parts(codec: int, data: Buffer, limit: int) -> Iterator[bytes]:
-    """The parts of the data, of any size, as they come."""
+    """The parts of the data, of any size, as they are decompressed."""
     if codec not in _IN_PIECES:
         raise WireError(f"codec {codec} does not exist")
     size = 0
@@ -404,7 +409,7 @@ def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
     import cramjam
 
     try:
-        # The size stands in front, and is believed only if it is allowed.
+        # The size precedes the data, and is trusted only if it is allowed.
         size = cramjam.snappy.decompress_raw_len(block)
         if size > left:
             raise _too_large(limit)
@@ -415,21 +420,50 @@ def _decompress_snappy_block(block: bytes, left: int, limit: int) -> bytes:
         raise DamagedError(f"snappy: {error}") from None
 
 
+class _Unpackers(threading.local):
+    """A zstd decompressor for each thread: a new one takes three times a batch."""
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self.zstd = zstandard.ZstdDecompressor()
+
+
+@functools.cache
+def _unpackers() -> _Unpackers:
+    return _Unpackers()
+
+
+def _decompress_zstd_frame(data: Buffer, limit: int) -> bytes | None:
+    """Decompresses data that is one frame with its size declared; None for other."""
+    import zstandard
+
+    try:
+        if not 0 < zstandard.frame_content_size(data) <= limit:
+            return None
+        return _unpackers().zstd.decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError:
+        return None
+
+
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     """Decompresses into buffers of fixed size, larger ones until it fits.
 
-    A frame need not say how much it holds, and cramjam takes no limit but the
-    size of the buffer that it writes to.
+    A frame need not declare its size, and cramjam has no limit except the size of the
+    buffer that it writes to.
     """
     import cramjam
 
     size = min(max(4 * len(data), _FIRST_GUESS), limit)
+    found = _decompress_zstd_frame(data, size)
+    if found is not None:
+        return found
     while True:
         out = bytearray(size)
         try:
             count = cramjam.zstd.decompress_into(data, out)
         except cramjam.DecompressionError as error:
-            # The one message that speaks of our buffer, not of the data.
+            # The only message about our buffer, not about the data.
             if "whole buffer" not in str(error):
                 raise DamagedError(f"zstd: {error}") from None
             if size == limit:

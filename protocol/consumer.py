@@ -67,7 +67,7 @@ def _decode(cls: type, data: bytes) -> object:
     (version,) = struct.unpack_from(">h", data)
     if version < 0:
         raise WireError(f"version {version}")
-    # Newer versions only add fields behind the known ones.
+    # Newer versions only append fields.
     known = codec(cls, min(version, NEWEST), flexible=False)
     message, _ = known.decode(data, 2, len(data))
     return message
@@ -103,7 +103,7 @@ def encode(message: Subscription | Assignment, version: int = NEWEST) -> bytes:
 
 
 def decode_sticky_user_data(data: bytes) -> StickyUserData:
-    """Decodes the user data of `sticky`. It has no version: tries v1, then v0.
+    """Decodes the user data of `sticky`. It has no version number: tries v1, then v0.
 
     Raises:
         WireError: the bytes are neither v1 nor v0.
@@ -129,6 +129,6 @@ def decode_cooperative_sticky_user_data(data: bytes) -> CooperativeStickyUserDat
 
 
 def encode_user_data(message: StickyUserData | CooperativeStickyUserData) -> bytes:
-    """The bytes of an assignor's user data, which bear no version."""
+    """Encodes an assignor's user data, which has no version number."""
     cls: type = type(message)
     return codec(cls, 1, flexible=False).encode(message)

@@ -149,5 +149,5 @@ class ErrorCode(IntEnum):
 
 
 KIP_389_GROUP_MAX_SIZE_REACHED = 77
-"""The number that KIP-389's text gives GROUP_MAX_SIZE_REACHED. Apache Kafka
-shipped it as 81 and 77 became STALE_BROKER_EPOCH, which no client ever gets."""
+"""The number that KIP-389's text gives GROUP_MAX_SIZE_REACHED. Apache Kafka shipped it
+as 81 and 77 became STALE_BROKER_EPOCH, which clients never get."""

@@ -1,7 +1,7 @@
-"""The kinds of fields that messages are declared with, and how a declaration is read.
+"""The kinds of fields in message declarations, and how a declaration is read.
 
-`String`, `Int32` and so on say how a field is encoded, `V` in which versions it
-exists; `fields_of` resolves the annotations of a declared class.
+`String`, `Int32` and so on determine how a field is encoded, `V` its versions;
+`fields_of` resolves the annotations of a declared class.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class V:
 
     Args:
         since: first version with the field.
-        until: last version with it; None where it is still there.
-        tag: its number among the tagged fields, where it is one (KIP-482).
-        nullable: first version in which null is allowed, for a field whose
-            type includes None; by default the field's own first version.
+        until: last version with it; None if later versions have it, too.
+        tag: its number among the tagged fields, if it is one (KIP-482).
+        nullable: first version in which null is allowed, for a field whose type
+            includes None; by default the field's own first version.
     """
 
     __slots__ = ("nullable", "since", "tag", "until")
@@ -51,6 +51,10 @@ class V:
         self.nullable = nullable
 
 
+COLUMNS = object()
+"""Marks an array of structs that is decoded as columns where that is possible; see
+`protocol.columns`. The structs have only fields of fixed size and nullable texts."""
+
 Buffer = bytes | bytearray | memoryview
 
 Bool = Annotated[bool, Primitive("bool", "?")]
@@ -61,12 +65,12 @@ Int64 = Annotated[int, Primitive("int64", "q")]
 Uint16 = Annotated[int, Primitive("uint16", "H")]
 Float64 = Annotated[float, Primitive("float64", "d")]
 Uuid = Annotated[bytes, Primitive("uuid", "16s")]
-"""16 bytes; `ZERO_UUID` stands for none."""
+"""16 bytes; `ZERO_UUID` means none."""
 String = Annotated[str, Primitive("string")]
 Bytes = Annotated[bytes, Primitive("bytes")]
 Records = Annotated[Buffer | Sequence[Buffer], Primitive("records")]
-"""Record batches as they are on the wire: decoded as a view of the received
-bytes, encoded from one buffer or from several that follow one another."""
+"""Record batches as they are on the wire: decoded as a view of the received bytes,
+encoded from one buffer or several consecutive ones."""
 
 ZERO_UUID = bytes(16)
 
@@ -80,12 +84,21 @@ class Field:
         name: attribute name.
         kind: the `Primitive`, or the declared class of a struct.
         array: whether the field is an array of that kind.
-        optional: whether None is a value of it.
+        columns: whether the array may be decoded as columns.
+        optional: whether it may be None.
         versions: the `V` of the declaration.
         default: value in versions without the field.
     """
 
-    __slots__ = ("array", "default", "kind", "name", "optional", "versions")
+    __slots__ = (
+        "array",
+        "columns",
+        "default",
+        "kind",
+        "name",
+        "optional",
+        "versions",
+    )
 
     def __init__(self, name: str, hint: Any, default: Any) -> None:
         self.name = name
@@ -93,6 +106,7 @@ class Field:
         self.versions = _EVERY_VERSION
         self.optional = False
         self.array = False
+        self.columns = False
         kind: Any = None
         while kind is None:
             origin = typing.get_origin(hint)
@@ -101,6 +115,8 @@ class Field:
                 for note in notes:
                     if isinstance(note, V):
                         self.versions = note
+                    elif note is COLUMNS:
+                        self.columns = True
                     elif isinstance(note, Primitive):
                         kind = note
             elif origin in (typing.Union, types.UnionType):
@@ -114,12 +130,12 @@ class Field:
         self.kind: Primitive | type = kind
 
     def exists_in(self, version: int) -> bool:
-        """Whether messages of this version have the field."""
+        """Returns whether messages of this version have the field."""
         until = self.versions.until
         return self.versions.since <= version and (until is None or version <= until)
 
     def nullable_in(self, version: int) -> bool:
-        """Whether null is allowed in this version."""
+        """Returns whether null is allowed in this version."""
         return self.optional and version >= (self.versions.nullable or 0)
 
 
@@ -127,13 +143,14 @@ class Field:
 def fields_of(cls: type) -> tuple[Field, ...]:
     """The fields of a declared class, in the order of its constructor.
 
-    On the wire those with a tag follow the others. Every field has a default.
+    On the wire, tagged fields follow the others. Every field has a default.
     """
-    # Type aliases are found in the declaring module, `Annotated` kept as it is.
+    # Resolves type aliases in the declaring module, keeps `Annotated`.
     hints = typing.get_type_hints(
         cls, vars(sys.modules[cls.__module__]), include_extras=True
     )
-    defaults = vars(cls)["__init__"].__defaults__ or ()
+    made: Any = cls
+    defaults = made.__init__.__defaults__ or ()
     return tuple(
         Field(name, hint, default)
         for (name, hint), default in zip(hints.items(), defaults, strict=True)

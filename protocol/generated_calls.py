@@ -1,6 +1,6 @@
-"""Functions that generated codecs call, and the budgets that they keep.
+"""Functions that generated codecs call, and the limits that they enforce.
 
-Limits hold for received bytes only; encoding has none.
+The limits apply only to received bytes, not to encoding.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _STRING_LIMIT = 0x7FFF
 """Bytes of the longest string, in the compact form too."""
 
 MOST_TAGS = 100
-"""Tagged fields in one section. Kafka's messages define three at most, clients send
-no others, and a section of an old client's newer version has a few more. Kafka has
-no limit: it reads each empty tagged field of two bytes into an object, and
-stands still for a frame full of them."""
+"""Tagged fields in one section. Kafka's messages define at most three, clients send no
+others, and newer versions of a client may send a few more. Kafka has no limit: it reads
+each empty tagged field of two bytes into an object, and blocks on a frame full of them.
+"""
 
 MOST_ITEMS = 2_000_000
 """Items of arrays, and tagged fields, in one request. An item of a few bytes becomes
-objects of 50 to 200: two million take up to 400 MB. The largest request that Kafka's
-own tests send has some ten thousand. Kafka has no limit, and runs out of memory: its
-heap has 1 GB by default."""
+objects of 50 to 200: two million take up to 400 MB. The largest request of Kafka's own
+tests has some ten thousand. Kafka has no limit, and runs out of memory: its heap has 1
+GB by default."""
 
 PIECE = 500
 """Items that are decoded or encoded between two yields: about 0.5 ms."""
 
 BYTES_SHIFT = 6
-"""Bytes of text that cost as much as an item, as a power of two: text that is not
-UTF-8 is replaced at 0.1 us a byte."""
+"""Bytes of text that cost as much as an item, as a power of two: replacing invalid
+UTF-8 takes 0.1 us a byte."""
 
 _FIXED_PIECE = 8192
 """Numbers in one array that are read or written between two yields: about 0.3 ms."""
@@ -44,8 +44,8 @@ _FIXED_PIECE = 8192
 def read_uvarint(buffer: Source, position: int) -> tuple[int, int]:
     """An unsigned varint of up to 32 bits: (value, position behind it).
 
-    The value is an int32, negative where bit 31 is set, and bits above are
-    lost: so Kafka reads it.
+    As in Kafka, the value is an int32, negative if bit 31 is set, and higher bits are
+    dropped.
     """
     value = 0
     for shift in range(0, 7 * _UVARINT_BYTES, 7):
@@ -90,17 +90,17 @@ def skip_tags(buffer: Source, position: int) -> int:
 
 
 def bad_length(what: str, length: int) -> None:
-    """Refuses a length that its field cannot have."""
+    """Raises for an invalid length of a field."""
     raise ValueError(f"length {length} of {what}")
 
 
 def too_many_tags(count: int) -> None:
-    """Refuses a section of tagged fields."""
+    """Raises for a section with too many tagged fields."""
     raise ValueError(f"{count} tagged fields in a section; the limit is {MOST_TAGS}")
 
 
 def too_many_items() -> None:
-    """Refuses a request with too many rows."""
+    """Raises for a request with too many rows."""
     raise ValueError(f"more than {MOST_ITEMS:,} items and tagged fields in a request")
 
 

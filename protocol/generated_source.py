@@ -11,18 +11,24 @@ from kohort.protocol.generated_calls import PIECE
 
 
 class GeneratedSource:
-    """Lines of a function, their indentation, and the constants they refer to.
+    """Lines of a function, their indentation, and the constants that they use.
 
     Args:
         scope: the function's globals.
         is_generator: whether the function works in pieces.
+
+    Attributes:
+        lines: the lines so far.
+        depth: the current depth of indentation.
+        scope: see Args.
+        is_generator: see Args.
     """
 
     def __init__(self, scope: dict[str, Any], *, is_generator: bool) -> None:
         self.lines: list[str] = []
         self.depth = 1
         self.scope = scope
-        self._is_generator = is_generator
+        self.is_generator = is_generator
         self._names = 0
 
     def add(self, line: str) -> None:
@@ -31,21 +37,21 @@ class GeneratedSource:
 
     def whole(self, line: str) -> None:
         """Adds a line that only the plain function has."""
-        if not self._is_generator:
+        if not self.is_generator:
             self.add(line)
 
     def in_pieces(self, *lines: str) -> None:
         """Adds lines that only the generator has."""
-        if self._is_generator:
+        if self.is_generator:
             for line in lines:
                 self.add(line)
 
     def pause(self) -> None:
-        """Adds a place in a loop where the generator may yield."""
+        """Adds a point in a loop where the generator may yield."""
         self.in_pieces("if left > 0: left -= 1", f"else: left = {PIECE}; yield")
 
     def spend(self, count: str) -> None:
-        """Adds the check of the items that a generator may decode."""
+        """Adds the check of the number of items that a generator may decode."""
         self.in_pieces(f"spent += {count}", "if spent > MOST_ITEMS: too_many_items()")
 
     @contextmanager
@@ -61,13 +67,13 @@ class GeneratedSource:
         return f"{prefix}{self._names}"
 
     def constant(self, name: str, value: Any) -> str:
-        """The name, or one like it, of a value in the function's globals."""
+        """The name of a value in the function's globals: this one or a similar one."""
         while self.scope.setdefault(name, value) is not value:
             name += "_"
         return name
 
     def literal(self, value: Any) -> str:
-        """An expression for a default: a struct's is one shared object."""
+        """An expression for a default: for a struct, one shared object."""
         if value is None or isinstance(value, (bool, int, str, bytes, float)):
             return repr(value)
         return (

@@ -1,4 +1,4 @@
-"""A message is declared once; its codecs for every version come from that.
+"""A message is declared once; its codecs for every version are derived from that.
 
 A declaration is a `slotted` class of annotated fields:
 
@@ -8,14 +8,14 @@ A declaration is a `slotted` class of annotated fields:
         generation_id: Int32 = 0
         group_instance_id: Annotated[String | None, V(3)] = None
 
-`fields` has the kinds of fields. From the declaration come
+`fields` has the kinds of fields. Two codecs are derived from the declaration:
 
 - `codec(cls, version, flexible=...)`: Python source generated for that version,
-  compiled on first use. This form serves.
-- `primitives.layout(cls, version, flexible=...)`: a construct Struct, the readable
-  and interpreted form, for tests and tools. Property tests hold the two equal.
+  compiled on first use. The broker and the client use this one.
+- `primitives.layout(cls, version, flexible=...)`: a construct Struct, readable and
+  interpreted, for tests and tools. Property tests compare the two.
 
-Malformed bytes raise `WireError`; no other error leaves a decoder.
+Malformed bytes raise `WireError`; decoders raise no other error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from kohort.protocol import codegen
 from kohort.protocol.fields import Buffer
 from kohort.protocol.generated_calls import Source
 
-_MALFORMED = (struct.error, IndexError, ValueError, OverflowError)
+MALFORMED = (struct.error, IndexError, ValueError, OverflowError)
+"""Errors of `Codec.decode_unchecked`; a `WireError` is a ValueError."""
 
 
 class WireError(ValueError):
@@ -43,33 +44,42 @@ class Codec:
         encode: (message) -> bytes, the whole message.
         encode_into: (message, append) -> None; passes pieces of the encoded
             message, in order, to `append`.
+        decode_unchecked: (buffer, position, end) -> (message, position): as `decode`,
+            but raises any of `MALFORMED`, and may read behind the end.
         source: the Python source of these functions and of `decode`.
     """
 
-    __slots__ = ("_declared", "_decode", "_pieces", "encode", "encode_into", "source")
+    __slots__ = (
+        "_declared",
+        "_pieces",
+        "decode_unchecked",
+        "encode",
+        "encode_into",
+        "source",
+    )
 
     def __init__(self, cls: type, version: int, flexible: bool) -> None:
         self._declared = cls, version, flexible
         self._pieces: dict[str, Any] = {}
         self.source, scope = codegen.generate(cls, version, flexible)
-        exec(compile(self.source, f"<{cls.__name__} v{version}>", "exec"), scope)  # noqa: S102 - our own source
-        self._decode: Callable[[Source, int, int], tuple[Any, int]]
-        self._decode = scope["decode"]
+        exec(compile(self.source, f"<{cls.__name__} v{version}>", "exec"), scope)
+        self.decode_unchecked: Callable[[Source, int, int], tuple[Any, int]]
+        self.decode_unchecked = scope["decode"]
         self.encode: Callable[[Any], bytes] = scope["encode"]
         self.encode_into: Callable[[Any, Callable[[Buffer], None]], None]
         self.encode_into = scope["encode_into"]
 
     def decode(self, buffer: Source, position: int, end: int) -> tuple[Any, int]:
-        """The message that starts at `position`, and the position behind it.
+        """Decodes the message at `position`; returns it, and the position behind it.
 
-        The buffer may go on behind `end`, the message may not.
+        The buffer may go on after `end`, the message may not.
 
         Raises:
             WireError: the bytes are malformed.
         """
         try:
-            message, position = self._decode(buffer, position, end)
-        except _MALFORMED as error:
+            message, position = self.decode_unchecked(buffer, position, end)
+        except MALFORMED as error:
             raise WireError(str(error) or type(error).__name__) from None
         if position > end:
             raise WireError(f"{position - end} bytes too short")
@@ -91,7 +101,7 @@ class Codec:
         decode = self._in_pieces()["decode_in_pieces"]
         try:
             message, position = yield from decode(buffer, position, end)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise WireError(str(error) or type(error).__name__) from None
         if position > end:
             raise WireError(f"{position - end} bytes too short")
@@ -102,7 +112,7 @@ class Codec:
     ) -> Generator[None, None, None]:
         """Like `encode_into`, a piece at a time, for messages that may be long.
 
-        `append` has nothing to do with the yields: it is called for a field or two.
+        `append` is independent of the yields: it is called for a field or two.
         """
         work: Generator[None, None, None]
         work = self._in_pieces()["encode_in_pieces"](message, append)
@@ -114,7 +124,7 @@ class Codec:
             cls, version, flexible = self._declared
             source, self._pieces = codegen.generate_in_pieces(cls, version, flexible)
             name = f"<{cls.__name__} v{version} in pieces>"
-            exec(compile(source, name, "exec"), self._pieces)  # noqa: S102 - our own source
+            exec(compile(source, name, "exec"), self._pieces)
         return self._pieces
 
 

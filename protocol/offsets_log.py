@@ -1,23 +1,24 @@
 """The records of ``__consumer_offsets``, as Apache Kafka 4.3 writes and reads them.
 
-A key starts with an int16, the record type, a value with an int16, its version;
-a null value is a tombstone. Types 0 and 1 are committed offsets, 2 is a group of
-the classic protocol; the others belong to consumer, share and streams groups
-(KIP-848, KIP-932, KIP-1071): their type is recognised, their values are not read.
+A key starts with an int16, the record type, a value with an int16, its version; a null
+value is a tombstone. Types 0 and 1 are committed offsets, 2 is a group of the classic
+protocol; the others belong to consumer, share and streams groups (KIP-848, KIP-932,
+KIP-1071): their type is recognised, their values are not read.
 
-Kafka 4.3 writes an offset in version 4, the first flexible one, with the id of
-its topic; in version 1 where the commit brought a retention time, which no other
-version has; and a group in version 3, the last one that is not flexible.
+Kafka 4.3 writes an offset in version 4, the first flexible one, with the topic's id; in
+version 1 if the commit has a retention time, which no other version has; and a group in
+version 3, the last one that is not flexible.
 
-The declarations hold for all versions. Committed offsets are written on each
-commit: for the form that they nearly always have, version 4 without metadata,
-there is a path by hand. `offsets_reader` reads whole batches.
+The declarations cover all versions. Committed offsets are written on each commit: their
+usual form, version 4 without metadata, has hand-written code. `offsets_reader` reads
+whole batches.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, TypeVar
 
 from kohort.protocol import compression, records
@@ -55,10 +56,10 @@ RECORD_TYPES: Final = {
     22: "STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT",
     23: "STREAMS_GROUP_TOPOLOGY",
 }
-"""Kafka's names of the types, by the number that a key starts with."""
+"""Kafka's names of the types, by the number at the start of a key."""
 
 GROUP_TYPES: Final = {3: "consumer", 11: "share", 17: "streams"}
-"""The record that stands for a group of another protocol, and that protocol."""
+"""The record type of a group of another protocol, and that protocol."""
 
 NEWEST_VALUE: Final = 4
 FIRST_FLEXIBLE: Final = 4
@@ -80,7 +81,7 @@ class OffsetCommitKey:
 class OffsetCommitValue:
     """A committed offset; times in ms since the epoch.
 
-    `expire_timestamp` is when it is to go, where the commit said so; else -1.
+    `expire_timestamp` is set if the commit has a retention time; else it is -1.
     """
 
     offset: Int64 = 0
@@ -126,9 +127,9 @@ class GroupMetadataValue:
 
 @slotted
 class OtherKey:
-    """The key of a record that is not of the classic protocol.
+    """The key of a record of another protocol.
 
-    `group` is None where the type is one that Kafka 4.3 does not know either.
+    `group` is None for a type that Kafka 4.3 does not know either.
     """
 
     type: int
@@ -140,17 +141,17 @@ Value = OffsetCommitValue | GroupMetadataValue
 
 _VERSION = struct.Struct(">h")
 _LONGEST = 0x7FFF
-"""Bytes of a text that readers accept, compact ones included."""
+"""Bytes of a text that readers accept, including compact ones."""
 
 
 # -- keys and values, one by one
 
 
 def decode_key(data: bytes) -> Key:
-    """The key of a record.
+    """Decodes the key of a record.
 
     Raises:
-        WireError: the key is malformed. An unknown type is no error.
+        WireError: the key is malformed. An unknown type is not an error.
     """
     if len(data) < 2:
         raise WireError(f"a key of {len(data)} bytes")
@@ -167,7 +168,7 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_offset_commit(data: bytes) -> OffsetCommitValue:
-    """The value of types 0 and 1, in any version.
+    """Decodes the value of types 0 and 1, in any version.
 
     Raises:
         WireError: the bytes are malformed.
@@ -176,7 +177,7 @@ def decode_offset_commit(data: bytes) -> OffsetCommitValue:
 
 
 def decode_group_metadata(data: bytes) -> GroupMetadataValue:
-    """The value of type 2, in any version.
+    """Decodes the value of type 2, in any version.
 
     Raises:
         WireError: the bytes are malformed.
@@ -185,7 +186,7 @@ def decode_group_metadata(data: bytes) -> GroupMetadataValue:
 
 
 def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
-    """The bytes of a key, as Kafka 4.3 writes it.
+    """Encodes a key, as Kafka 4.3 writes it.
 
     Raises:
         WireError: a name is too long for the format.
@@ -196,12 +197,52 @@ def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
 
 
 def encode_value(value: Value, version: int) -> bytes:
-    """The bytes of a value, version first.
+    """Encodes a value, version first.
 
     Raises:
         WireError: a text is too long for the format.
     """
     return _VERSION.pack(version) + _encoded(_codec(type(value), version), value)
+
+
+MemberRow = tuple[str, str | None, str, str, int, int, bytes, bytes]
+"""The fields of a `MemberMetadata`."""
+
+
+def encode_group(value: GroupMetadataValue, members: Sequence[MemberRow]) -> bytes:
+    """Encodes the value of a group, version first, with the rows of its members.
+
+    Faster than `encode_value`: most rows have the client and the timeouts of the one
+    before.
+
+    Args:
+        value: the group without members.
+        members: the fields of each one's `MemberMetadata`.
+
+    Raises:
+        WireError: a text is too long for the format.
+    """
+    # The value ends with the number of members.
+    parts = [encode_value(value, GROUP_METADATA_VALUE)[:-4], _INT32.pack(len(members))]
+    row_codec = _codec(MemberMetadata, GROUP_METADATA_VALUE)
+    latest, middle = None, b""
+    pack_size, pack_length = _VERSION.pack, _INT32.pack
+    for row in members:
+        subscription, assignment = row[6:]
+        client = row[1:6]
+        if client != latest:
+            latest = client
+            # Without the sizes of the id, the subscription and the assignment.
+            middle = _encoded(row_codec, MemberMetadata("", *client))[2:-8]
+        name = row[0].encode()
+        try:
+            size = pack_size(len(name))
+        except struct.error:
+            raise WireError(f"member id of {len(name)} bytes") from None
+        length = pack_length(len(subscription))
+        parts += size, name, middle, length, subscription
+        parts += pack_length(len(assignment)), assignment
+    return b"".join(parts)
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
@@ -245,6 +286,7 @@ def offset_value(
 
 
 _KEY_HEAD = struct.Struct(">hh").pack
+_GROUP_AT = 4
 _VALUE_FRONT = struct.Struct(">hqi").pack
 _INT64 = struct.Struct(">q").pack
 _INT32 = struct.Struct(">i")
@@ -290,7 +332,7 @@ def _encoded(known: Codec, message: object) -> bytes:
 
 
 def frame(position: int, key: bytes, value: bytes | None) -> bytes:
-    """A record of a batch, at the batch's own time.
+    """Encodes a record of a batch, at the batch's own time.
 
     Args:
         position: of the record in its batch, from 0 on.
@@ -302,40 +344,132 @@ def frame(position: int, key: bytes, value: bytes | None) -> bytes:
     return varint(len(body)) + body
 
 
-# A committed offset without metadata: the bytes between its key, with the
-# value's size and version, and its topic's id.
-_PLAIN = struct.Struct(">qiBq")
-plain_offset: Final = _PLAIN.pack
-"""(offset, leader epoch, 1, commit time in ms): the middle of a record, between
-`plain_head` and `plain_tail`."""
-
-
 def plain_tail(topic_id: bytes | None) -> bytes:
-    """The end of a record of a committed offset without metadata."""
+    """The end of a record of a committed offset without metadata: its topic's id."""
     # Tagged fields: one, tag 0, 16 bytes; then no headers of the record.
     return b"\0\0" if topic_id is None else b"\1\0\x10" + topic_id + b"\0"
 
 
-def plain_head(position: int, key: bytes, tail_size: int) -> bytes:
-    """The start of a record of a committed offset without metadata.
+class CommitTemplate:
+    """The records of a commit without metadata: one `pack` call writes all of them.
+
+    Commits of the same partitions differ in group, offsets and time only. One template
+    serves all groups whose ids have the same size.
 
     Args:
-        position: of the record in its batch.
-        key: of the record, as `offset_key` makes it.
-        tail_size: bytes of its `plain_tail`.
+        group_size: bytes of the group's id.
+        topics: the topics of the partitions.
+        partitions: the partitions, in the same order.
+        topic_ids: the ids of the topics that have one.
+
+    Attributes:
+        topic_ids: the topics and their ids, None for none.
+
+    Raises:
+        WireError: a name is too long for the format.
     """
-    value_size = 2 + _PLAIN.size + tail_size - 1
-    body = b"\0\0" + varint(position) + varint(len(key)) + key + varint(value_size)
-    size = len(body) + value_size + 1
-    return varint(size) + body + _VERSION.pack(OFFSET_COMMIT_VALUE)
+
+    __slots__ = ("_count", "_pack", "_values", "topic_ids")
+
+    def __init__(
+        self,
+        group_size: int,
+        topics: Sequence[str],
+        partitions: Sequence[int],
+        topic_ids: Mapping[str, bytes],
+    ) -> None:
+        self._count = len(partitions)
+        self.topic_ids = {topic: topic_ids.get(topic) for topic in topics}
+        # By record: the bytes before the group's id, the group, the bytes before the
+        # offset, offset, leader epoch, `_PLAIN_END`.
+        self._values: list[bytes | int] = []
+        form = [">"]
+        last, end = None, b""
+        rows = zip(topics, partitions, strict=True)
+        for place, (topic, partition) in enumerate(rows):
+            if topic != last:
+                last = topic
+                # Stands for the keys of all groups and partitions.
+                key = offset_key("x" * group_size, topic, 0)
+                front, name = key[:_GROUP_AT], key[_GROUP_AT + group_size : -4]
+                key_size = varint(len(key))
+                tail = plain_tail(self.topic_ids[topic])
+                value_size = _PLAIN_SIZE + len(tail) - 1
+                middle = varint(value_size)
+                rest = len(key) + len(middle) + value_size + 1
+                middle += _PLAIN_VERSION
+            start = b"\0\0" + varint(place) + key_size
+            before = end + varint(len(start) + rest) + start + front
+            after = name + _INT32.pack(partition) + middle
+            self._values += before, b"", after, 0, 0, b""
+            form.append(f"{len(before)}s{group_size}s{len(after)}sqi{_PLAIN_END.size}s")
+            end = tail
+        self._values.append(end)
+        form.append(f"{len(end)}s")
+        self._pack = _struct_of("".join(form)).pack
+
+    def pack(
+        self,
+        group: bytes,
+        offsets: Sequence[int],
+        leader_epochs: Sequence[int],
+        commit_ms: int,
+    ) -> bytes:
+        """Returns the framed records of a commit, for `batch_of`."""
+        values, count = self._values.copy(), self._count
+        values[1::6] = (group,) * count
+        values[3::6] = offsets
+        values[4::6] = leader_epochs
+        values[5::6] = (_PLAIN_END.pack(1, commit_ms),) * count
+        return self._pack(*values)
 
 
-def batch_of(body: bytes, count: int, timestamp_ms: int, codec: int) -> bytes:
-    """A batch of framed records, all of one time; see `records.build_batch`."""
+_PLAIN_VERSION = _VERSION.pack(OFFSET_COMMIT_VALUE)
+_PLAIN_END = struct.Struct(">Bq")
+"""The size of the metadata, plus 1 as in all compact strings, and the commit time."""
+_PLAIN_SIZE = 2 + struct.calcsize(">qi") + _PLAIN_END.size
+"""Bytes of a value without metadata and without its tagged fields."""
+
+
+_struct_of = functools.lru_cache(64)(struct.Struct)
+"""Most templates have the same format as others: their names have the same size."""
+
+
+def batch_of(
+    body: bytes,
+    count: int,
+    timestamp_ms: int,
+    codec: int,
+    producer: tuple[int, int] | None = None,
+) -> bytes:
+    """A batch of framed records, all of one time; see `records.build_batch`.
+
+    Args:
+        body: the records.
+        count: their number.
+        timestamp_ms: their time, ms since the epoch.
+        codec: compresses them.
+        producer: id and epoch of the producer whose transaction they belong to
+            (KIP-98); None for none.
+    """
     if codec:
         body = compression.compress(codec, body)
-    covered = _COVERED(codec, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
-    covered += body
+    producer_id = producer_epoch = -1
+    attributes = codec
+    if producer is not None:
+        producer_id, producer_epoch = producer
+        attributes |= records.TRANSACTIONAL
+    head = _COVERED(
+        attributes,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        -1,
+        count,
+    )
+    covered = head + body
     length = records.HEADER_SIZE - records.LOG_OVERHEAD + len(body)
     return _FRONT(0, length, -1, records.MAGIC, records.crc_of(covered)) + covered
 

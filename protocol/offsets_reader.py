@@ -1,7 +1,7 @@
 """Reads the batches of ``__consumer_offsets``; `offsets_log` has their records.
 
-Committed offsets come by the million when a log is loaded: for the form that they
-nearly always have, version 4 without metadata, there is a path by hand.
+A log may contain millions of committed offsets: their usual form, version 4 without
+metadata, is read by hand-written code.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from kohort.protocol import compression, records
 from kohort.protocol.fields import Buffer
+from kohort.protocol.markers import read_marker
 from kohort.protocol.messages import WireError
 from kohort.protocol.offsets_log import (
     GROUP_TYPES,
@@ -30,38 +31,37 @@ Entry = tuple[int, int, str, int]
 """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
 
 _AT_ONCE: Final = 1000
-"""Records that are read at a time: a millisecond."""
+"""Records read at a time: a millisecond."""
 
 _MOST_NAMES = 1 << 16
-"""How many pairs of group and topic are remembered: names of a log come again
-and again, and decoding them costs more than finding them."""
+"""Cached pairs of group and topic: the names in a log repeat, and looking them up is
+faster than decoding them."""
 
-# From the partition, the end of the key, on: the value's size and version,
-# offset, leader epoch, no metadata, commit time, tags, topic id, no headers.
+# From the partition, the end of the key, on: the value's size and version, offset,
+# leader epoch, no metadata, commit time, tags, topic id, no headers.
 _REST = struct.Struct(">i3sqiBq3s16xB")
 _REST_BEHIND_KEY = _REST.size - 4
 _SIZE_AND_VERSION = b"\x54\0\4"
 _TOPIC_ID_TAG = b"\1\0\x10"
 _INT32 = struct.Struct(">i")
-_CONTROL = struct.Struct(">hh")
-_COMMIT = 1
 
 
 class Reader(Generic[Made]):
     """Reads a log of groups, batch by batch, in order.
 
-    Offsets that a producer committed in a transaction count from its end on,
-    and only if it was not aborted (KIP-98).
-
     Args:
         offset: makes the result for a committed offset from its group, topic,
-            partition, entry (None for a tombstone) and time of expiry (-1 where
-            the commit named none).
+            partition, entry (None for a tombstone) and expiry time (-1 if the commit
+            set none).
         group: makes the result for a group from its id and value (None for a
             tombstone).
+        pending: makes the result for a record of a transaction (KIP-98) from its
+            producer id and its result.
+        end: makes the result for the end of a transaction from its producer id;
+            True: it is committed.
 
     Attributes:
-        skipped: how many records were not of the classic protocol, by type.
+        skipped: number of records of other protocols, by type.
         others: the protocol of groups of other protocols, by group id.
     """
 
@@ -69,20 +69,17 @@ class Reader(Generic[Made]):
         self,
         offset: Callable[[str, str, int, Entry | None, int], Made],
         group: Callable[[str, GroupMetadataValue | None], Made],
+        pending: Callable[[int, Made], Made],
+        end: Callable[[int, bool], Made],
     ) -> None:
         self.skipped: dict[int, int] = {}
         self.others: dict[str, str] = {}
         self._offset = offset
         self._group = group
+        self._pending = pending
+        self._end = end
         self._names: dict[bytes, tuple[str, str]] = {}
         self._topics: dict[str, str] = {}
-        # By producer id and key: the records of its open transaction.
-        self._pending: dict[int, dict[bytes, Made]] = {}
-
-    @property
-    def open_transactions(self) -> int:
-        """The number of transactions whose end was not read."""
-        return len(self._pending)
 
     def read(self, batch: Buffer) -> list[Made]:
         """The results of one batch, in order. Its CRC is not checked.
@@ -93,10 +90,12 @@ class Reader(Generic[Made]):
         return [made for some in self.read_in_pieces(batch) for made in some]
 
     def read_in_pieces(self, batch: Buffer) -> Iterator[list[Made]]:
-        """Like `read`, some at a time; nothing where others should have a turn."""
+        """Like `read`, some at a time; an empty list lets other tasks run."""
         header = records.read_header(batch)
-        if header.is_control or header.is_transactional:
-            yield self._read_transactional(header, batch)
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                yield [self._end(header.producer_id, marker.is_commit)]
             return
         if header.magic != records.MAGIC or not (
             records.HEADER_SIZE <= header.size <= len(batch)
@@ -108,10 +107,8 @@ class Reader(Generic[Made]):
             if pieces:
                 yield []
             pieces.append(piece)
-        if self._pending:
-            self._supersede(batch)
         end = sum(map(len, pieces))
-        # So that one read may reach behind the last record.
+        # So that one read may go beyond the last record.
         pieces.append(bytes(_REST.size))
         data = b"".join(pieces)
         start = 0
@@ -119,6 +116,8 @@ class Reader(Generic[Made]):
             last = min(first + _AT_ONCE, header.record_count)
             made: list[Made] = []
             start = self._read_some(header, data, start, end, first, last, made)
+            if header.is_transactional:
+                made = [self._pending(header.producer_id, each) for each in made]
             yield made
         if start != end:
             raise WireError(
@@ -136,13 +135,13 @@ class Reader(Generic[Made]):
         last: int,
         made: list[Made],
     ) -> int:
-        """Reads the records from `first` up to `last`; gives where they end."""
+        """Reads the records from `first` up to `last`; returns where they end."""
         add, offset, names = made.append, self._offset, self._names
         count = first
         try:
             for count in range(first, last):  # noqa: B007 - for the error
-                # A record of the usual form: its size, one byte of attributes,
-                # one of time, its position and the size of its key.
+                # A record of the usual form: its size, one byte of attributes, one of
+                # time, its position and the size of its key.
                 at = start + 1
                 size = data[start]
                 if size & 0x80:
@@ -184,7 +183,7 @@ class Reader(Generic[Made]):
         return start
 
     def _read_record(self, data: bytes, at: int, end: int, made: list[Made]) -> int:
-        """Reads a record of any form; gives where it ends."""
+        """Reads a record of any form; returns where it ends."""
         size, at = varint_at(data, at)
         stop = at + size
         if size < 0 or stop > end:
@@ -234,7 +233,7 @@ class Reader(Generic[Made]):
         return self._offset(*pair, partition, entry, expire_ms)
 
     def _name(self, prefix: bytes, key: OffsetCommitKey) -> tuple[str, str]:
-        """The names of a key, one object for as many records as have them."""
+        """The names of a key, the same objects for all records with these names."""
         if len(self._names) >= _MOST_NAMES:
             self._names.clear()
             self._topics.clear()
@@ -250,34 +249,3 @@ class Reader(Generic[Made]):
                 self.others.pop(key.group, None)
             else:
                 self.others[key.group] = protocol
-
-    # -- transactions
-
-    def _read_transactional(
-        self, header: records.BatchHeader, batch: Buffer
-    ) -> list[Made]:
-        producer_id = header.producer_id
-        if not header.is_control:
-            pending = self._pending.setdefault(producer_id, {})
-            for record in records.read_records(batch):
-                found = self._make(record.key, record.value)
-                if found is not None and record.key is not None:
-                    pending[record.key] = found
-            return []
-        for record in records.read_records(batch):
-            if record.key is None or len(record.key) != _CONTROL.size:
-                raise WireError(f"a marker of key {record.key!r}")
-            ended = self._pending.pop(producer_id, {})
-            if _CONTROL.unpack(record.key)[1] == _COMMIT:
-                return [*ended.values()]
-        return []
-
-    def _supersede(self, batch: Buffer) -> None:
-        """Drops from open transactions the offsets that are committed outside of them.
-
-        A transaction that ends does not bring back older offsets, as in Kafka.
-        """
-        for record in records.read_records(batch):
-            if record.key is not None and record.value is not None:
-                for pending in self._pending.values():
-                    pending.pop(record.key, None)

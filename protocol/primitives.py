@@ -1,8 +1,8 @@
 """The Kafka protocol's types as construct layouts: the readable form of the wire.
 
-For tests and tools: importing construct takes longer than everything else that the
-broker does to start. Doubtful bytes are read as the generated codecs read them
-(see `protocol.codegen`).
+For tests and tools: importing construct takes longer than the rest of the broker's
+start. Ambiguous bytes are read as the generated codecs read them (see
+`protocol.codegen`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import construct
 from construct import Construct, Container, StreamError, ValidationError
 
+from kohort.protocol.columns import Columns
 from kohort.protocol.fields import Field, Primitive, fields_of
 from kohort.protocol.generated_calls import MOST_TAGS
 
@@ -108,7 +109,7 @@ class Counted(Construct):
 
 
 class Optional(Construct):
-    """A struct behind an int8: -1 for null, 1 where it follows."""
+    """A struct after an int8: -1 for null, 1 if it follows."""
 
     def __init__(self, body: Layout) -> None:
         super().__init__()
@@ -128,8 +129,8 @@ class Optional(Construct):
 class Flexible(Construct):
     """The fields of a struct, then its tagged fields (KIP-482).
 
-    Tagged fields are left out where they have their default; unknown ones are
-    skipped. Both kinds end up in one container.
+    Tagged fields with their default are left out; unknown ones are skipped. Both kinds
+    end up in one container.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ def plain(value: Any) -> Any:
     """A message as nested dicts and lists, the form that layouts build from."""
     if hasattr(value, "__match_args__"):
         return {name: plain(getattr(value, name)) for name in value.__slots__}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, Columns)):
         return [plain(v) for v in value]
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
 

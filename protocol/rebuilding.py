@@ -1,7 +1,7 @@
 """Batches that lose records, as Kafka's cleaner leaves them.
 
-A batch has a million records at most, and 100 MB of them: it is read and built a few
-records at a time, and other requests are served in between.
+A batch has at most a million records and 100 MB: it is read and built a few records at
+a time, and other requests are served in between.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kohort.protocol.records import (
 from kohort.protocol.varints import bytes_at, delta_at, put_varint, varint_at, wrapped
 
 _BYTES: Final = 1024 * 1024
-"""Bytes that are written at a time: a millisecond."""
+"""Bytes written at a time: a millisecond."""
 _RECORD: Final = 1024
-"""Bytes that cost as much as a record beside its own."""
+"""Bytes that cost as much as a record, in addition to its own."""
 
 RecordSpan = tuple[int, bytes | None, bool, int, int]
-"""A record as compaction needs it: its offset, its key, whether it has a value,
-and where it begins (behind its size) and ends."""
+"""A record as compaction needs it: its offset, its key, whether it has a value, its
+start (after its size) and its end."""
 
 
 def scan_records(
@@ -41,8 +41,8 @@ def scan_records(
 
     Args:
         data: the records, not compressed.
-        position: where the first one begins.
-        count: how many there are.
+        position: start of the first one.
+        count: number of records.
         base_offset: of the batch.
 
     Raises:
@@ -56,7 +56,7 @@ def scan_records(
             if size < 0 or stop > end:
                 raise WireError(f"a record of {size} bytes")
             position = start + 2
-            if data[start + 1] & 0x80:  # its timestamp, mostly of one byte
+            if data[start + 1] & 0x80:  # its timestamp, usually of one byte
                 _, position = varint_at(data, start + 1)
             delta, position = delta_at(data, position)
             key, position = bytes_at(data, position, stop)
@@ -75,19 +75,17 @@ def rebuild_in_pieces(
     spans: Sequence[tuple[int, int]],
     delete_horizon_ms: int | None = None,
 ) -> Generator[None, None, bytes]:
-    """The batch with fewer records, or with a delete horizon, as Kafka's cleaner.
+    """Rebuilds a batch with fewer records, or a delete horizon, as Kafka's cleaner.
 
-    Offsets, sequences, producer and epochs stay, the last offset included. The
-    base timestamp becomes that of the first record that is left, or the delete
-    horizon (KIP-534), which a batch keeps once it has one. Others may have turns
-    in between.
+    Offsets (including the last one), sequences, producer and epochs stay. The base
+    timestamp becomes that of the first remaining record, or the delete horizon
+    (KIP-534), which a batch keeps once it has one. Other tasks may run in between.
 
     Args:
-        header: that of the batch.
+        header: the batch's header.
         data: its records, not compressed.
-        spans: (begin, end) of each record to keep as `scan_records` found it;
-            at least one.
-        delete_horizon_ms: when its tombstones may go, if that is new.
+        spans: (start, end) of each record to keep, from `scan_records`; at least one.
+        delete_horizon_ms: when its tombstones may be dropped, if that is new.
     """
     attributes = header.attributes & (KEPT_ATTRIBUTES | LOG_APPEND_TIME)
     if header.has_delete_horizon:
@@ -133,7 +131,7 @@ def _time_at(header: BatchHeader, data: Buffer, start: int) -> tuple[int, int]:
 def empty_batch(header: BatchHeader) -> bytes:
     """The batch without records, as Kafka's cleaner keeps the last one of a producer.
 
-    So the producer's epoch and sequence survive, and the last offset.
+    So the producer's epoch and sequence, and the last offset, survive.
     """
     attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
     return _with_records(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")

@@ -1,6 +1,6 @@
-"""Batches that a broker writes anew with another codec, for ``compression.type``.
+"""Batches that a broker rewrites with another codec, for ``compression.type``.
 
-A batch may hold 100 MB of records. They are decompressed, written and compressed a
+A batch may have 100 MB of records. They are decompressed, written and compressed a
 piece at a time, and other requests are served in between.
 """
 
@@ -25,26 +25,26 @@ from kohort.protocol.records import (
 from kohort.protocol.varints import delta_at, put_varint, varint_at, wrapped
 
 _SOME: Final = 256
-"""Records that are written at a time: half a millisecond."""
+"""Records written at a time: half a millisecond."""
 
 
 class UnfitError(WireError):
-    """A batch cannot be written anew: Kafka's builder refuses its fields."""
+    """A batch cannot be rewritten: Kafka's builder refuses its fields."""
 
 
 def recompress_in_pieces(
     header: BatchHeader, batch: Buffer, codec: int, level: int | None, most: int
 ) -> Generator[None, None, bytes]:
-    """The batch with another codec, and with consecutive offsets, as Kafka writes it.
+    """The batch with another codec and consecutive offsets, as Kafka writes it.
 
-    Others may have turns in between.
+    Other tasks may run in between.
 
     Args:
-        header: that of the batch.
+        header: the batch's header.
         batch: the batch; its records have been read, and are valid.
         codec: of the new batch.
         level: of the codec; None for its default.
-        most: bytes that the new batch may have.
+        most: maximum bytes of the new batch.
 
     Raises:
         TooLargeError: it would have more bytes.
@@ -79,7 +79,7 @@ def recompress_in_pieces(
 
 
 class _Records:
-    """Records with new offsets and distances in time, some at a time."""
+    """Records with new offsets and time deltas, some at a time."""
 
     __slots__ = ("_header", "_pieces", "base_timestamp", "max_timestamp")
 
@@ -89,7 +89,7 @@ class _Records:
         self.base_timestamp = self.max_timestamp = NO_TIMESTAMP
 
     def write(self) -> Iterator[bytes]:
-        """The bytes of the records; none where others should have a turn."""
+        """The bytes of the records; an empty part lets other tasks run."""
         body = bytearray()
         count = 0
         for span in self._spans():
@@ -101,7 +101,7 @@ class _Records:
                 body.clear()
 
     def _spans(self) -> Iterator[tuple[bytes, int, int] | None]:
-        """Each record as (data, begin behind its size, end); None behind a piece."""
+        """Each record as (data, start after its size, end); None after a piece."""
         parts: list[bytes] = []
         missing = 0
         for piece in self._pieces:

@@ -1,10 +1,10 @@
 """The records of a batch as a broker reads them: in pieces, and only their heads.
 
 A broker reads records to validate them and to find a time. Either way it needs the
-offset of a record, its timestamp, and whether it has a key. `Heads` takes the bytes
-in pieces, and never holds more than two of them:
+offset of a record, its timestamp, and whether it has a key. `Heads` reads the bytes in
+pieces, and never holds more than two of them:
 
-1. Records that lie in the bytes at hand as a whole are read at once.
+1. Records that are complete in the available bytes are read at once.
 2. The rest of these bytes is put before the next piece.
 3. A record that is longer than a piece, or has very many headers, is read field by
    field: its key and its value are skipped, piece by piece.
@@ -25,17 +25,17 @@ RecordHead = tuple[int, int, bool]
 """Offset and timestamp of a record, and whether it has a key."""
 
 HEADS: Final = 512
-"""Records that are read at a time: half a millisecond."""
+"""Records read at a time: half a millisecond."""
 
 _MANY_HEADERS = 64
-"""Headers above which a record is not read at once: the shortest have two bytes, so
-that a piece has room for 100,000."""
+"""Headers above which a record is not read at once: the shortest have two bytes, so a
+piece may contain 100,000."""
 
 _LONGEST_VARINT = 10
 
 
 class SizeError(WireError):
-    """The size of a record is no varint of an int32."""
+    """The size of a record is not a varint of an int32."""
 
 
 class Heads:
@@ -43,7 +43,7 @@ class Heads:
 
     Args:
         pieces: the records and nothing else.
-        count: how many there are.
+        count: number of records.
         base_offset: of the batch.
         base_timestamp: of the batch, in milliseconds.
     """
@@ -77,10 +77,10 @@ class Heads:
         self._found: list[RecordHead] = []
 
     def read(self) -> Iterator[list[RecordHead]]:
-        """Some heads at a time; none where others should have a turn.
+        """Some heads at a time; an empty list lets other tasks run.
 
         Raises:
-            WireError: the data is damaged. Records before the damage are given.
+            WireError: the data is damaged. Records before the damage are returned.
         """
         while self._left > 0:
             failed: WireError | None = None
@@ -106,7 +106,7 @@ class Heads:
         rest = len(self._data) - self._position
         raise WireError(f"{rest} bytes behind the last record")
 
-    def _read_whole(self) -> None:  # noqa: C901, PLR0912 - in place, as below
+    def _read_whole(self) -> None:
         """Reads records that end in the data at hand."""
         data, position, add = self._data, self._position, self._found.append
         base_offset, base_timestamp = self._base_offset, self._base_timestamp
@@ -116,7 +116,7 @@ class Heads:
             self._position = position
             if end - position < _LONGEST_VARINT and not _has_varint(data[position:]):
                 return
-            # Most varints have one byte: no call for those, which doubled the time.
+            # Most varints have one byte: read in place, as a call doubled the time.
             size = data[position]
             if size & 0x81:
                 size, position = _size_at(data, position)
@@ -196,7 +196,7 @@ class Heads:
         return value
 
     def _skip(self, size: int) -> Iterator[list[RecordHead]]:
-        """Goes on behind some bytes; a negative size is that of null."""
+        """Skips some bytes; a negative size is that of null."""
         while size > (there := len(self._data) - self._position):
             size -= there
             self._position += there
@@ -206,7 +206,7 @@ class Heads:
         self._position += max(size, 0)
 
     def _grow(self) -> bool:
-        """Puts the next piece behind the data that is not read yet."""
+        """Appends the next piece to the unread data."""
         piece = next(self._pieces, None)
         if piece is None:
             return False

@@ -1,12 +1,11 @@
-"""A quick look at the records of a batch that is not compressed.
+"""A quick look at the records of an uncompressed batch.
 
-A broker reads every record that a client sends. Nearly all batches are as they should
-be, and then it needs three facts of them: the first timestamp, the last, and whether
-all have keys. A `Survey` finds those in half of the time that `Heads` takes, and in a
-tenth if records are of one size: if a record and the next one have the same size, a
-regular expression finds the end of the run without a look at data (`_pattern`). Of
-anything unusual, a damaged record or a varint of more than three bytes, it only says
-that it is there; `Heads` find out what it is.
+A broker reads every record that a client sends. Nearly all batches are valid, and then
+it needs three facts: the first timestamp, the last, and whether all records have keys.
+A `Survey` finds those in half of the time that `Heads` takes, and in a tenth if records
+have the same size: then a regular expression finds the end of the run without reading
+data (`_pattern`). It only detects unusual records (damage, a varint of more than three
+bytes); `Heads` then find out what it is.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from kohort.protocol.record_heads import behind_headers
 from kohort.protocol.varints import int_at, varint_at
 
 SOME: Final = 1024
-"""Records that are read at a time: half a millisecond."""
+"""Records read at a time: half a millisecond."""
 
 _SHORTEST_RUN = 8
 """Records below which a run takes longer than reading them."""
 _LONG_RUN = 32
-"""Length of a run that pays for its expression, even if that had to be made."""
+"""Length of a run that is worth its expression, even if that has to be compiled."""
 _TRIES = 4
-"""Runs shorter than that after which no other is tried for a while."""
+"""Shorter runs after which no other is tried for a while."""
 _MANY_HEADERS = 2 * 8
 """As a varint: the number of headers above which a run is not tried."""
 _BARE = (b"\0",)
-"""The number of headers of a record that has none, as a field of `_pattern`."""
+"""The number of headers of a record without any, as a field of `_pattern`."""
 
 
 class Survey:
@@ -41,11 +40,10 @@ class Survey:
 
     Args:
         data: the records and nothing else.
-        count: how many there are, as the batch declares.
+        count: their number, as the batch declares.
 
     Attributes:
-        earliest: the lowest timestamp so far, as a distance from the batch's base
-            timestamp.
+        earliest: the lowest timestamp so far, relative to the batch's base timestamp.
         latest: the highest one.
         has_keys: whether all records so far have keys.
     """
@@ -68,11 +66,11 @@ class Survey:
 
     @property
     def is_done(self) -> bool:
-        """Whether all records are read, and nothing is behind them."""
+        """True if all records are read, and nothing follows them."""
         return self._left == 0 and self._position == len(self._data)
 
     def read_some(self) -> bool:
-        """Reads up to `SOME` records; False where one is unusual."""
+        """Reads up to `SOME` records; False if one is unusual."""
         count = min(self._left, SOME)
         try:
             has_read = self._read(count)
@@ -81,7 +79,7 @@ class Survey:
         self._left -= count
         return has_read and (self._left > 0 or self._position == len(self._data))
 
-    def _read(self, left: int) -> bool:  # noqa: C901, PLR0912, PLR0915 - in place
+    def _read(self, left: int) -> bool:
         """Varints of up to three bytes are read in place: calls took twice the time."""
         data, position, end = self._data, self._position, len(self._data)
         is_first = position == 0
@@ -102,7 +100,7 @@ class Survey:
                 size = size & 0x7F | (more & 0x7F) << 7 | data[position + 2] << 14
                 position += 3
             stop = position + (size >> 1)
-            # A byte of attributes, which no version uses, is before the time.
+            # The time follows a byte of attributes, which no version uses.
             time_at = position + 1
             time = data[time_at]
             if time < 0x80:
@@ -214,10 +212,10 @@ def _times(
 
     Args:
         data: the records of a batch.
-        start: where the first record's timestamp begins.
-        stop: where it ends.
-        end: that of the run.
-        length: that of each record.
+        start: start of the first record's timestamp.
+        stop: end of that timestamp.
+        end: end of the run.
+        length: length of each record.
     """
     columns = [bytes(data[at:end:length]) for at in range(start, stop)]
     for column in columns:
@@ -231,17 +229,17 @@ def _times(
 def _pattern(
     head: bytes, time_size: int, offset_size: int, *fields: bytes | int
 ) -> tuple[int, re.Pattern[bytes]]:
-    """The length of records that are built alike, and an expression for a run of them.
+    """The length of equally built records, and an expression for a run of them.
 
-    It takes 50 us to make, and 35 ns for each record, as it skips data. Comparing the
-    bytes in between, a column at a time, takes 160 ns for each.
+    It takes 50 us to compile, and 35 ns for each record, as it skips data. Comparing
+    the bytes in between, a column at a time, takes 160 ns for each.
 
     Args:
         head: the size of each, and its attributes.
         time_size: bytes of its timestamp.
-        offset_size: those of its offset.
-        fields: of its key, its value and its headers, in turns bytes that are not data,
-            and the number of bytes of data behind them.
+        offset_size: bytes of its offset.
+        fields: of its key, its value and its headers, alternately bytes that are not
+            data, and the number of bytes of data after them.
     """
     parts = [re.escape(head), _varint(time_size), _varint(offset_size)]
     length = len(head) + time_size + offset_size

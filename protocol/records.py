@@ -1,9 +1,9 @@
 """Record batches, format 2 (KIP-98): headers, checks, reading and building.
 
-A batch is 61 bytes of header and then its records, which are compressed as one
-piece if a codec is set. Its CRC covers the bytes after the CRC: base offset and
-partition leader epoch precede it, so a broker may set both in a batch and pass
-the rest on as it was sent.
+A batch is 61 bytes of header and then its records, which are compressed as one piece if
+a codec is set. Its CRC covers the bytes after the CRC: base offset and partition leader
+epoch precede it, so a broker may set both in a batch and pass the rest on as it was
+sent.
 
 A broker reads records to validate them (`read_heads`, `record_survey`) and for lookups
 by timestamp; it passes them on as bytes. Clients, tools and tests read them as a whole.
@@ -12,6 +12,9 @@ by timestamp; it passes them on as bytes. Clients, tools and tests read them as 
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.machinery
+import importlib.util
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -32,7 +35,7 @@ LOG_OVERHEAD: Final = 12
 CRC_START: Final = 21
 """Position of the attributes, the first bytes that the CRC covers."""
 ATTRIBUTES_AT: Final = 22
-"""Position of the second byte of the attributes, the only one that is used."""
+"""Position of the second byte of the attributes, the only one in use."""
 COUNT_AT: Final = 57
 """Position of the number of records."""
 PLACE: Final = struct.Struct(">qii")
@@ -53,13 +56,13 @@ NO_SEQUENCE: Final = -1
 MAX_SEQUENCE: Final = 2**31 - 1
 
 MAX_RECORDS: Final = 1_000_000
-"""Records of a batch in Produce: the most that librdkafka's ``batch.num.messages``
-allows. A Java producer, which has no limit, would have to put a million empty
-records into one partition within its ``linger.ms``. A broker that reads them all
-is busy for a second, a piece at a time."""
+"""Records of a batch in Produce: the maximum of librdkafka's ``batch.num.messages``. A
+Java producer, which has no limit, would have to put a million empty records into one
+partition within its ``linger.ms``. A broker that reads them all is busy for a second, a
+piece at a time."""
 
-# The smallest length that any format allows, and the first bytes, up to the
-# magic, without which nothing can be said about a batch.
+# The smallest length that any format allows, and the first bytes, up to the magic,
+# without which a batch cannot be identified.
 _SMALLEST_LENGTH = 14
 _UP_TO_MAGIC = 17
 _MAGIC_AT = 16
@@ -114,22 +117,22 @@ class BatchHeader:
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether all records have the time at which they were appended."""
+        """True if all records have the time of their append."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch is part of a transaction (KIP-98)."""
+        """True if the batch is part of a transaction (KIP-98)."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker for brokers, not data (KIP-98)."""
+        """True if the batch is a marker for brokers, not data (KIP-98)."""
         return bool(self.attributes & CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp is a delete horizon (KIP-534)."""
+        """True if the base timestamp is a delete horizon (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON)
 
 
@@ -146,13 +149,13 @@ class Record:
 
 @slotted
 class BatchError:
-    """Why a batch is refused.
+    """The reason for refusing a batch.
 
     Attributes:
         error_code: as Kafka's broker answers.
-        reason: the fault in words, for logs.
-        on_wire: whether Kafka puts a message beside this error code; for most
-            it sends null.
+        reason: the error in words, for logs.
+        on_wire: whether Kafka sends a message with this error code; for most it sends
+            null.
     """
 
     error_code: int
@@ -166,16 +169,27 @@ def advance_sequence(sequence: int, by: int) -> int:
 
 
 @functools.cache
-def _crc32c() -> Callable[..., int]:
-    from crc32c import crc32c
+def crc32c() -> Callable[..., int]:
+    """The function of the library's C extension.
 
-    found: Callable[..., int] = crc32c
+    The package around it imports importlib.metadata, email and argparse, which takes
+    longer than a broker's start and as much memory as its topics. It is loaded if the
+    extension is not where it is today.
+    """
+    package = importlib.util.find_spec("crc32c")
+    path = None if package is None else package.submodule_search_locations
+    spec = importlib.machinery.PathFinder.find_spec("_crc32c", path)
+    if spec is None or spec.loader is None:
+        return importlib.import_module("crc32c").crc32c  # type: ignore[no-any-return]
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[..., int] = module.crc32c
     return found
 
 
 def crc_of(data: Buffer, crc: int = 0) -> int:
     """The crc32c of the data; `crc` is that of the bytes before it."""
-    return _crc32c()(data, crc)
+    return crc32c()(data, crc)
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
@@ -194,8 +208,8 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
 def read_headers(data: Buffer) -> Iterator[tuple[BatchHeader, int]]:
     """The batches in the records of a Fetch response: (header, position) each.
 
-    A batch that is cut off at the end is left out: Kafka fills a response up
-    to its limit with part of one.
+    An incomplete batch at the end is left out: Kafka fills a response up to its limit
+    with part of one.
 
     Raises:
         WireError: an invalid length, or a batch of another format.
@@ -212,10 +226,10 @@ def read_headers(data: Buffer) -> Iterator[tuple[BatchHeader, int]]:
 
 
 def check_first(data: Buffer) -> BatchError | None:
-    """Whether the data of a partition in Produce may be looked at.
+    """Checks that the data of a partition in Produce can be read.
 
-    Kafka's broker does so with the first batch of each partition to find transactions,
-    before it does anything else: an error here refuses the whole request.
+    Kafka's broker checks the first batch of each partition for transactions, before it
+    does anything else: an error here refuses the whole request.
 
     Args:
         data: the records of one partition in the request.
@@ -227,7 +241,7 @@ def check_first(data: Buffer) -> BatchError | None:
 
 
 def is_transactional(data: Buffer) -> bool:
-    """Whether the data, after `check_first`, begins with a batch of a transaction."""
+    """Returns whether the data begins with a transaction's batch."""
     return bool(
         len(data) > ATTRIBUTES_AT
         and data[ATTRIBUTES_AT] & TRANSACTIONAL
@@ -237,11 +251,10 @@ def is_transactional(data: Buffer) -> bool:
 
 
 def check_framing(data: Buffer, *, zstd: bool = True) -> BatchError | None:
-    """Whether the data of a partition in Produce is one whole batch.
+    """Checks that the data of a partition in Produce is one whole batch.
 
-    Kafka looks at this before it goes near a log. Bytes behind the batch that
-    make no whole batch are ignored, as Kafka ignores them, unless they cannot
-    be the start of one.
+    Kafka checks this before it uses the log. Bytes after the batch that are not a whole
+    batch are ignored, as in Kafka, unless they cannot be the start of one.
 
     Args:
         data: the records of one partition in the request, after `check_first`.
@@ -256,7 +269,7 @@ def check_framing(data: Buffer, *, zstd: bool = True) -> BatchError | None:
     elif data[_MAGIC_AT] != MAGIC:
         reason = "Produce takes magic 2 only"
     elif not zstd and data[ATTRIBUTES_AT] & CODEC_MASK > compression.ZSTD:
-        # Only these versions look at the codec here, and Kafka's lookup fails.
+        # Only these versions read the codec here, and Kafka's lookup fails.
         return BatchError(ErrorCode.UNKNOWN_SERVER_ERROR, "the codec does not exist")
     elif not zstd and data[ATTRIBUTES_AT] & CODEC_MASK == compression.ZSTD:
         return BatchError(
@@ -267,7 +280,7 @@ def check_framing(data: Buffer, *, zstd: bool = True) -> BatchError | None:
     elif behind:
         reason = "more than one batch"
     elif size < HEADER_SIZE:
-        # Kafka looks for a producer before it looks at the size.
+        # Kafka looks for a producer before it checks the size.
         lacks_producer = size < _UP_TO_EPOCH
         code = ErrorCode.UNKNOWN_SERVER_ERROR if lacks_producer else _CORRUPT
         return BatchError(code, f"a batch of {size} bytes")
@@ -277,7 +290,7 @@ def check_framing(data: Buffer, *, zstd: bool = True) -> BatchError | None:
 
 
 def _whole_batch(data: Buffer, position: int) -> int | BatchError:
-    """The size of the batch at `position`; 0 where only part of one is there."""
+    """The size of the batch at `position`; 0 if it is incomplete."""
     left = len(data) - position
     if left >= _UP_TO_MAGIC:
         _, length, _, magic = _START(data, position)
@@ -298,8 +311,8 @@ def check_batch(
     """Checks a client's batch as Kafka's log does before appending, in its order.
 
     Args:
-        header: that of the batch.
-        batch: the batch, no more and no less, after `check_framing`.
+        header: the batch's header.
+        batch: exactly the batch, after `check_framing`.
         max_message_bytes: ``max.message.bytes`` of the topic.
     """
     size = header.length + LOG_OVERHEAD
@@ -311,7 +324,7 @@ def check_batch(
         return BatchError(
             ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes of {max_message_bytes}"
         )
-    if _crc32c()(memoryview(batch)[CRC_START:]) != header.crc:
+    if crc32c()(memoryview(batch)[CRC_START:]) != header.crc:
         return BatchError(ErrorCode.CORRUPT_MESSAGE, f"CRC is not {header.crc:#x}")
     return _check_fields(header)
 
@@ -319,7 +332,7 @@ def check_batch(
 def _check_fields(header: BatchHeader) -> BatchError | None:
     count, attributes = header.record_count, header.attributes
     if attributes & CODEC_MASK > compression.ZSTD:
-        # The exception that Kafka meets here has no code.
+        # The exception that Kafka throws here has no code.
         return BatchError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"codec {attributes & CODEC_MASK}"
         )
@@ -329,7 +342,7 @@ def _check_fields(header: BatchHeader) -> BatchError | None:
             f"{count} records, last offset delta {header.last_offset_delta}",
         )
     if count > MAX_RECORDS:
-        # A Java producer that gets this code splits the batch, and sends it again.
+        # A Java producer splits the batch after this code, and sends it again.
         return BatchError(
             ErrorCode.MESSAGE_TOO_LARGE, f"{count} records of {MAX_RECORDS}"
         )
@@ -346,17 +359,17 @@ def _check_fields(header: BatchHeader) -> BatchError | None:
 def with_timestamps(
     batch: Buffer, *, is_append_time: bool, max_timestamp: int
 ) -> bytes:
-    """The first 61 bytes of a batch with another type of timestamp, and its CRC.
+    """The first 61 bytes of a batch with another timestamp type, and its CRC.
 
-    Only the type and the largest timestamp change, as in Kafka: readers take the
-    largest for every record if the type is LogAppendTime.
+    Only the type and the largest timestamp change, as in Kafka: if the type is
+    LogAppendTime, readers use the largest for every record.
 
     Args:
-        batch: the batch, no more and no less.
+        batch: exactly the batch.
         is_append_time: whether the type is LogAppendTime.
         max_timestamp: the largest timestamp.
     """
-    # Kafka drops attributes that it does not know when it writes new ones.
+    # Kafka drops unknown attributes when it writes new ones.
     attributes = batch[ATTRIBUTES_AT] & KEPT_ATTRIBUTES
     if is_append_time:
         attributes |= LOG_APPEND_TIME
@@ -377,22 +390,29 @@ def read_records(
 
 
 def read_rows(
-    data: Buffer, position: int = 0, *, limit: int = compression.LIMIT
+    data: Buffer,
+    position: int = 0,
+    header: BatchHeader | None = None,
+    *,
+    limit: int = compression.LIMIT,
 ) -> Iterator[list[RecordRow]]:
-    """The records of the batch at `position`, some at a time, never none.
+    """The records of the batch at `position`, some at a time, never an empty list.
 
     Args:
-        data: a buffer with the whole batch in it.
-        position: where the batch starts.
-        limit: bytes to which its records may decompress.
+        data: a buffer that contains the whole batch.
+        position: start of the batch.
+        header: of the batch, if it was read before.
+        limit: maximum bytes of its records, decompressed.
 
     Raises:
-        WireError: the batch is damaged. Records before the damage are given.
+        WireError: the batch is damaged. Records before the damage are returned.
     """
-    header = read_header(data, position)
-    end = position + header.size
-    if header.magic != MAGIC or header.size < HEADER_SIZE or end > len(data):
-        raise WireError(f"no whole batch of {header.size} bytes at {position}")
+    if header is None:
+        header = read_header(data, position)
+    size = header.size
+    end = position + size
+    if header.magic != MAGIC or size < HEADER_SIZE or end > len(data):
+        raise WireError(f"no whole batch of {size} bytes at {position}")
     packed = memoryview(data)[position + HEADER_SIZE : end]
     records = compression.decompress(header.codec, packed, limit=limit)
     append_time = header.max_timestamp if header.is_log_append_time else None
@@ -410,16 +430,16 @@ def read_heads(
 ) -> Iterator[list[RecordHead]]:
     """The heads of the records of a batch, some at a time.
 
-    Others may be served in between: little is decompressed or read for each. A
-    list may be empty.
+    Other tasks may run in between: each step decompresses and reads little. A list may
+    be empty.
 
     Args:
         batch: the whole batch.
-        limit: bytes to which its records may decompress.
+        limit: maximum bytes of its records, decompressed.
 
     Raises:
-        WireError: the batch is damaged, a `TooLargeError` if it decompresses to
-            more. Records before the damage are given.
+        WireError: the batch is damaged, a `TooLargeError` if it decompresses to more.
+            Records before the damage are returned.
     """
     header = read_header(batch)
     if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(batch):
@@ -472,19 +492,19 @@ def build_batch(
     attributes: int = 0,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """A batch of these records, in this order.
+    """Builds a batch of these records, in this order.
 
-    Records get offsets from `base_offset` on; offsets of their own are ignored.
+    Records get offsets from `base_offset` on; their previous offsets are ignored.
 
     Args:
         records: at least one.
         codec: 0 to 4.
         base_offset: 0 in Produce.
-        producer_id: of an idempotent producer, with its epoch and the sequence
-            of the first record.
+        producer_id: of an idempotent producer, with its epoch and the sequence of the
+            first record.
         producer_epoch: see `producer_id`.
         base_sequence: see `producer_id`.
-        attributes: flags beside the codec, as `TRANSACTIONAL`.
+        attributes: flags in addition to the codec, for example `TRANSACTIONAL`.
         partition_leader_epoch: -1 in Produce.
 
     Raises:
@@ -514,7 +534,7 @@ def build_batch(
 def sealed(
     base_offset: int, leader_epoch: int, fields: tuple[int, ...], packed: bytes
 ) -> bytes:
-    """A batch of the fields that its CRC covers, and its records."""
+    """Builds a batch from the fields that its CRC covers, and its records."""
     covered = _COVERED(*fields) + packed
     length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
     crc = crc_of(covered)

@@ -1,7 +1,7 @@
-"""The APIs that kohort speaks, and their versions; all else derives from this list.
+"""The APIs that kohort supports, and their versions; all else derives from this.
 
-The ranges are those that Apache Kafka 4.3 accepts. Modules of `protocol.apis`
-are loaded, and codecs generated, when a request of theirs comes in.
+The ranges are those that Apache Kafka 4.3 accepts. Modules of `protocol.apis` are
+loaded, and codecs generated, on the first request that needs them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ class Api:
 
     Attributes:
         key: API key, int16.
-        name: Kafka's name, as in ``JoinGroup``.
-        oldest, newest: versions that are accepted.
-        flexible: first flexible version (KIP-482); None where there is none.
-        advertised: lowest version that ApiVersions names.
+        name: Kafka's name, for example ``JoinGroup``.
+        oldest, newest: supported versions.
+        flexible: first flexible version (KIP-482); None without one.
+        advertised: lowest version that ApiVersions lists.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Api:
         return found
 
     def accepts(self, version: int) -> bool:
-        """Whether requests of this version are answered."""
+        """Returns whether requests of this version are answered."""
         return self.oldest <= version <= self.newest
 
     def is_flexible(self, version: int) -> bool:
-        """Whether messages of this version have compact lengths and tagged fields."""
+        """Returns whether this version has compact lengths and tagged fields."""
         return self.flexible is not None and version >= self.flexible
 
     def response_header_version(self, version: int) -> int:
@@ -89,8 +89,8 @@ API_VERSIONS = 18
 
 # fmt: off
 APIS = (
-    # Kafka names Produce v0 to v2 though it refuses them: librdkafka before 2.0
-    # takes a broker without them for one that cannot produce.
+    # Kafka lists Produce v0 to v2 though it refuses them: librdkafka before 2.0
+    # concludes from missing ones that it cannot produce to the broker.
     Api(0, "Produce", "k00_produce", 3, 13, 9, advertised=0),
     Api(1, "Fetch", "k01_fetch", 4, 18, 12),
     Api(2, "ListOffsets", "k02_list_offsets", 1, 11, 6),
@@ -111,6 +111,11 @@ APIS = (
     Api(21, "DeleteRecords", "k21_delete_records", 0, 2, 2),
     Api(22, "InitProducerId", "k22_init_producer_id", 0, 5, 2),
     Api(23, "OffsetForLeaderEpoch", "k23_offset_for_leader_epoch", 2, 4, 4),
+    Api(24, "AddPartitionsToTxn", "k24_add_partitions_to_txn", 0, 5, 3),
+    Api(25, "AddOffsetsToTxn", "k25_add_offsets_to_txn", 0, 4, 3),
+    Api(26, "EndTxn", "k26_end_txn", 0, 5, 3),
+    Api(27, "WriteTxnMarkers", "k27_write_txn_markers", 1, 2, 1),
+    Api(28, "TxnOffsetCommit", "k28_txn_offset_commit", 0, 5, 3),
     Api(32, "DescribeConfigs", "k32_describe_configs", 1, 4, 4),
     Api(33, "AlterConfigs", "k33_alter_configs", 0, 2, 2),
     Api(35, "DescribeLogDirs", "k35_describe_log_dirs", 1, 5, 2),
@@ -129,8 +134,13 @@ APIS = (
     Api(57, "UpdateFeatures", "k57_update_features", 0, 2, 0),
     Api(60, "DescribeCluster", "k60_describe_cluster", 0, 2, 0),
     Api(61, "DescribeProducers", "k61_describe_producers", 0, 0, 0),
+    Api(65, "DescribeTransactions", "k65_describe_transactions", 0, 0, 0),
+    Api(66, "ListTransactions", "k66_list_transactions", 0, 2, 0),
+    Api(68, "ConsumerGroupHeartbeat", "k68_consumer_group_heartbeat", 0, 1, 0),
     Api(74, "ListConfigResources", "k74_list_config_resources", 0, 1, 0),
     Api(75, "DescribeTopicPartitions", "k75_describe_topic_partitions", 0, 0, 0),
+    Api(76, "ShareGroupHeartbeat", "k76_share_group_heartbeat", 1, 1, 0),
+    Api(88, "StreamsGroupHeartbeat", "k88_streams_group_heartbeat", 0, 0, 0),
 )
 # fmt: on
 

@@ -1,10 +1,10 @@
 """One decorator for every value that kohort passes around: messages, events, effects.
 
-A class of annotated fields becomes a class with slots and a positional
-constructor. To the type checker it is frozen. At run time it is frozen only
-where ``KOHORT_FROZEN`` is set in the environment when the class is made (the
-tests set it): a frozen dataclass pays ``object.__setattr__`` per field, four
-times the cost of a plain slot, and messages are built for every request.
+A class of annotated fields becomes a class with slots and a positional constructor. To
+the type checker it is frozen. At run time it is frozen only if ``KOHORT_FROZEN`` is set
+in the environment when the class is created (the tests set it): a frozen dataclass pays
+``object.__setattr__`` per field, four times the cost of a plain slot, and messages are
+built for every request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FROZEN = bool(os.environ.get("KOHORT_FROZEN"))
 
 
 class FrozenError(AttributeError):
-    """A field of a slotted value was assigned after it was built."""
+    """A field of a slotted value was assigned after construction."""
 
 
 def _equal(self: Any, other: Any) -> Any:
@@ -48,34 +48,55 @@ def _constructor(names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
     body = "\n ".join(assign.format(n) for n in names) or "pass"
     scope: dict[str, Any] = {f"_d_{n}": v for n, v in defaults.items()}
     scope["_set"] = object.__setattr__
-    exec(f"def __init__(self, {parameters}):\n {body}", scope)  # noqa: S102 - our own source
+    exec(f"def __init__(self, {parameters}):\n {body}", scope)
     return scope["__init__"]
+
+
+class _Init:
+    """Makes the ``__init__`` of a class when it is first used.
+
+    Compiling it takes longer than making the class, and most programs use few classes.
+    """
+
+    __slots__ = ("cls", "defaults", "names")
+    cls: type
+
+    def __init__(self, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
+        self.names = names
+        self.defaults = defaults
+
+    def __get__(self, instance: object, _: type) -> Any:
+        made = _constructor(self.names, self.defaults)
+        self.cls.__init__ = made  # type: ignore[misc]  # the next use finds it there
+        return made if instance is None else made.__get__(instance)
 
 
 @typing.dataclass_transform(frozen_default=True)
 def slotted(cls: type[T]) -> type[T]:
-    """Makes a frozen-to-mypy, slotted value class of an annotated class.
+    """Turns an annotated class into a slotted value class that mypy considers frozen.
 
-    Fields are the annotations in order; a value in the class body is the
-    default. Instances compare by type and fields, and are not hashable.
+    Fields are the annotations in order; a value in the class body is the default.
+    Instances compare by type and fields, and are not hashable.
     """
     names = tuple(cls.__annotations__)
     body = {k: v for k, v in vars(cls).items() if k not in {"__dict__", "__weakref__"}}
     defaults = {n: body.pop(n) for n in names if n in body}
+    init = _Init(names, defaults)
     body |= {
         "__qualname__": cls.__qualname__,
         "__slots__": names,
         "__match_args__": names,
-        "__init__": _constructor(names, defaults),
+        "__init__": init,
         "__eq__": _equal,
         "__hash__": None,
-        "__repr__": _shown,
+        "__repr__": body.get("__repr__", _shown),
         "__reduce__": _state,
     }
     if FROZEN:
         body["__setattr__"] = body["__delattr__"] = _refuse
     metaclass: Any = type(cls)
     made: type[T] = metaclass(cls.__name__, cls.__bases__, body)
+    init.cls = made
     return made
 
 

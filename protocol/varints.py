@@ -1,4 +1,4 @@
-"""Zigzag varints, and the fields of records that are made of them (KIP-98)."""
+"""Zigzag varints, and the fields of records that consist of them (KIP-98)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def varint_at(data: Buffer, position: int) -> tuple[int, int]:
 
     Raises:
         WireError: it is longer than 64 bits need.
-        IndexError: the data end in it.
+        IndexError: the data ends in it.
     """
     value = data[position]
     position += 1
@@ -43,8 +43,8 @@ def int_at(data: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint of an int32, and the position behind it.
 
     Raises:
-        WireError: it has more than five bytes, or is no int32.
-        IndexError: the data end in it.
+        WireError: it has more than five bytes, or is not an int32.
+        IndexError: the data ends in it.
     """
     value, after = varint_at(data, position)
     if after - position > LONGEST_INT or not -(2**31) <= value < 2**31:
@@ -53,20 +53,20 @@ def int_at(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def delta_at(data: Buffer, position: int) -> tuple[int, int]:
-    """The distance of a record from its batch's first offset, and the position behind.
+    """A record's offset relative to its batch's, and the position behind it.
 
     Raises:
         As `int_at`.
     """
     delta = data[position]
     if not delta & 0x81:
-        # Nearly always one byte, and not negative: no call for that.
+        # Nearly always one byte, and not negative: read without a call.
         return delta >> 1, position + 1
     return int_at(data, position)
 
 
 def wrapped(timestamp: int) -> int:
-    """A timestamp as an int64; beyond its ends it goes on at the other, as in Java."""
+    """A timestamp as an int64; wraps around at its ends, as in Java."""
     return (timestamp + 2**63) % 2**64 - 2**63
 
 
@@ -75,7 +75,7 @@ def bytes_at(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
 
     Raises:
         WireError: they would end behind `end`.
-        IndexError: the data end before them.
+        IndexError: the data ends before them.
     """
     size = data[position]
     if size & 0x81:
@@ -83,7 +83,7 @@ def bytes_at(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
         if size < 0:
             return None, position
     else:
-        # Mostly one byte, as in `delta_at`.
+        # Usually one byte, as in `delta_at`.
         size >>= 1
         position += 1
     if position + size > end:
@@ -102,5 +102,5 @@ def put_varint(out: bytearray, value: int) -> None:
 
 @functools.lru_cache(1 << 14)
 def varint(value: int) -> bytes:
-    """A zigzag varint, as record batches have them; few are ever seen."""
+    """A zigzag varint as in record batches; recent ones are cached."""
     return uvarint((value << 1) ^ (value >> 63))

@@ -1,5 +1,5 @@
 """One module per API key; each declares its messages for all versions.
 
-Structs bear the names of Apache Kafka's own schemas, fields those names in
-snake case. Durations end in ``_ms``. `protocol.registry` lists the modules.
+Structs have the names of Apache Kafka's own schemas, fields have theirs in snake case.
+Durations end in ``_ms``. `protocol.registry` lists the modules.
 """

@@ -10,7 +10,16 @@ errors of KIP-848, v10 topic ids instead of names.
 from collections.abc import Sequence
 from typing import Annotated
 
-from kohort.protocol.fields import ZERO_UUID, Int16, Int32, Int64, String, Uuid, V
+from kohort.protocol.fields import (
+    COLUMNS,
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Uuid,
+    V,
+)
 from kohort.protocol.slotted import slotted
 
 
@@ -26,7 +35,7 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     name: Annotated[String, V(2, 9)] = ""
     topic_id: Annotated[Uuid, V(10)] = ZERO_UUID
-    partitions: Sequence[OffsetCommitRequestPartition] = ()
+    partitions: Annotated[Sequence[OffsetCommitRequestPartition], COLUMNS] = ()
 
 
 @slotted

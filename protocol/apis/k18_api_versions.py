@@ -1,12 +1,11 @@
 """ApiVersions, API key 18.
 
-The APIs that a broker has, in which versions.
+The APIs of a broker, with their versions.
 
-Versions 0 to 4, flexible from v3. v3 brought flexible requests and the
-client's software (KIP-511), and features (KIP-584); v4 allows features whose
-lowest version is 0. The answer's header is v0 always, as a client may ask in a
-version that the broker does not know; that one gets a v0 body with
-UNSUPPORTED_VERSION.
+Versions 0 to 4, flexible from v3. v3 brought flexible requests and the client's
+software (KIP-511), and features (KIP-584); v4 allows features whose lowest version is
+0. The response header is always v0, as a client may send a version that the broker does
+not know; the response to that is a v0 body with UNSUPPORTED_VERSION.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch, API key 23.
 
-Where the records of a leader epoch end (KIP-279, KIP-320). v4 is flexible.
+The end offsets of leader epochs (KIP-279, KIP-320). v4 is flexible.
 
 Versions 2 to 4, flexible from v4.
 """

@@ -16,6 +16,10 @@ from kohort.protocol.slotted import slotted
 class SaslAuthenticateRequest:
     auth_bytes: Bytes = b""
 
+    def __repr__(self) -> str:
+        """Without the credentials."""
+        return f"{type(self).__name__}({len(self.auth_bytes)} bytes)"
+
 
 @slotted
 class SaslAuthenticateResponse:

@@ -1,7 +1,7 @@
 """ListConfigResources, API key 74.
 
-The resources that have configurations (KIP-1142). v0 is ListClientMetricsResources
-of before, and lists those of client metrics only.
+The resources that have configurations (KIP-1142). v0 is the former
+ListClientMetricsResources, and lists only those of client metrics.
 
 Versions 0 to 1, flexible from v0.
 """
