@@ -1,6 +1,6 @@
-"""Counters of requests: their number, their time, their errors.
+"""Request counters per API: numbers, latencies, errors.
 
-Counted only if an HTTP port is open, since counting costs about a microsecond a
+They count only while an HTTP port is open, as counting costs about a microsecond a
 request. Counters are plain numbers; each view converts them when it is requested.
 """
 
@@ -36,19 +36,21 @@ LATENCY_BOUNDS: Final = (
     5.0,
     10.0,
 )
-"""Seconds: heartbeats take some 0.0001, and joins wait as long as a group does."""
+"""Seconds. A heartbeat takes about 0.0001; a join waits as long as its group does."""
 
+ERROR_FIELDS: Final = ("error_code", "partition_error_code")
+"""Names of the field with a message's error; AddPartitionsToTxn has the second one."""
 _MOST_BODIES: Final = 1000
 """Encoded bodies whose errors are remembered: a few versions times a few errors."""
 
 
 class Histogram:
-    """How many observations there were, by size.
+    """A histogram of observations by size.
 
     Attributes:
-        bounds: the largest value of each bucket but the last, in order.
-        buckets: how many are in each, one more than there are bounds.
-        total: the sum of all.
+        bounds: the largest value of each bucket but the last, in ascending order.
+        buckets: observations per bucket; one more bucket than there are bounds.
+        total: the sum of all observations.
     """
 
     __slots__ = ("bounds", "buckets", "total")
@@ -59,27 +61,26 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Counts one more."""
+        """Counts one observation."""
         self.buckets[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def add(self, other: Histogram) -> None:
-        """Adds the counts of another one of the same bounds."""
+        """Adds the counts of a histogram with the same bounds."""
         self.buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
         self.total += other.total
 
 
 class ApiCounts:
-    """Counts of one API's answers.
+    """Counters of one API's responses.
 
     Attributes:
-        seconds: how long requests took, from when they were read until their
-            answers were handed to the socket; waiting on purpose (JoinGroup,
-            SyncGroup, Fetch) is part of it.
-        errors: how many answers had an error in them, by its code; an answer with
-            several of them counts for each.
-        slow: how often a request kept the event loop for too long at once.
-        clean: the last encoded answer without errors: it is mostly the same one.
+        seconds: time per request, from reading it until its response was handed to the
+            socket; includes waiting on purpose (JoinGroup, SyncGroup, Fetch).
+        errors: responses with an error, by error code; a response with several codes
+            counts once for each.
+        slow: requests that kept the event loop busy for too long at once.
+        clean: the last encoded response without errors, which most responses equal.
     """
 
     __slots__ = ("clean", "errors", "seconds", "slow")
@@ -91,13 +92,13 @@ class ApiCounts:
         self.slow = 0
 
     def add_errors(self, codes: AbstractSet[int]) -> None:
-        """Counts an answer with these errors."""
+        """Counts a response with these error codes."""
         for code in codes:
             self.errors[code] = self.errors.get(code, 0) + 1
 
 
 class ApiCounters:
-    """The counts of all APIs that have been called.
+    """The counters of all APIs that have been called.
 
     Attributes:
         by_api: by API.
@@ -105,28 +106,28 @@ class ApiCounters:
 
     def __init__(self) -> None:
         self.by_api: dict[Api, ApiCounts] = {}
-        # Of answers that are encoded once and for all.
+        # Errors of responses that are encoded once and sent many times.
         self._bodies: dict[tuple[Api, int, bytes], frozenset[int]] = {}
 
     def answered(self, api: Api, version: int, since: float, response: Any) -> None:
-        """Counts a request that is answered.
+        """Counts a request that was answered.
 
         Args:
-            api: of the request.
-            version: of the request.
+            api: the API of the request.
+            version: the version of the request.
             since: when its handling began, on `time.monotonic`; 0 if not measured.
-            response: a message, bytes of a body that is encoded, or None.
+            response: a message, bytes of an encoded body, or None.
         """
         counts = self.by_api.get(api)
         if counts is None:
             counts = self.by_api[api] = ApiCounts()
         if since:
-            # As in Histogram.observe: heartbeats come this way.
+            # The same as Histogram.observe, inlined: heartbeats take this path.
             seconds = counts.seconds
             took = monotonic() - since
             seconds.buckets[bisect_left(LATENCY_BOUNDS, took)] += 1
             seconds.total += took
-        if response is counts.clean:
+        if response is None or response is counts.clean:
             return
         if type(response) is bytes:
             found = self._of_body(api, version, response)
@@ -137,14 +138,14 @@ class ApiCounters:
         counts.add_errors(found)
 
     def answered_with(self, api: Api, since: float, errors: AbstractSet[int]) -> None:
-        """Counts a request that is answered, with these errors."""
+        """Counts a request that was answered with these error codes."""
         counts = self.by_api.setdefault(api, ApiCounts())
         if since:
             counts.seconds.observe(monotonic() - since)
         counts.add_errors(errors)
 
     def was_slow(self, api: Api) -> None:
-        """Counts a request that kept the event loop for too long at once."""
+        """Counts a request that kept the event loop busy for too long at once."""
         self.by_api.setdefault(api, ApiCounts()).slow += 1
 
     def _of_body(self, api: Api, version: int, body: bytes) -> AbstractSet[int]:
@@ -159,7 +160,7 @@ class ApiCounters:
 
 
 def name_of(code: int) -> str:
-    """An error's name, as Kafka spells it."""
+    """Kafka's name of an error code."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -175,7 +176,7 @@ _find: dict[type, Callable[[Any, set[int]], None] | None] = {}
 
 
 def errors_in(message: Any) -> AbstractSet[int]:
-    """The error codes in an answer, those of its rows included; 0 is none."""
+    """The error codes in a response and in its rows; 0 counts as none."""
     if message is None:
         return _NOTHING
     found: set[int] = set()
@@ -190,7 +191,7 @@ def errors_in(message: Any) -> AbstractSet[int]:
 
 
 def errors_in_pieces(message: Any) -> Generator[None, None, AbstractSet[int]]:
-    """Like `errors_in`, a piece at a time: for answers of many rows."""
+    """The same as `errors_in`, in pieces: for responses with many rows."""
     found: set[int] = set()
     rows: list[Iterator[Any]] = [iter((message,))]
     left = PIECE
@@ -204,41 +205,42 @@ def errors_in_pieces(message: Any) -> Generator[None, None, AbstractSet[int]]:
             yield
         left -= 1
         cls: type = type(row)
-        has_own, names = _shape(cls)
-        if has_own:
-            found.add(row.error_code)
+        own, names = _shape(cls)
+        if own is not None:
+            found.add(getattr(row, own))
         rows += [iter(getattr(row, name) or ()) for name in names]
     found.discard(0)
     return found
 
 
 @functools.cache
-def _shape(cls: type) -> tuple[bool, tuple[str, ...]]:
-    """Whether a message has an error code, and its fields with rows that may."""
+def _shape(cls: type) -> tuple[str | None, tuple[str, ...]]:
+    """Returns the field with a message's error, and those whose rows may have one."""
     hints = typing.get_type_hints(cls)
     rows = ((name, _row_type(hint)) for name, hint in hints.items())
     with_errors = (name for name, row in rows if row is not None and _finder(row))
-    return "error_code" in hints, tuple(with_errors)
+    own = next((name for name in ERROR_FIELDS if name in hints), None)
+    return own, tuple(with_errors)
 
 
 def _finder(cls: type) -> Callable[[Any, set[int]], None] | None:
     """Makes a function that collects a message's error codes, nested rows included."""
-    own = False
+    own = None
     rows: list[tuple[str, Callable[[Any, set[int]], None]]] = []
     for name, hint in typing.get_type_hints(cls).items():
-        if name == "error_code":
-            own = True
+        if name in ERROR_FIELDS:
+            own = name
         else:
             row = _row_type(hint)
             find = None if row is None else _finder(row)
             if find is not None:
                 rows.append((name, find))
-    if not rows:
-        return _own if own else None
+    if not rows and own is None:
+        return None
 
     def find_all(message: Any, found: set[int]) -> None:
-        if own:
-            found.add(message.error_code)
+        if own is not None:
+            found.add(getattr(message, own))
         for name, find in rows:
             for row in getattr(message, name) or ():
                 find(row, found)
@@ -246,14 +248,10 @@ def _finder(cls: type) -> Callable[[Any, set[int]], None] | None:
     return find_all
 
 
-def _own(message: Any, found: set[int]) -> None:
-    found.add(message.error_code)
-
-
 def _row_type(hint: object) -> type | None:
-    """The message that a field has rows of; None if it is another field."""
+    """The message type of a field's rows; None if the field has no rows."""
     inner = typing.get_args(hint)
     if typing.get_origin(hint) is Sequence:
         return inner[0] if hasattr(inner[0], "__match_args__") else None
-    # It may be null.
+    # The field may be nullable.
     return next(filter(None, map(_row_type, inner)), None)

@@ -1,7 +1,7 @@
 """The broker's configuration: Kafka's keys, and the source of each value.
 
-``--set`` overrides the environment, the environment the file, and the file Kafka's
-defaults. Values are checked as Kafka checks them.
+``--set`` overrides the environment, the environment overrides the file, and the file
+overrides Kafka's defaults. Values are validated as Kafka validates them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from kohort.broker import config_checks
 from kohort.broker.config_checks import UNITS_MS, in_ms
+from kohort.broker.config_hints import did_you_mean, owner
 from kohort.broker.config_keys import (
     BROKER_KEYS,
     FAMILIES,
@@ -26,7 +26,8 @@ from kohort.broker.config_keys import (
 from kohort.broker.config_values import Value, parse, to_text
 from kohort.protocol.slotted import slotted
 
-# The sources of a value as DescribeConfigs numbers them (KIP-226), best first.
+# Numbers of the sources of a value in DescribeConfigs (KIP-226), highest priority
+# first.
 TOPIC_CONFIG = 1
 DYNAMIC_BROKER_CONFIG = 2
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
@@ -38,20 +39,19 @@ GROUP_CONFIG = 8
 
 ENVIRONMENT_PREFIX = "KOHORT_"
 _INTERNAL_VARIABLES = frozenset({"KOHORT_FROZEN"})
-# Kubernetes and Docker links set these variables for a service called kohort.
+# Kubernetes and Docker links set these variables for a service named kohort.
 _SERVICE_LINKS = re.compile(
     r"KOHORT_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
-# Kafka takes these for all listeners at once, and other keys of a listener for one
-# broker only.
+# In Kafka these apply to all listeners at once; other listener keys are per broker.
 _CLUSTER_WIDE_OF_LISTENERS = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
 
 
 class ConfigError(ValueError):
-    """A key that is not known, or a value that it cannot have; one line of text."""
+    """An unknown key or an invalid value; the message is one line."""
 
 
 @slotted
@@ -60,8 +60,8 @@ class Setting:
 
     Attributes:
         value: in Python's type.
-        text: as it was given, and as synonyms show it; None for null.
-        origin: its source, for people: ``--set``, the name of a file, ...
+        text: as given, and as synonyms show it; None for null.
+        origin: its source in words: ``--set``, the name of a file, ...
     """
 
     value: Value
@@ -76,7 +76,7 @@ class Entry:
     Attributes:
         value: as text; None for null, and for a password that is set.
         source: one of the `*_CONFIG` numbers.
-        synonyms: (key, value as text, source) of all that is set, best first.
+        synonyms: (key, value as text, source) of all values set, best first.
     """
 
     key: Key
@@ -88,9 +88,9 @@ class Entry:
 class Config:
     """The configuration of one broker.
 
-    ``config["group.max.size"]`` is the value in Python's type: int, bool, float,
-    str, a tuple of str for lists, None for null. A key that is not in the table
-    of `config_keys` is a KeyError.
+    ``config["group.max.size"]`` is the value in Python's type: int, bool, float, str, a
+    tuple of str for lists, None for null. A key that is not in the table of
+    `config_keys` raises KeyError.
 
     Args:
         settings: values by key, as text or in Python's types. The environment is
@@ -122,17 +122,17 @@ class Config:
         file: str | os.PathLike[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Config:
-        """The configuration from its sources.
+        """Reads the configuration from its sources.
 
         Args:
-            sets: texts ``key=value``; of several for one key the last counts.
-            file: a TOML file; tables nest as the dots of the keys do.
-            environment: of which the variables ``KOHORT_*`` are read.
+            sets: texts ``key=value``; the last one for a key wins.
+            file: a TOML file; nested tables make dotted keys.
+            environment: its ``KOHORT_*`` variables are read.
 
         Raises:
-            ConfigError: as the constructor; or the file cannot be read.
+            ConfigError: as for the constructor, or the file cannot be read.
         """
-        settings = _from_file(Path(file)) if file is not None else {}
+        settings = _from_file(file) if file is not None else {}
         settings |= _from_environment(environment or {})
         return cls(settings | _from_sets(sets))
 
@@ -150,13 +150,13 @@ class Config:
 
     @property
     def log_retention_ms(self) -> int:
-        """How long records are kept, in milliseconds, of three keys; -1 for ever."""
+        """Retention of records in milliseconds, from three keys; -1 means forever."""
         found: int = in_ms(self._values, "log.retention.ms")
         return max(found, -1)
 
     @property
     def unused(self) -> tuple[tuple[str, str | None, str], ...]:
-        """(key, value, origin) of settings, not at the default, without effect here."""
+        """(key, value, origin) of changed settings that have no effect in kohort."""
         return tuple(
             (name, _shown(key, setting.value), setting.origin)
             for name, setting in self._layers[STATIC_BROKER_CONFIG].items()
@@ -164,9 +164,9 @@ class Config:
         )
 
     def described(self) -> list[str]:
-        """The keys that DescribeConfigs lists: Kafka's, internal ones if they are set.
+        """The keys that DescribeConfigs lists: Kafka's, internal ones only if set.
 
-        kohort's own keys are not among them.
+        kohort's own keys are not included.
         """
         names = [name for name, key in BROKER_KEYS.items() if key.is_listed]
         for layer in self._layers.values():
@@ -174,17 +174,17 @@ class Config:
         return [name for name in dict.fromkeys(names) if name not in KOHORT_KEYS]
 
     def entry(self, name: str, started_with: Mapping[str, str] | None = None) -> Entry:
-        """A key of the broker as DescribeConfigs shows it; KeyError for no key.
+        """A broker key as DescribeConfigs shows it; KeyError for an unknown key.
 
         Args:
             name: the key.
-            started_with: values of the node that was asked, in place of those that
-                were set; they are in no file.
+            started_with: values of the described node that are in no file; they
+                replace the values that were set.
         """
         key = self._key(name)
         own = started_with or {}
         synonyms = list(self._synonyms(key, own))
-        # A synonym counts for the key only behind the key's own values.
+        # A synonym applies only where none of the key's own values does.
         while synonyms and synonyms[0][0] != name:
             del synonyms[0]
         source = synonyms[0][2] if synonyms else DEFAULT_CONFIG
@@ -208,7 +208,8 @@ class Config:
                     yield name, None if key.sensitive else text, source
         for name in names:
             known = BROKER_KEYS.get(name)
-            # Kafka has no default for the node's id, and none for what no file sets.
+            # Kafka has no default for node.id, nor for keys that are only set at run
+            # time.
             if (
                 known
                 and known.default is not None
@@ -218,20 +219,20 @@ class Config:
                 yield name, None if key.sensitive else known.default, DEFAULT_CONFIG
 
     def topic_entry(self, name: str, overrides: Mapping[str, str]) -> Entry:
-        """A key of a topic as DescribeConfigs shows it; KeyError for an unknown key.
+        """A topic key as DescribeConfigs shows it; KeyError for an unknown key.
 
         Args:
             name: the key.
             overrides: the topic's own values, as texts that `parse_topic` accepts.
         """
         key = TOPIC_KEYS[name]
-        # Not the value of a synonym: hours that became milliseconds have none.
+        # Not the value of a synonym: hours converted to milliseconds have no synonyms.
         synonyms = self.entry(key.parents[0]).synonyms if key.parents else ()
         text = to_text(self.topic_default(name))
         return inherited(key, text, synonyms, overrides, TOPIC_CONFIG)
 
     def topic_entries(self, overrides: Mapping[str, str]) -> list[Entry]:
-        """All keys of a topic as `topic_entry`, internal ones where they are set."""
+        """All topic keys as `topic_entry` has them, internal ones only if set."""
         return [
             self.topic_entry(name, overrides)
             for name, key in TOPIC_KEYS.items()
@@ -239,7 +240,7 @@ class Config:
         ]
 
     def group_entry(self, name: str, settings: Mapping[str, str]) -> Entry:
-        """A key of a group as DescribeConfigs shows it; KeyError for an unknown key.
+        """A group key as DescribeConfigs shows it; KeyError for an unknown key.
 
         Args:
             name: the key.
@@ -254,7 +255,7 @@ class Config:
         return inherited(key, text, synonyms, settings, GROUP_CONFIG)
 
     def group_default(self, name: str) -> Value:
-        """Value for groups that do not set this key; KeyError if it is unknown."""
+        """Value for groups that do not set this key; KeyError for an unknown key."""
         key = GROUP_KEYS[name]
         return self._values[key.parents[0]] if key.parents else _default(key)
 
@@ -272,7 +273,7 @@ class Config:
         }
 
     def topic_default(self, name: str) -> Value:
-        """Value for topics that do not set this key; KeyError if it is unknown."""
+        """Value for topics that do not set this key; KeyError for an unknown key."""
         key = TOPIC_KEYS[name]
         if name == "retention.ms":
             return self.log_retention_ms
@@ -284,7 +285,7 @@ class Config:
         return _default(key)
 
     def dynamic(self, source: int) -> dict[str, str | None]:
-        """Values set while the broker runs, as texts by key; None for passwords.
+        """Values set at run time, as texts by key; None for passwords.
 
         Args:
             source: DYNAMIC_BROKER_CONFIG or DYNAMIC_DEFAULT_BROKER_CONFIG.
@@ -302,7 +303,7 @@ class Config:
         source: int = DYNAMIC_BROKER_CONFIG,
         validate_only: bool = False,
     ) -> None:
-        """Changes values while the broker runs, all of them or none (KIP-226).
+        """Changes values at run time, all of them or none (KIP-226).
 
         Args:
             changes: values as text; None removes a value that was set at run time.
@@ -310,10 +311,10 @@ class Config:
                 DYNAMIC_DEFAULT_BROKER_CONFIG for all brokers'.
             validate_only: checks and raises as usual, but changes nothing.
 
-        Unknown keys are accepted, as in Kafka: they may be a plug-in's.
+        Unknown keys are accepted, as in Kafka: a plug-in may use them.
 
         Raises:
-            ConfigError: a key cannot be changed so, or a value is invalid.
+            ConfigError: a key cannot be changed at run time, or a value is invalid.
         """
         layers, values = self._changed(changes, source)
         for name, why in config_checks.change_violations(self._values, values):
@@ -322,9 +323,9 @@ class Config:
             self._layers, self._values = layers, values
 
     def require_for_all_brokers(self, name: str) -> None:
-        """Sets a key for all brokers, if it is not, and takes a broker's own away.
+        """Sets a key for all brokers if it is not set; removes a broker's own value.
 
-        From then on neither a broker's own value nor a start's counts.
+        From then on values of single brokers, and those given at a start, are ignored.
         """
         common = self._layers[DYNAMIC_DEFAULT_BROKER_CONFIG]
         if name not in common:
@@ -358,7 +359,7 @@ class Config:
         return layers, values
 
     def _key(self, name: str) -> Key:
-        """A key of the broker, or one that was set at run time; else KeyError."""
+        """A broker key, or one that was set at run time; KeyError for others."""
         if name in BROKER_KEYS:
             return BROKER_KEYS[name]
         if name.startswith(PREFIXES) or any(name in of for of in self._layers.values()):
@@ -370,7 +371,7 @@ class Config:
         values = {name: _default(key) for name, key in BROKER_KEYS.items()}
         for source in sorted(layers, reverse=True):
             if source != STATIC_BROKER_CONFIG:
-                # In Kafka a key that is set at run time silences its synonyms.
+                # In Kafka a key set at run time hides its synonyms.
                 for name in layers[source]:
                     for other in FAMILIES.get(name, ()):
                         values[other] = _default(BROKER_KEYS[other])
@@ -395,9 +396,10 @@ def parse_topic(name: str, text: str) -> Value:
     """
     key = TOPIC_KEYS.get(name)
     if key is None:
-        raise ConfigError(
-            f"{name}: unknown topic setting{_did_you_mean(name, TOPIC_KEYS)}"
-        )
+        hint = did_you_mean(name, TOPIC_KEYS)
+        if name in BROKER_KEYS:
+            hint = "; this is a broker's setting"
+        raise ConfigError(f"{name}: unknown topic setting{hint}")
     try:
         return parse(key, text)
     except ValueError as error:
@@ -411,14 +413,14 @@ def inherited(
     own: Mapping[str, str],
     source: int,
 ) -> Entry:
-    """A key of a topic, group or subscription, which has its own value or inherits it.
+    """A key of a topic, group or subscription: its own value, or the inherited one.
 
     Args:
         key: the key.
-        text: the value that it inherits.
-        synonyms: of that value, best first.
+        text: the inherited value.
+        synonyms: synonyms of the inherited value, best first.
         own: own values, as valid texts.
-        source: of own values.
+        source: the source of own values.
     """
     if key.name in own:
         text = to_text(parse(key, own[key.name]))
@@ -435,24 +437,17 @@ def _shown(key: Key, value: Value) -> str | None:
 
 
 def _quoted(value: object) -> str:
-    """A value for people, in one line, and not for ever."""
+    """A value for messages: one line, shortened."""
     text = str(value if isinstance(value, str) else to_text(value))
     if len(text) > 100:
         text = text[:100] + "..."
     return text if text.isprintable() and text.strip() == text != "" else repr(text)
 
 
-def _did_you_mean(name: str, names: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, list(names), 1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
 def _key(name: str) -> Key:
-    """A key of the broker; KeyError for no key."""
+    """A broker key; KeyError for an unknown one."""
     if name not in BROKER_KEYS and name.startswith(PREFIXES):
-        # It may well be a secret: passwords are set by listener, too.
+        # It may be a secret: passwords are set per listener, too.
         return Key(name, "password", None, "*", "hidden", used=False)
     return BROKER_KEYS[name]
 
@@ -461,8 +456,8 @@ def _known(name: str, value: object, origin: str) -> Key:
     try:
         return _key(name)
     except KeyError:
-        hint = _did_you_mean(name, BROKER_KEYS)
-        line = f"{_quoted(name)}={_quoted(value)} ({origin}): unknown setting{hint}"
+        why = owner(name) or f"unknown setting{did_you_mean(name, BROKER_KEYS)}"
+        line = f"{_quoted(name)}={_quoted(value)} ({origin}): {why}"
         raise ConfigError(line) from None
 
 
@@ -485,7 +480,7 @@ def _parsed(key: Key, text: str, origin: str) -> Setting:
 
 
 def _changeable(name: str) -> Key:
-    """A key that is changed while the broker runs; one of a listener has its type."""
+    """A key that can be changed at run time; a listener's key has its type."""
     of_listener = _OF_LISTENER.fullmatch(name)
     key = BROKER_KEYS.get(of_listener[1] if of_listener else name)
     if key is None:
@@ -496,7 +491,7 @@ def _changeable(name: str) -> Key:
 
 
 def _check_change(key: Key, source: int) -> None:
-    """Checks that a key can be changed while the broker runs (KIP-226).
+    """Checks that a key can be changed at run time (KIP-226).
 
     Raises:
         ConfigError: it cannot, or not for all brokers at once.
@@ -540,10 +535,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
     settings = {}
     for variable, value in sorted(given.items()):
         if variable not in keys:
-            hint = _did_you_mean(variable, keys)
-            raise ConfigError(
-                f"{variable}={_quoted(value)} (environment): unknown setting{hint}"
-            )
+            key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+            why = owner(key) or f"unknown setting{did_you_mean(variable, keys)}"
+            raise ConfigError(f"{variable}={_quoted(value)} (environment): {why}")
         name = keys[variable]
         settings[name] = _setting(name, value, f"environment, {variable}")
     return settings
@@ -554,11 +548,12 @@ def variable_of(name: str) -> str:
     return ENVIRONMENT_PREFIX + re.sub(r"[.-]", "_", name).upper()
 
 
-def _from_file(path: Path) -> dict[str, Setting]:
+def _from_file(path: str | os.PathLike[str]) -> dict[str, Setting]:
     import tomllib
+    from pathlib import Path
 
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             document = tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
@@ -575,7 +570,7 @@ def _from_file(path: Path) -> dict[str, Setting]:
 def _flat(
     table: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, object]]:
-    """The values of nested tables, by dotted key."""
+    """Flattens nested tables to dotted keys."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""Kafka's rules about several keys at once, and about changes while a broker runs."""
+"""Kafka's rules about several keys at once, and about changes at run time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from kohort.broker.config_keys import BROKER_KEYS, FAMILIES, GROUP_KEYS
 
 UNITS_MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
-"""Milliseconds in the last word of a key."""
+"""Milliseconds per unit, by the last word of a key."""
 
 THREADS = (
     "background.threads",
@@ -37,11 +37,11 @@ class Values(Protocol):
 
 
 Violation = tuple[str, str]
-"""A key, and what is wrong with its value."""
+"""A key, and the fault of its value."""
 
 
 def in_ms(values: Mapping[str, Any], name: str) -> Any:
-    """A time in milliseconds, of the first key of a family that is set; or None."""
+    """Milliseconds from the first key of a family that is set; None if none is."""
     for key in FAMILIES[name]:
         if values[key] is not None:
             return values[key] * UNITS_MS[key.rpartition(".")[2]]
@@ -49,7 +49,7 @@ def in_ms(values: Mapping[str, Any], name: str) -> Any:
 
 
 def violations(values: Mapping[str, Any]) -> Iterator[Violation]:
-    """Yields the rules of a broker's configuration that these values break."""
+    """Yields the rules that these broker values break."""
     yield from _times(values)
     yield from _connections(values)
     buffer, threads = "log.cleaner.dedupe.buffer.size", values["log.cleaner.threads"]
@@ -98,11 +98,11 @@ def _connections(values: Mapping[str, Any]) -> Iterator[Violation]:
 
 
 def group_violations(changed: Mapping[str, Any], values: Values) -> Iterator[Violation]:
-    """Yields the rules that the configuration of a group breaks.
+    """Yields the rules that a group's configuration breaks.
 
     Args:
         changed: the values of the group, all keys of `GROUP_KEYS`.
-        values: the broker's.
+        values: the broker's values.
     """
     for key in GROUP_KEYS.values():
         yield from _bounds(key.name, key.name, changed[key.name], values)
@@ -116,7 +116,7 @@ def group_violations(changed: Mapping[str, Any], values: Values) -> Iterator[Vio
 def _bounds(
     name: str, group_key: str, value: Any, values: Values
 ) -> Iterator[Violation]:
-    """Yields the bound of the broker that a value of groups is beyond.
+    """Yields the broker's bound that a group's value exceeds.
 
     Bounds have the key's name with min or max in it, as in
     ``group.consumer.min.session.timeout.ms``.
@@ -133,7 +133,7 @@ def _bounds(
 def change_violations(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[Violation]:
-    """Yields the rules that a change of a running broker's values breaks."""
+    """Yields the rules that a change at run time breaks."""
     for name in THREADS:
         before, after = old[name], new[name]
         if after != before and not before // 2 <= after <= before * 2:

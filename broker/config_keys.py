@@ -1,21 +1,21 @@
-"""The configuration keys of Apache Kafka 4.3, with its defaults; and kohort's own.
+"""Apache Kafka 4.3's configuration keys with their defaults, and kohort's own.
 
 A row is `name type default allowed mode [used]`:
 
 - type: as in ConfigDef: boolean, string, int, short, long, double, list, class,
   password.
 - default: `null` for none, `""` for the empty text.
-- allowed: `1..` and `1..9` are ranges, `1..9|-1` allows one number more, `a|b`
-  lists the valid texts, or elements of a list (after `~` in any case of letters),
-  `nonempty` forbids the empty text, `*` allows all values of the type.
+- allowed: `1..` and `1..9` are ranges, `1..9|-1` allows one more number, `a|b` lists
+  the valid texts, or elements of a list (case-insensitive after `~`), `nonempty` forbids
+  the empty text, `*` allows all values of the type.
 - mode: `read-only`, `cluster-wide` and `per-broker` are the modes of KIP-226;
-  `per-listener` keys change with the prefix ``listener.name.NAME.`` only. `hidden`
-  keys are read-only, and `dynamic-only` ones are set while the broker runs; both are
-  described where they are set.
+  `per-listener` keys can be changed only with the prefix ``listener.name.NAME.``.
+  `hidden` keys are read-only, `dynamic-only` keys are set at run time; both are
+  described only if set.
 - used: the key has an effect in kohort; others are accepted with a warning.
 
-Rows of topics, groups and client metrics have, in place of the mode, the broker's
-keys that the default comes from, the first that is set; `-` for none.
+Rows of topics, groups and client metrics have, in place of the mode, the broker keys
+that supply the default; the first one that is set wins. `-` stands for none.
 
 `kohort.broker.config_docs` has a text for each key.
 """
@@ -24,14 +24,14 @@ from __future__ import annotations
 
 from kohort.protocol.slotted import slotted
 
-# Kafka knows offloading assignors by name only: no definition of a broker's
-# configuration has them, and setting them does nothing there, either.
+# Kafka knows offloading assignors by name only: no broker ConfigDef contains them, and
+# setting them has no effect in Kafka, either.
 #
-# node.id has no default in Kafka, which requires it; kohort starts without any
-# setting, as node 1.
+# node.id has no default in Kafka, which requires it; kohort starts without any setting,
+# as node 1.
 _BROKER = """
-add.partitions.to.txn.retry.backoff.max.ms      int      100 0.. read-only
-add.partitions.to.txn.retry.backoff.ms          int      20 1.. read-only
+add.partitions.to.txn.retry.backoff.max.ms      int      100 0.. read-only used
+add.partitions.to.txn.retry.backoff.ms          int      20 1.. read-only used
 advertised.listeners                            list     null * read-only
 alter.config.policy.class.name                  class    null * read-only
 alter.log.dirs.replication.quota.window.num     int      11 1.. read-only
@@ -381,17 +381,17 @@ ssl.truststore.location                         string   null * per-listener
 ssl.truststore.password                         password null * per-listener
 ssl.truststore.type                             string   JKS * per-listener
 telemetry.max.bytes                             int      1048576 1.. read-only
-transaction.abort.timed.out.transaction.cleanup.interval.ms int      10000 1.. read-only
-transaction.max.timeout.ms                      int      900000 1.. read-only
-transaction.partition.verification.enable       boolean  true * cluster-wide
-transaction.remove.expired.transaction.cleanup.interval.ms int      3600000 1.. read-only
+transaction.abort.timed.out.transaction.cleanup.interval.ms int      10000 1.. read-only used
+transaction.max.timeout.ms                      int      900000 1.. read-only used
+transaction.partition.verification.enable       boolean  true * cluster-wide used
+transaction.remove.expired.transaction.cleanup.interval.ms int      3600000 1.. read-only used
 transaction.state.log.load.buffer.size          int      5242880 1.. read-only
-transaction.state.log.min.isr                   int      2 1.. read-only
-transaction.state.log.num.partitions            int      50 1.. read-only
-transaction.state.log.replication.factor        short    3 1.. read-only
-transaction.state.log.segment.bytes             int      104857600 1.. read-only
+transaction.state.log.min.isr                   int      2 1.. read-only used
+transaction.state.log.num.partitions            int      50 1.. read-only used
+transaction.state.log.replication.factor        short    3 1.. read-only used
+transaction.state.log.segment.bytes             int      104857600 1.. read-only used
 transaction.two.phase.commit.enable             boolean  false * read-only
-transactional.id.expiration.ms                  int      604800000 1.. read-only
+transactional.id.expiration.ms                  int      604800000 1.. read-only used
 unclean.leader.election.enable                  boolean  false * cluster-wide
 unclean.leader.election.interval.ms             long     300000 1.. hidden
 unstable.api.versions.enable                    boolean  false * hidden
@@ -479,9 +479,9 @@ class Key:
         type: ConfigDef's type in lower case; `unknown` for a plug-in's key.
         default: as text; None for null.
         allowed: the valid values, in the notation of the table.
-        mode: how it can be changed; `cluster-wide` for all but the broker's keys.
+        mode: how it can be changed; `cluster-wide` for all but broker keys.
         used: whether the key has an effect in kohort.
-        parents: the broker's keys that a topic's or group's key has its default from.
+        parents: the broker keys that supply the default of a topic's or group's key.
     """
 
     name: str
@@ -494,17 +494,17 @@ class Key:
 
     @property
     def read_only(self) -> bool:
-        """Whether the value stays as it was at the start (KIP-226)."""
+        """True if the value cannot change after the start (KIP-226)."""
         return self.mode in {"read-only", "hidden", "unknown"}
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown."""
+        """True if the value is never shown."""
         return self.type in {"password", "unknown"}
 
     @property
     def is_listed(self) -> bool:
-        """Whether DescribeConfigs lists the key even if it is not set."""
+        """True if DescribeConfigs lists the key even when it is not set."""
         return self.mode not in {"hidden", "dynamic-only"}
 
 
@@ -527,7 +527,7 @@ def _rows(table: str, *, of_broker: bool = False) -> dict[str, Key]:
 
 
 KOHORT_KEYS = _rows(_KOHORT, of_broker=True)
-"""kohort's own keys by name: Kafka's clients see them when they ask by name only."""
+"""kohort's own keys by name. Clients see them only when they ask by name."""
 
 BROKER_KEYS = _rows(_BROKER, of_broker=True) | KOHORT_KEYS
 """The broker's keys by name, Kafka's in order, then kohort's own."""
@@ -553,11 +553,10 @@ FAMILIES = {
     )
     for name in family
 } | {
-    # Not the other way round: the scheduler's interval is a default only.
+    # Not the other way round: the scheduler's interval is only a default.
     "log.flush.interval.ms": (
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
     )
 }
-"""Keys that say one thing in several units, by each of them: the first that is set
-counts."""
+"""Keys for one quantity in several units, by each of them; the first one set wins."""

@@ -1,6 +1,10 @@
-"""Configuration of a node that no file has: where it listens and keeps its logs."""
+"""Configuration of a node that is in no file: its listeners and log directory."""
 
 from __future__ import annotations
+
+from kohort.broker.config import ConfigError
+
+MAX_PORT = 65535
 
 
 def started_with(
@@ -9,7 +13,7 @@ def started_with(
     advertised: tuple[str, int],
     log_dir: str,
 ) -> dict[str, str]:
-    """Values by key, as a file for Kafka would have them.
+    """Returns values by key, as a configuration file of Kafka would have them.
 
     Args:
         node_id: its id.
@@ -30,3 +34,15 @@ def started_with(
 def address(host: str, port: int) -> str:
     """A host and port; IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """(host, port) of "host:port".
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
+        raise ConfigError(f"{text!r}: must be host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

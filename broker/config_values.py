@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
 
 from kohort.broker.config_keys import Key
 
@@ -29,10 +28,10 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def parse(key: Key, text: str) -> Value:
-    """A value in Python's type from text, as Kafka's ConfigDef reads it.
+    """Converts text to a value in Python's type, as Kafka's ConfigDef does.
 
     Raises:
-        ValueError: invalid; the message says the valid values.
+        ValueError: invalid; the message lists the valid values.
     """
     if key.sensitive:
         return text
@@ -72,7 +71,7 @@ def _real(text: str) -> float:
 
 
 def to_text(value: object) -> str | None:
-    """A value as Kafka writes it."""
+    """Converts a value to text, as Kafka writes it."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -90,6 +89,8 @@ def _java_double(number: float) -> str:
         return "Infinity" if number > 0 else "-Infinity"
     if number == 0 or 1e-3 <= abs(number) < 1e7:
         return str(number)
+    from decimal import Decimal
+
     sign, digits, _ = Decimal(repr(number)).normalize().as_tuple()
     exponent = Decimal(repr(number)).adjusted()
     first, *rest = map(str, digits)
@@ -97,7 +98,7 @@ def _java_double(number: float) -> str:
 
 
 def _ranged(key: Key, number: float) -> float:
-    """The number, if the key's range has it."""
+    """Returns the number if it is in the key's range; else raises ValueError."""
     allowed, _, exception = key.allowed.partition("|")
     low, dots, high = allowed.partition("..")
     if not dots or (exception and number == int(exception)):

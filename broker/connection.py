@@ -1,34 +1,54 @@
-"""One client connection: bytes to frames to requests, and answers in their order.
+"""One client connection: bytes to frames to requests, and responses in order.
 
 Requests of a connection are handled one at a time, as in Kafka: while one waits (a
-JoinGroup, a Fetch), later requests stay in the receive buffer and, beyond
-`READ_AHEAD` bytes, in the client's: see `flow_control` for back-pressure.
+JoinGroup, a Fetch), later requests stay in the receive buffer and, beyond `READ_AHEAD`
+bytes, in the client's: see `flow_control` for back-pressure.
+
+1. The event loop calls `data_received`: the `Framer` cuts the bytes into frames. From
+   the first long one on, `LongReads` reads, and calls `bytes_placed`.
+2. `_handle_only` handles a frame that came alone, and none is before it. Otherwise
+   `_handle_frames` handles frames until a request has to wait, the client lags behind,
+   or the connection has used up its turn (`TURN`). In the last case it goes on in the
+   next turn of the event loop.
+3. `_handle` reads the header, finds the route (`dispatch`) and calls its handler. A
+   handler with much work returns a generator, which `long_work` runs.
+4. The request is answered through `send`, at once or much later. Responses of one turn
+   go out in one write (`_flush`), and the next request is handled.
+5. The connection ends when the client closes it (`eof_received`, `connection_lost`), on
+   an error (`fail`), or when the server stops (`close`, `abort`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 import sys
 from collections import deque
+from collections.abc import Mapping
 from functools import partial
 from time import monotonic
 from typing import Any, cast
 
-from kohort.broker import telemetry
+from kohort.broker import telemetry, transports
 from kohort.broker.cluster.cluster import Node
 from kohort.broker.coordinator.events import Client
 from kohort.broker.descriptors import admission
-from kohort.broker.dispatch import BodyError, UnknownApiError, route_of
+from kohort.broker.dispatch import (
+    ROUTES,
+    BodyError,
+    Route,
+    UnknownApiError,
+    versions_refusal,
+)
 from kohort.broker.flow_control import WRITE_BUFFER, FlowControl
+from kohort.broker.foreign import protocol_of
+from kohort.broker.long_reads import LongReads
 from kohort.broker.long_work import DONE, Piecework, Work
 from kohort.broker.request import JOIN_BELOW, AnswerSizeError, Request, join_small
-from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.framing import LONG_FRAME, Frame, Framer, FrameSizeError, Received
 from kohort.protocol.generated_calls import skip_tags
-from kohort.protocol.messages import WireError
+from kohort.protocol.messages import MALFORMED, WireError
 from kohort.protocol.registry import API_VERSIONS, BY_KEY, Api
 
 TURN = 32 * 1024
@@ -36,66 +56,34 @@ TURN = 32 * 1024
 loop: their bytes, and `FRAME_COST` for each. That is about a millisecond: a hundred
 heartbeats, or two requests that are decoded at once."""
 FRAME_COST = 256
-"""Cost of handling a short request, in bytes that are decoded in the same time."""
+"""Cost of handling a short request, as bytes decoded in the same time."""
 SLOW_SECONDS = 0.1
-"""Seconds for which a request may hold up the others, at once, before the log has a
-line about it: ten times its budget."""
+"""Seconds for which a request may block the others before a warning is logged: ten
+times its budget."""
 HALF_CLOSED_SECONDS = 10.0
-"""Seconds that a client gets to see its answer after it has closed its sending side.
-Most of these clients have gone, but nothing shows it; one that reads on, as netcat
-does, gets the answer to a JoinGroup of a new group (twice the initial rebalance delay
-of 3 s)."""
-_CLOSE_WAIT = b"\x08"
-"""Linux's state of a TCP connection whose client has closed its sending side."""
+"""Seconds that a client has to read its response after closing its sending side. Most
+of these clients are gone, but nothing shows it; one that reads on, as netcat does, gets
+the response to a JoinGroup of a new group (twice the initial rebalance delay of 3 s).
+"""
 MOST_PARTS = 1000
-"""Parts of answers in one write: the system's writev takes 1024 of them (IOV_MAX),
+"""Parts of responses in one write: the system's writev takes 1024 of them (IOV_MAX),
 and uvloop's writelines fails beyond a million."""
+LONGEST_REPEATABLE = 512
+"""Bytes of the longest request that is kept to compare the next one with it."""
 IN_PIECES_FROM = LONG_FRAME
-"""Bytes of a frame from which on it is decoded in pieces, and its memory is counted.
-One of this size takes up to 3 ms (empty strings, one a byte)."""
+"""Length of a frame, in bytes, from which it is decoded in pieces and its memory
+counted. Decoding one of this size takes up to 3 ms (empty strings, a byte each)."""
 
 _HEAD = struct.Struct(">iih").unpack_from
 _HEAD_SIZE = 10
-_DECODE_ERRORS = (WireError, struct.error, IndexError, ValueError)
+_KEY_AND_ID = struct.Struct(">ii").unpack_from
+_NOT_REPEATABLE = -1, b"", 0, None, None
 
 log = telemetry.Logger("connection")
 
 
-def _writelines_pauses(transport: asyncio.Transport) -> bool:
-    """Whether a transport calls pause_writing when a writelines fills its buffer.
-
-    asyncio's own forgets to in CPython 3.12 before 3.12.9 and 3.13 before 3.13.2
-    (CVE-2024-12254): a client that does not read would fill the memory.
-    """
-    version = sys.version_info[:3]
-    is_defective = (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
-    return not is_defective or type(transport).__module__.startswith("uvloop")
-
-
-def _descriptor(transport: asyncio.BaseTransport) -> int:
-    """The transport's file descriptor; -1 if it has none, as in tests."""
-    sock = transport.get_extra_info("socket")
-    return -1 if sock is None else sock.fileno()
-
-
-def _keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Turns on TCP keep-alive, as Kafka does: it finds machines that are gone."""
-    sock = transport.get_extra_info("socket")
-    if sock is not None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-
-def _is_half_closed(transport: asyncio.BaseTransport) -> bool:
-    """Whether the client has closed its sending side, also behind unread bytes."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sys.platform != "linux":
-        return False
-    state = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, len(_CLOSE_WAIT))
-    return bool(state == _CLOSE_WAIT)
-
-
 def _called(frame: Frame) -> tuple[Api | None, str]:
-    """The API that a frame calls, None if unknown, and the frame's name for logs."""
+    """The API that a frame calls, None if unknown, and the request's name for logs."""
     buffer, start, end = frame
     if end - start < _HEAD_SIZE:
         return None, "no request"
@@ -108,7 +96,7 @@ class Connection(asyncio.Protocol):
     """The server's end of one TCP connection.
 
     Args:
-        node: the node that is connected to.
+        node: the node that the client has connected to.
         connections: the server's set of open connections.
     """
 
@@ -132,6 +120,7 @@ class Connection(asyncio.Protocol):
         "_join_below",
         "_out",
         "_out_size",
+        "_repeatable",
         "_transport",
         "_unread_seen",
         "_work",
@@ -160,10 +149,11 @@ class Connection(asyncio.Protocol):
         self._is_handling = False
         self._flow = FlowControl(node.cluster.unread)
         self._is_at_eof = False
-        # Bytes of the long request whose work is under way, and of all long ones.
+        # Memory of the long request in progress, and of all long requests, in bytes.
         self._worked_on = 0
         self._held = 0
-        # Counts reads and writes: now, at the last check; and when it last changed.
+        # Number of reads and writes: now, at the last check; and the time of the last
+        # change.
         self._activity = 0
         self._activity_seen = -1
         self._unread_seen = 0
@@ -172,46 +162,71 @@ class Connection(asyncio.Protocol):
         self._failure: str | None = None
         # The latest request's client id, as bytes, and its sender.
         self._client = b"", Client("", "")
+        # The latest request, if the same one may be answered at once; see
+        # `_answer_again`.
+        self._repeatable: tuple[int, bytes, int, Any, Any] = _NOT_REPEATABLE
 
     @property
     def is_reading(self) -> bool:
-        """Whether more requests are taken in; not while the client lags behind."""
+        """True if more requests are taken in; not while the client lags behind."""
         return self._flow.is_reading
+
+    @property
+    def client(self) -> Client:
+        """The sender of the latest request."""
+        return self._client[1]
+
+    @property
+    def is_heard(self) -> bool:
+        """True if the client can send requests, and the broker handles them.
+
+        False while the connection is kept open only for a response, and in a black hole
+        of the fault plan.
+        """
+        return not self._is_at_eof
+
+    @property
+    def number(self) -> int:
+        """Its number within the run; the first connection is 1."""
+        return self._client[1].connection or 0
 
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Takes the transport, and the limit on connections into account."""
+        """Takes the transport, and counts the connection against the limit."""
         self._transport = cast("asyncio.Transport", transport)
         self._flow.connect(self._transport)
-        if not _writelines_pauses(self._transport):
+        if not transports.writelines_pauses(self._transport):
             self._join_below = sys.maxsize
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
         cluster = self.node.cluster
         cluster.connections += 1
         self._client = b"", Client("", f"/{host}", cluster.connections)
         self.client_address = f"{host}:{port}"
-        _keep_alive(transport)
+        transports.keep_alive(transport)
         limit = cluster.config["max.connections"]
         if len(self._connections) >= limit:
             self._close(f"max.connections is {limit}")
             return
-        if admission.refuses(_descriptor(transport)):
+        if admission.refuses(transports.descriptor(transport)):
             self.abort()
             return
         if not self.node.is_open:
-            # It was accepted just before the node began to stop. The stop waits for
-            # all connections, and would never close this one.
+            # It was accepted just before the node began to stop. The stop waits for all
+            # connections, and would never close this one.
             self.abort()
             return
         self._connections.add(self)
+        cluster.open_connections[cluster.connections] = self
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets the connection; members that joined by it stay in their groups."""
+        """Forgets the connection; its members stay in their groups."""
         if exc is not None and not isinstance(exc, (ConnectionError, TimeoutError)):
-            # The peer's own end is no news: a reset, or silence.
+            # A reset or a timeout: a client that simply closes is not logged.
             log.warning("connection_lost", client=self.client_address, reason=repr(exc))
         self._connections.discard(self)
+        number = self._client[1].connection
+        self.node.cluster.open_connections.pop(number or 0, None)
         self._flow.disconnect()
         self._frames.clear()
         if not self._closed.done():
@@ -231,33 +246,59 @@ class Connection(asyncio.Protocol):
         if self._failure is not None:
             # The bytes after a frame of an impossible size have no meaning.
             return
+        if (
+            not self._frames
+            and self._current is None
+            and not self._flow.is_blocked
+            and self._framer.is_frame(data)
+        ):
+            self._handle_only((data, 4, len(data)))
+            return
         try:
             frames = self._framer.feed(data)
         except FrameSizeError as error:
             frames = error.frames
-            self._failure = str(error)
+            self._failure = self._reason(error)
         self._frames.extend(frames)
         self._handle_frames()
-        if self._frames or self._current is not None:
+        # The first bytes of a short frame alone are less than may be read ahead.
+        if self._frames or (self._current is not None and self._framer.gathered):
             waiting = sum(end - start for _, start, end in self._frames)
             self._flow.read_ahead(waiting + self._framer.unfinished)
 
+    def bytes_placed(self, size: int) -> None:
+        """The same as `data_received`, for bytes that `LongReads` has read."""
+        if self._failure is None:
+            self._frames.extend(self._framer.filled(size))
+        self.data_received(b"")
+
+    def _reason(self, error: FrameSizeError) -> str:
+        """The reason to close the connection; "" if its host has had this line.
+
+        Clients with a wrong security.protocol connect again and again.
+        """
+        protocol = protocol_of(error.size)
+        if not protocol:
+            return str(error)
+        is_first = self.node.cluster.first_times.add(protocol, self.client.host)
+        return protocol if is_first else ""
+
     def eof_received(self) -> bool:
-        """The client sends no more; an answer that is due soon still goes out."""
+        """The client sends no more; a response that is due soon is still sent."""
         self._is_at_eof = True
         if self._current is None and not self._frames:
             return False
-        clock = self.node.cluster.clock
+        clock = self.node.cluster.client_clock
         clock.call_at(clock.now() + HALF_CLOSED_SECONDS, self._end_wait)
         return True
 
     def _end_wait(self) -> None:
-        """The client has gone, or does not wait for its answer as it should."""
+        """The client is gone, or does not wait for its response as it should."""
         if not self._closed.done():
             self.abort()
 
     def pause_writing(self) -> None:
-        """The client reads too slowly: nothing is handled until it catches up."""
+        """The client reads too slowly: handles nothing until it catches up."""
         self._flow.block_writing()
 
     def resume_writing(self) -> None:
@@ -269,30 +310,37 @@ class Connection(asyncio.Protocol):
     # -- called by requests and the server
 
     def send(self, request: Request, parts: list[Buffer]) -> None:
-        """Sends the answer to the request that is being handled."""
+        """Sends the response to the request in progress."""
         if request is not self._current:
-            # Its connection is gone.
+            # The connection is gone.
             return
         self._current = None
-        self._out += parts
-        self._out_size += sum(map(len, parts))
-        if not self._is_handling:
-            # The request had waited; the ones behind it can go on. But not in this
-            # call: its caller may be in the middle of a change, such as moving all
-            # partitions that a node led.
-            self._activity += 1
+        if self._is_handling:
+            self._out += parts
+            for part in parts:
+                self._out_size += len(part)
+            if self._out_size >= WRITE_BUFFER:
+                # Pipelined fetches: let the transport apply its limit.
+                self._flush()
+            return
+        self._activity += 1
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._out = parts
+            self._out_size = sum(map(len, parts))
             self._flush()
-            if self._frames:
-                self._closed.get_loop().call_soon(self._continue)
-            else:
-                self._continue()
-        elif self._out_size >= WRITE_BUFFER:
-            # Pipelined fetches: let the transport say when it is too much.
-            self._flush()
+        # The request had waited; the ones behind it can go on. But not in this call:
+        # its caller may be in the middle of a change, for example moving all partitions
+        # that a node led.
+        if self._frames:
+            self._closed.get_loop().call_soon(self._continue)
+        elif self._failure is not None or self._is_at_eof or not self._flow.is_reading:
+            self._continue()
 
     def throttle(self, wait_ms: int) -> None:
-        """Handles nothing further for this time, which the client has been told."""
-        clock = self.node.cluster.clock
+        """Handles no request for this time, which the response has announced."""
+        clock = self.node.cluster.client_clock
         when = clock.now() + wait_ms / 1000
         self._flow.throttle(clock.call_at(when, self._end_throttle))
 
@@ -306,7 +354,7 @@ class Connection(asyncio.Protocol):
         self._frames.clear()
 
     def close(self) -> asyncio.Future[None]:
-        """Handles nothing further, and closes once answers under way are read.
+        """Handles nothing further, and closes once pending responses are read.
 
         Returns:
             Done when the connection is closed.
@@ -319,10 +367,13 @@ class Connection(asyncio.Protocol):
         """Closes at once."""
         self._transport.abort()
 
-    def is_idle(self, now: float, seconds: float) -> bool:
-        """Whether nothing came or went for this many seconds; to be called regularly.
+    def faults_changed(self) -> None:
+        """Notes a change of the fault plan's rules; see `kohort.broker.faults`."""
 
-        As in Kafka that includes a client whose request waits, even for an hour.
+    def is_idle(self, now: float, seconds: float) -> bool:
+        """Returns whether nothing was read or written for this long. Call it regularly.
+
+        As in Kafka, a client whose request waits counts as idle, too, even for an hour.
         """
         unread = self._transport.get_write_buffer_size()
         if self._activity != self._activity_seen or unread < self._unread_seen:
@@ -332,27 +383,52 @@ class Connection(asyncio.Protocol):
         return now - self._idle_from > seconds
 
     def is_abandoned(self) -> bool:
-        """Whether a half-closed client has waited since the last call.
+        """Returns whether a half-closed client has waited since the last call.
 
-        Finds the clients that `eof_received` does not: nothing is read, so also no
-        end, while more than `READ_AHEAD` bytes stand behind a request that waits.
+        Finds the clients that `eof_received` does not: while more than `READ_AHEAD`
+        bytes stand behind a request that waits, nothing is read, so the end is not
+        seen.
         """
         is_waiting = not self._flow.is_reading and self._current is not None
-        if not is_waiting or not _is_half_closed(self._transport):
+        if not is_waiting or not transports.is_half_closed(self._transport):
             return False
         before, self._activity_half_closed = self._activity_half_closed, self._activity
         return before == self._activity
 
     # -- requests
 
-    def _handle_frames(self) -> None:
-        """Handles requests until one has to wait, or the client, or it is enough.
+    def _handle_only(self, frame: Frame) -> None:
+        """Handles the only request that has arrived; does as `_handle_frames`."""
+        buffer, start, end = frame
+        self._is_handling = True
+        before = monotonic()
+        try:
+            if end - start != self._repeatable[0] or not self._answer_again(
+                buffer, start, end, before
+            ):
+                self._handle(buffer, start, end, before, ROUTES)
+                took = monotonic() - before
+                if took > SLOW_SECONDS or self.node.cluster.quotas.is_used:
+                    self._took(took, *_called(frame))
+        except MALFORMED as error:
+            self._malformed(frame, error)
+        finally:
+            self._is_handling = False
+        if self._out:
+            self._flush()
+        if self._held or self._worked_on:
+            self._report_memory()
+        if self._current is None:
+            self._end_if_due()
 
-        A request for which the others have waited too long gets a line in the log.
+    def _handle_frames(self) -> None:
+        """Handles requests until one waits, the client lags, or the turn is used up.
+
+        Logs a request that made the others wait for too long.
         """
         frames, flow = self._frames, self._flow
         self._is_handling = True
-        start, left, before = 0, TURN, monotonic()
+        left, before = TURN, monotonic()
         quotas = self.node.cluster.quotas
         try:
             while frames and self._current is None and not flow.is_blocked:
@@ -360,50 +436,102 @@ class Connection(asyncio.Protocol):
                     self._closed.get_loop().call_soon(self._continue)
                     break
                 frame = buffer, start, end = frames.popleft()
-                left -= end - start + FRAME_COST
-                self._handle(buffer, start, end, before)
+                size = end - start
+                left -= size + FRAME_COST
+                if size == self._repeatable[0] and self._answer_again(
+                    buffer, start, end, before
+                ):
+                    continue
+                self._handle(buffer, start, end, before, ROUTES)
                 now = monotonic()
-                if now - before > SLOW_SECONDS:
-                    self._was_slow(*_called(frame), now - before)
-                if quotas.is_used:
-                    quotas.count_seconds(self._client[1].id, now - before)
+                if now - before > SLOW_SECONDS or quotas.is_used:
+                    self._took(now - before, *_called(frame))
                 before = now
-        except _DECODE_ERRORS as error:
-            self._failure = f"{_called(frame)[1]}: {error}"
-            self._current = None
-            frames.clear()
+        except MALFORMED as error:
+            self._malformed(frame, error)
         finally:
             self._is_handling = False
         self._flush()
         if frames or self._held or self._worked_on or self._framer.gathered:
             self._report_memory()
         if self._current is None and not frames:
-            if self._failure is not None:
-                self._close(self._failure)
-            elif self._is_at_eof:
-                self._transport.close()
+            self._end_if_due()
 
-    def _handle(self, buffer: Received, start: int, end: int, now: float) -> None:
-        if end - start < _HEAD_SIZE:
-            raise WireError(f"a frame of {end - start} bytes has no request header")
+    def _malformed(self, frame: Frame, error: Exception) -> None:
+        """Closes the connection: what follows the frame has no meaning either."""
+        reason = str(error) or type(error).__name__
+        self._failure = f"{_called(frame)[1]}: {reason}"
+        self._current = None
+        self._frames.clear()
+
+    def _end_if_due(self) -> None:
+        """Closes the connection after a failure, or the client's end."""
+        if self._failure is not None:
+            self._close(self._failure)
+        elif self._is_at_eof:
+            self._transport.close()
+
+    def _answer_again(self, buffer: Received, start: int, end: int, now: float) -> bool:
+        """Answers a request like the latest one, as heartbeats are.
+
+        Only the correlation id differs, so it is not decoded again. There is no
+        `Request`: it is answered at once, or by `_handle`.
+        """
+        _, name_and_body, key_and_version, route, message = self._repeatable
+        found, correlation_id = _KEY_AND_ID(buffer, start)
+        node = self.node
+        if (
+            found != key_and_version
+            or buffer[start + 8 : end] != name_and_body
+            or node.cluster.quotas.is_used
+        ):
+            return False
+        form = route.format
+        body = route.answer_at_once(node, form.version, message)
+        if body is None:
+            return False
+        if node.counters is not None:
+            node.counters.answered(form.api, form.version, now, body)
+        answer = form.framed(correlation_id, body)
+        self._out.append(answer)
+        self._out_size += len(answer)
+        return True
+
+    def _handle(
+        self,
+        buffer: Received,
+        start: int,
+        end: int,
+        now: float,
+        routes: Mapping[int, Route],
+    ) -> None:
+        size = end - start
+        if size < _HEAD_SIZE:
+            raise WireError(f"a frame of {size} bytes has no request header")
         key_and_version, correlation_id, id_size = _HEAD(buffer, start)
         try:
-            found = route_of(key_and_version)
+            found = routes[key_and_version]
         except UnknownApiError as error:
             self._refuse_version(error, correlation_id)
             return
-        route = found.in_pieces if end - start >= IN_PIECES_FROM else found
-        position = start + _HEAD_SIZE
-        raw = b""
+        route = found.in_pieces if size >= IN_PIECES_FROM else found
+        begin = position = start + _HEAD_SIZE
         if id_size > 0:
-            raw = buffer[position : position + id_size]
             position += id_size
-        if raw != self._client[0]:
+        if buffer[begin:position] != self._client[0]:
+            raw = bytes(buffer[begin:position])
             client_id = raw.decode("utf-8", "replace")
             self._client = raw, self._client[1]._replace(id=client_id)
+            self._repeatable = _NOT_REPEATABLE
         if route.flexible:
-            position = skip_tags(buffer, position)
-        message, _ = route.decode(buffer, position, end)
+            # Nearly always a zero: no tagged fields.
+            position = skip_tags(buffer, position) if buffer[position] else position + 1
+        message, position = route.decode(buffer, position, end)
+        if position > end:
+            raise WireError(f"{position - end} bytes too short")
+        if route.answer_at_once is not None and size <= LONGEST_REPEATABLE:
+            body = bytes(buffer[start + 8 : end])
+            self._repeatable = size, body, key_and_version, route, message
         self._current = request = Request(
             route.format,
             route.respond,
@@ -412,23 +540,25 @@ class Connection(asyncio.Protocol):
             message,
             self.node,
             self,
+            now,
+            size,
         )
-        request.started = now
-        request.size = end - start
         try:
             work = route.handle(request)
             if work is not None and next(work, DONE) is not DONE:
-                if end - start >= LONG_FRAME:
-                    self._worked_on = end - start
-                self._work = self.node.cluster.long_work.queue(
-                    self._watched(work, request),
-                    partial(self._later_failed, request),
-                )
+                self._go_on_later(work, request)
         except Exception as error:  # noqa: BLE001 - the connection ends by it
             self._request_failed(request, error)
 
+    def _go_on_later(self, work: Work, request: Request) -> None:
+        if request.size >= LONG_FRAME:
+            self._worked_on = request.size
+        self._work = self.node.cluster.long_work.queue(
+            self._watched(work, request), partial(self._later_failed, request)
+        )
+
     def _watched(self, work: Work, request: Request) -> Work:
-        """Goes on with work; logs pieces that take too long, and updates the memory."""
+        """Runs work; logs pieces that take too long, and updates the memory."""
         try:
             before = monotonic()
             while next(work, DONE) is not DONE:
@@ -443,17 +573,17 @@ class Connection(asyncio.Protocol):
                 self._report_memory()
 
     def _check_piece(self, request: Request, before: float) -> None:
-        """Logs and counts a piece that has taken too long."""
-        now = monotonic()
+        """Logs and counts a piece that took too long."""
+        called = f"{request.api.name} v{request.version}"
+        self._took(monotonic() - before, request.api, called)
+
+    def _took(self, seconds: float, api: Api | None, called: str) -> None:
+        """Counts the time of a request, and logs one that made others wait for long."""
         quotas = self.node.cluster.quotas
         if quotas.is_used:
-            quotas.count_seconds(request.client.id, now - before)
-        if now - before > SLOW_SECONDS:
-            called = f"{request.api.name} v{request.version}"
-            self._was_slow(request.api, called, now - before)
-
-    def _was_slow(self, api: Api | None, called: str, seconds: float) -> None:
-        """Others have waited for a request of this client for too long."""
+            quotas.count_seconds(self.client.id, seconds)
+        if seconds <= SLOW_SECONDS:
+            return
         if api is not None and self.node.counters is not None:
             self.node.counters.was_slow(api)
         log.info(
@@ -464,12 +594,12 @@ class Connection(asyncio.Protocol):
         )
 
     def _later_failed(self, request: Request, error: Exception) -> None:
-        """A later piece of a request's work raised this."""
+        """Reports an exception from a later piece of a request's work."""
         self._request_failed(request, error)
         self._handle_frames()
 
     def _request_failed(self, request: Request, error: Exception) -> None:
-        """Closes the connection: the client must not take a defect for an answer."""
+        """Closes the connection: the client must not take a defect for a response."""
         self._current = None
         self._frames.clear()
         if isinstance(error, (BodyError, AnswerSizeError)):
@@ -484,16 +614,10 @@ class Connection(asyncio.Protocol):
         self._failure = f"{request.api.name} v{request.version} failed"
 
     def _refuse_version(self, error: UnknownApiError, correlation_id: int) -> None:
-        """ApiVersions in an unknown version: a v0 body that names the known ones."""
+        """Answers ApiVersions in an unknown version: a v0 body with the known ones."""
         if error.key != API_VERSIONS:
             raise error
-        api = BY_KEY[API_VERSIONS]
-        versions: Any = api.module
-        refusal = versions.ApiVersionsResponse(
-            ErrorCode.UNSUPPORTED_VERSION,
-            [versions.ApiVersion(api.key, api.oldest, api.newest)],
-        )
-        body = api.response(0).encode(refusal)
+        body = versions_refusal()
         frame = struct.pack(">ii", len(body) + 4, correlation_id) + body
         self._out.append(frame)
         self._out_size += len(frame)
@@ -501,43 +625,47 @@ class Connection(asyncio.Protocol):
     # -- reading and writing
 
     def _continue(self) -> None:
-        if self._frames or self._failure or self._is_at_eof:
+        if self._frames or self._failure is not None or self._is_at_eof:
             self._handle_frames()
         if not self._frames:
             self._flow.resume()
 
     def _report_memory(self) -> None:
-        """Reports the memory that long requests of this client take now."""
+        """Reports the memory that this client's long requests use now."""
         held = self._framer.gathered + self._worked_on
         for _, start, end in self._frames:
             if end - start >= LONG_FRAME:
                 held += end - start
         if held or self._held:
             self._held = held
+            if self._framer.gathered and self._transport.get_protocol() is self:
+                self._transport.set_protocol(LongReads(self, self._framer))
             long_size = self._framer.long_size
             self.node.cluster.request_memory.update(self, held, long_size)
 
     def hold_back(self) -> None:
-        """Reads no more for now: see `request_memory`."""
+        """Stops reading for now: see `request_memory`."""
         self._flow.hold_back()
 
     def release(self) -> None:
-        """Reads again from the next turn on: another request is amid its work now."""
+        """Reads again from the next turn on: another request is in progress now."""
         self._flow.release()
         self._closed.get_loop().call_soon(self._continue)
 
     def give_up(self, why: str) -> None:
-        """Closes the connection: its request is not going to be whole."""
+        """Closes the connection: its request will never be complete."""
         log.warning("connection_closed", client=self.client_address, reason=why)
         self.abort()
 
     def _flush(self) -> None:
-        """Writes all responses so far at once."""
+        """Writes all responses so far in one call."""
         out = self._out
         if not out:
             return
         size, self._out, self._out_size = self._out_size, [], 0
-        if size < self._join_below:
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif size < self._join_below:
             self._transport.write(b"".join(out))
         elif len(out) <= MOST_PARTS:
             self._transport.writelines(out)
@@ -547,6 +675,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(joined)
 
     def _close(self, why: str) -> None:
-        log.warning("connection_closed", client=self.client_address, reason=why)
+        if why:
+            log.warning("connection_closed", client=self.client_address, reason=why)
         self._failure = None
         self._transport.close()

@@ -1,8 +1,8 @@
-"""File descriptors: their limit, and those that are kept from clients.
+"""File descriptors: their limit, and the reserve for the broker itself.
 
 Without a free descriptor a broker cannot write a checkpoint, open a segment or load the
 code of an API at its first request. The system gives each new connection the lowest
-free descriptor, so one with a high number is among the last.
+free descriptor, so a high number shows that few are left.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if sys.platform != "win32":
 log = Logger("kohort.descriptors")
 
 FEWEST: Final = 64
-"""Descriptors that a broker needs: some 15 for itself, `FEWEST_LOG_FILES`,
-`RESERVE`, and a few connections."""
+"""Descriptors that a broker needs: some 15 for itself, `FEWEST_LOG_FILES`, `RESERVE`,
+and a few connections."""
 RESERVE: Final = 32
 """Descriptors that neither clients nor segments get: for checkpoints, listeners,
-code that is loaded, and a file of events."""
+loading code, and a file of events."""
 MOST_LOG_FILES: Final = 512
 """Open segments; opening one again costs some 20 us."""
 FEWEST_LOG_FILES: Final = 8
@@ -51,7 +51,7 @@ def raise_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError):
-        # Some systems allow fewer than they say.
+        # Some systems allow fewer than they report.
         return limit()
     return limit()
 
@@ -64,14 +64,14 @@ def log_files() -> int:
 class Admission:
     """Refuses connections while there are too few descriptors.
 
-    A shortage is one line in the log, however many connections it refuses.
+    A shortage makes one log line, however many connections it refuses.
     """
 
     def __init__(self) -> None:
         self._is_short = False
 
     def refuses(self, descriptor: int) -> bool:
-        """Whether a new connection has to be closed again.
+        """Returns whether a new connection has to be closed.
 
         Args:
             descriptor: the connection's.
@@ -83,10 +83,10 @@ class Admission:
                 log.error("too_few_file_descriptors", limit=limit(), connections=most)
             return True
         if descriptor < most - most // 8:
-            # Not at the first that is free again, or each would make a line.
+            # Not at the first free one, or each refusal would make a log line.
             self._is_short = False
         return False
 
 
 admission: Final = Admission()
-"""The one of the process, as descriptors belong to it."""
+"""One for the process, because descriptors belong to the process."""

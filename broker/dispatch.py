@@ -1,7 +1,7 @@
 """Dispatch: from (API key, version) to the handler.
 
-A route is made when the first request of its key and version comes in; the
-handler's module is loaded then, too, so that a broker starts sooner.
+The first request of a key and version makes its route and loads the handler's module,
+so that a broker starts sooner.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from kohort.broker.cluster.cluster import Node
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request, ResponseFormat
 from kohort.protocol import registry
+from kohort.protocol.alike import Decode, decoder_of
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.generated_calls import Source
 from kohort.protocol.messages import Codec, WireError
 from kohort.protocol.registry import Api
@@ -38,6 +41,11 @@ HANDLERS: Final = {
     21: "kohort.broker.handlers.k21_delete_records",
     22: "kohort.broker.handlers.k22_init_producer_id",
     23: "kohort.broker.handlers.k23_offset_for_leader_epoch",
+    24: "kohort.broker.handlers.k24_add_partitions_to_txn",
+    25: "kohort.broker.handlers.k25_add_offsets_to_txn",
+    26: "kohort.broker.handlers.k26_end_txn",
+    27: "kohort.broker.handlers.k27_write_txn_markers",
+    28: "kohort.broker.handlers.k28_txn_offset_commit",
     32: "kohort.broker.handlers.k32_describe_configs",
     33: "kohort.broker.handlers.k33_alter_configs",
     35: "kohort.broker.handlers.k35_describe_log_dirs",
@@ -55,14 +63,20 @@ HANDLERS: Final = {
     57: "kohort.broker.handlers.k57_update_features",
     60: "kohort.broker.handlers.k60_describe_cluster",
     61: "kohort.broker.handlers.k61_describe_producers",
+    65: "kohort.broker.handlers.k65_describe_transactions",
+    66: "kohort.broker.handlers.k66_list_transactions",
+    68: "kohort.broker.handlers.newer_groups",
     74: "kohort.broker.handlers.k74_list_config_resources",
     75: "kohort.broker.handlers.k75_describe_topic_partitions",
+    76: "kohort.broker.handlers.newer_groups",
+    88: "kohort.broker.handlers.newer_groups",
 }
 """The module of each API's handler, by API key. Its function `handle` takes the
 `Request`."""
-WITH_RESPOND: Final = frozenset({11, 12, 13, 14})
+WITH_RESPOND: Final = frozenset({8, 11, 12, 13, 14, 22, 25, 26})
 """APIs whose requests are tokens of a coordinator: their modules also have `respond`,
-which makes the response of the coordinator's result."""
+which converts the coordinator's result to the response. Those of 11 and 14 have
+`template`, too: the response to `Replies`."""
 
 
 class Route:
@@ -70,25 +84,38 @@ class Route:
 
     Attributes:
         flexible: whether request headers have tagged fields.
-        decode: reads the request's body.
-        handle: the handler; takes the `Request`. Returns work that goes on in later
+        decode: reads the request's body; see `Codec.decode_unchecked`.
+        handle: the handler; takes the `Request`. Returns work that continues in later
             turns of the event loop, or None.
-        respond: for APIs of groups, makes the response of a coordinator's result.
-        format: how responses are written.
+        respond: for group APIs, converts a coordinator's result to the response.
+        answer_at_once: returns the body of the response, or None if `handle` has to
+            handle the request. None for APIs without this short way.
+        format: the encoding of responses.
         in_pieces: the route of requests that may take long to decode.
     """
 
-    __slots__ = ("decode", "flexible", "format", "handle", "in_pieces", "respond")
+    __slots__ = (
+        "answer_at_once",
+        "decode",
+        "flexible",
+        "format",
+        "handle",
+        "in_pieces",
+        "respond",
+    )
 
     def __init__(self, api: Api, version: int) -> None:
         module = importlib.import_module(HANDLERS[api.key])
         self.flexible = api.is_flexible(version)
-        self.decode: Decoder = api.request(version).decode
+        self.decode: Decode = decoder_of(api, version)
         self.handle: Callable[[Request], Work | None] = module.handle
         self.respond: Callable[[Request, Any], None] = (
             module.respond if api.key in WITH_RESPOND else Request.reply
         )
-        self.format = ResponseFormat(api, version)
+        self.answer_at_once: Callable[[Node, int, Any], bytes | None] | None
+        self.answer_at_once = getattr(module, "answer_at_once", None)
+        template = getattr(module, "template", None)
+        self.format = ResponseFormat(api, version, template)
         self.in_pieces = RouteInPieces(self, api.request(version))
 
 
@@ -99,6 +126,7 @@ class RouteInPieces:
     """
 
     __slots__ = ("_codec", "_route", "flexible", "format", "respond")
+    answer_at_once = None
 
     def __init__(self, route: Route, codec: Codec) -> None:
         self._route = route
@@ -109,21 +137,21 @@ class RouteInPieces:
 
     @staticmethod
     def decode(buffer: Source, position: int, end: int) -> tuple[UndecodedBody, int]:
-        """The place of the body, which stands for the message until it is decoded."""
+        """Returns the place of the body, in lieu of the message until it is decoded."""
         return UndecodedBody(buffer, position, end), end
 
     def handle(self, request: Request) -> Work:
-        """Decodes the request, and hands it to its handler.
+        """Decodes the request and passes it to its handler.
 
         Raises:
-            BodyError: the bytes are no request, or too much of one.
+            BodyError: the bytes are not a request, or there are too many of them.
         """
         body: UndecodedBody = request.message
         try:
             request.message, _ = yield from self._codec.decode_in_pieces(*body)
         except WireError as error:
             raise BodyError(str(error)) from None
-        # A view of records may keep the bytes; nothing else does.
+        # Free the bytes: only a view of records may still need them.
         del body
         work = self._route.handle(request)
         if work is not None:
@@ -131,27 +159,22 @@ class RouteInPieces:
 
 
 class UndecodedBody(NamedTuple):
-    """The place of a long request's body in the bytes that came in."""
+    """The place of a long request's body in the received bytes."""
 
     buffer: Source
     position: int
     end: int
 
 
-Decoder = Callable[[Source, int, int], tuple[Any, int]]
-
-_routes: dict[int, Route] = {}
-
-
-def route_of(key_and_version: int) -> Route:
-    """The route of an API key (upper 16 bits) and version (lower 16 bits).
+class Routes(dict[int, Route]):
+    """Routes by API key (upper 16 bits) and version (lower 16 bits), made on first use.
 
     Raises:
         UnknownApiError: kohort does not have that API in that version.
         WireError: the API's module cannot be loaded, as file descriptors are used up.
     """
-    found = _routes.get(key_and_version)
-    if found is None:
+
+    def __missing__(self, key_and_version: int) -> Route:
         key, version = key_and_version >> 16, key_and_version & 0xFFFF
         if version > 0x7FFF:
             version -= 0x10000
@@ -159,15 +182,19 @@ def route_of(key_and_version: int) -> Route:
         if api is None or not api.accepts(version):
             raise UnknownApiError(key, version)
         try:
-            found = _routes[key_and_version] = Route(api, version)
+            found = self[key_and_version] = Route(api, version)
         except OSError as error:
-            # asyncio and uvloop would close the connection without a line.
+            # After an OSError asyncio and uvloop would close the connection without a
+            # log line.
             raise WireError(f"{api.name} cannot be loaded: {error}") from error
-    return found
+        return found
+
+
+ROUTES: Final = Routes()
 
 
 class BodyError(Exception):
-    """The bytes of a long request are not a request: an error of the client."""
+    """The bytes of a long request are not a valid request: a client's error."""
 
 
 class UnknownApiError(WireError):
@@ -184,3 +211,14 @@ class UnknownApiError(WireError):
         super().__init__(f"API key {key} ({name}) version {version} is not supported")
         self.key = key
         self.version = version
+
+
+def versions_refusal() -> bytes:
+    """The response to ApiVersions in an unknown version: v0, with the known ones."""
+    api = registry.BY_KEY[registry.API_VERSIONS]
+    versions: Any = api.module
+    refusal = versions.ApiVersionsResponse(
+        ErrorCode.UNSUPPORTED_VERSION,
+        [versions.ApiVersion(api.key, api.oldest, api.newest)],
+    )
+    return api.response(0).encode(refusal)

@@ -1,19 +1,18 @@
 """Back-pressure: keeps clients that send much, or read slowly, from filling memory.
 
-A connection stops reading from its socket for any of four reasons, and reads again
-when none is left. TCP then holds the client back.
+A connection stops reading from its socket for any of four reasons, and reads again when
+none is left. TCP then holds the client back.
 
 | reason | begins | ends |
 | --- | --- | --- |
 | unread responses | `WRITE_BUFFER` bytes wait for the client | it has caught up |
 | read ahead | `READ_AHEAD` bytes wait behind a request | all of them are handled |
-| memory | long requests take too much of it (`request_memory`) | there is room again |
+| memory | long requests use too much of it (`request_memory`) | there is room again |
 | quota | a response tells the client to wait (KIP-219) | the time is over |
 
-While responses are unread, or the client is throttled, requests that have come in are
-not handled either.
-`Unread` adds the unread bytes of all connections up: fetches bring less while they are
-many.
+While responses are unread, or the client is throttled, requests that have arrived are
+not handled either. `Unread` adds up the unread bytes of all connections: while there
+are many, fetches get less.
 """
 
 from __future__ import annotations
@@ -25,25 +24,24 @@ from kohort.broker.clock import Timer
 from kohort.broker.log.store import PIECE
 
 READ_AHEAD: Final = 64 * 1024
-"""Bytes of further requests that are taken in while one waits: room for a
-client's pipelined heartbeats and commits; a Produce stays in the client."""
+"""Bytes of further requests read while one waits: room for a client's pipelined
+heartbeats and commits; a Produce stays in the client."""
 WRITE_BUFFER: Final = 1024 * 1024
 """Bytes of responses that may wait for the client to read them."""
 MOST_UNREAD: Final = 256 * 1024 * 1024
-"""Bytes that may be unread before fetches get less: four answers of
+"""Bytes that may be unread before fetches get less: four responses of
 ``fetch.max.bytes``, which is 55 MB."""
 
 
 class Unread:
     """Bytes of responses that clients have not read yet, over all connections.
 
-    A fetch of 55 MB from files is memory until the client has read it, and a client
-    may ask on many connections and never read. So fetches are answered with less, down
-    to one piece, while `MOST_UNREAD` bytes are unread: clients never wait for another
-    one to read.
+    A fetch of 55 MB from files is memory until the client has read it, and a client may
+    ask on many connections and never read. So while `MOST_UNREAD` bytes are unread,
+    fetches get less, down to one piece. A client never waits for another one to read.
 
     Attributes:
-        size: bytes that are unread, or being read for answers at the moment.
+        size: bytes that are unread, or being read for responses at the moment.
     """
 
     __slots__ = ("size",)
@@ -64,8 +62,8 @@ class FlowControl:
         unread: adds up the unread bytes of all connections.
 
     Attributes:
-        is_blocked: responses are unread, or the client is throttled: handle no
-            further requests.
+        is_blocked: responses are unread, or the client is throttled: handle no further
+            requests.
         is_reading: whether the socket is read.
     """
 
@@ -96,13 +94,13 @@ class FlowControl:
         transport.set_write_buffer_limits(high=WRITE_BUFFER)
 
     def disconnect(self) -> None:
-        """The connection is closed: nothing of it is unread any more."""
+        """The connection is closed: none of its bytes are unread any more."""
         if self._throttle is not None:
             self._throttle.cancel()
         self._count_unread(0)
 
     def read_ahead(self, size: int) -> None:
-        """These bytes wait behind a request: stops reading if they are too many."""
+        """Counts bytes that wait behind a request; stops reading if there are many."""
         if size > READ_AHEAD:
             self._pause()
 
@@ -119,7 +117,7 @@ class FlowControl:
         self._count_unread(0)
 
     def throttle(self, timer: Timer) -> None:
-        """The client is to wait: stops reading and handling until the timer fires."""
+        """The client has to wait: stops reading and handling until the timer fires."""
         self.is_blocked = True
         self._throttle = timer
         self._pause()
@@ -139,7 +137,7 @@ class FlowControl:
         self._is_held_back = False
 
     def resume(self) -> None:
-        """Reads again if no reason is left; no request waits behind another."""
+        """Reads again if no reason is left. Call it when no request waits."""
         if self.is_reading or self.is_blocked or self._is_held_back:
             return
         self.is_reading = True
@@ -152,6 +150,6 @@ class FlowControl:
             self._transport.pause_reading()
 
     def _count_unread(self, size: int) -> None:
-        """Bytes that the client has yet to read; not exact below `WRITE_BUFFER`."""
+        """Counts bytes that the client has not read; not exact below `WRITE_BUFFER`."""
         self._unread.size += size - self._unread_own
         self._unread_own = size

@@ -1,4 +1,4 @@
-"""Sources of ids: the one place of the broker that draws random numbers."""
+"""Sources of ids: the only place in the broker that draws random numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 
 
 def run_id() -> str:
-    """An id of a start of the broker; no seed makes two starts one."""
+    """The id of a start of the broker; unique even with a seed."""
     return str(uuid.uuid4())
 
 
@@ -26,10 +26,10 @@ class Ids:
         self._bits = source.getrandbits
 
     def go_on(self, start: int) -> None:
-        """Begins the ids of a later start: those of one before are still in use.
+        """Begins the ids of a later start: ids of earlier starts are still in use.
 
         Args:
-            start: a number that no start before had.
+            start: a number that no earlier start had.
         """
         if self._seed is not None:
             self._bits = random.Random(f"{self._seed}-{start}").getrandbits

@@ -1,18 +1,18 @@
 """Long work of requests, done a piece at a time, so that no request stops the others.
 
-A handler with much to do is a generator. Between two of its yields lies about a
-millisecond of work at most:
+A handler with much to do is a generator. Between two of its yields lies at most about a
+millisecond of work:
 
 1. The first piece runs at once. Most requests are small and end in it; they are
-   answered in the same turn of the event loop, as if nothing could be long.
-2. Work that is not finished goes to the end of a queue. In each turn of the event loop
-   one piece of the first in the queue runs, and it goes to the end again. However
-   many requests are long, a heartbeat waits for one piece, not for one request.
-3. When the client has gone, the generator is closed.
+   answered in the same turn of the event loop.
+2. Unfinished work goes to the end of a queue. In each turn of the event loop one piece
+   of the first work in the queue runs, and the work goes to the end again. However many
+   requests are long, a heartbeat waits for one piece, not for one request.
+3. When the client is gone, the generator is closed.
 
-Pieces are counted, not timed: the same requests take the same turns on a busy
-machine, too, so a run can be replayed. Anything that was looked up before
-a yield (a topic, a partition, a group) may be gone after it.
+Pieces are counted, not timed: the same requests take the same turns on a busy machine,
+so a run can be replayed. Anything that was looked up before a yield (a topic, a
+partition, a group) may be gone after it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
 Work = Generator[None, None, Any]
-"""Work that yields wherever other requests may come in between."""
+"""Work that yields wherever other requests may be handled in between."""
 
 DONE = object()
-"""Default for `next` of some work: cheaper than to catch a StopIteration."""
+"""Default for `next` of some work: cheaper than catching a StopIteration."""
 
 _NEVER = 2**31 - 1
-"""Collections of the middle generation before a full one: none."""
+"""Collections of the middle generation before a full one: practically infinite."""
 
 PIECE_COST = 1000
 """The cost of one piece of work, in units of about a microsecond."""
@@ -48,8 +48,8 @@ class Pace:
             if pace.spend(ROW_COST):
                 yield
 
-    A cost is a constant that was measured once. The clock is never asked: the same
-    work has the same pieces wherever it runs.
+    A cost is a constant that was measured once. The clock is never read: the same work
+    has the same pieces everywhere.
 
     Attributes:
         is_short: the first piece is not full yet.
@@ -62,7 +62,7 @@ class Pace:
         self.is_short = True
 
     def spend(self, cost: int) -> bool:
-        """Adds a cost, and says whether a piece is full; then another one begins."""
+        """Adds a cost; returns whether the piece is full, and begins the next one."""
         self._spent += cost
         if self._spent < PIECE_COST:
             return False
@@ -72,7 +72,7 @@ class Pace:
 
 
 def count_values(values: Iterable[H], pace: Pace) -> Generator[None, None, Counter[H]]:
-    """Counts how often each value occurs, in the order of their first occurrence."""
+    """Counts the occurrences of each value, in the order of first occurrence."""
     times: Counter[H] = Counter()
     for value in values:
         times[value] += 1
@@ -82,7 +82,7 @@ def count_values(values: Iterable[H], pace: Pace) -> Generator[None, None, Count
 
 
 def finish(work: Generator[None, None, T]) -> T:
-    """Does work that could be done in pieces at once; returns its result."""
+    """Does work in one go that could be done in pieces; returns its result."""
     while True:
         try:
             next(work)
@@ -97,12 +97,12 @@ def soon(callback: Callable[[], None]) -> None:
 
 
 class FullCollections:
-    """Puts off full garbage collections of the process while there is long work.
+    """Postpones the process's full garbage collections while there is long work.
 
-    A request of a million rows is a few million objects. Python looks at all of them
-    whenever they have grown by a quarter: up to 120 ms in which nothing else happens.
-    They are no garbage, and freed as soon as the request is answered. The younger
-    generations are collected as ever, 0.5 ms at a time.
+    A request of a million rows is a few million objects. Python visits all of them
+    whenever they have grown by a quarter: up to 120 ms in which nothing else runs. They
+    are not garbage, and freed as soon as the request is answered. The younger
+    generations are collected as usual, 0.5 ms at a time.
     """
 
     def __init__(self) -> None:
@@ -110,25 +110,25 @@ class FullCollections:
         self._thresholds = gc.get_threshold()
 
     def put_off(self) -> None:
-        """There is long work; `allow` has to follow."""
+        """Postpones full collections; `allow` must follow."""
         if not self._depth:
             self._thresholds = gc.get_threshold()
             gc.set_threshold(*self._thresholds[:2], _NEVER)
         self._depth += 1
 
     def allow(self) -> None:
-        """There is no more long work, here."""
+        """Ends the long work of one caller of `put_off`."""
         self._depth -= 1
         if not self._depth:
             gc.set_threshold(*self._thresholds)
 
 
 full_collections = FullCollections()
-"""The one of the process, as there is one collector."""
+"""One for the process, as there is one collector."""
 
 
 class LongWork:
-    """The work under way, in the order in which it gets its turns.
+    """Work in progress, in the order in which it gets its turns.
 
     Args:
         call_soon: calls a function in the next turn of the event loop.
@@ -137,17 +137,17 @@ class LongWork:
     def __init__(self, call_soon: Callable[[Callable[[], None]], None] = soon) -> None:
         self._call_soon = call_soon
         self._queue: deque[Piecework] = deque()
-        # Whether a turn has been asked for, or is being taken.
+        # Set while a turn is scheduled or running.
         self._is_under_way = False
 
     def __len__(self) -> int:
-        """How much work is under way."""
+        """The amount of work in progress."""
         return len(self._queue)
 
     def start(
         self, work: Work, failed: Callable[[Exception], None]
     ) -> Piecework | None:
-        """Runs the first piece; the others get a turn of the loop each.
+        """Runs the first piece; each further one gets a turn of the loop.
 
         Args:
             work: the generator.
@@ -195,21 +195,21 @@ class LongWork:
                 if piecework.go_on():
                     queue.append(piecework)
         finally:
-            # Also if a callback failed: the other work is to go on.
+            # Also if a callback failed: the other work has to continue.
             if queue:
                 self._call_soon(self._turn)
             else:
                 self._end()
 
     def _end(self) -> None:
-        """Nothing is left in the queue."""
+        """Handles an empty queue."""
         if self._is_under_way:
             self._is_under_way = False
             full_collections.allow()
 
 
 class Piecework:
-    """Work that is not finished.
+    """Unfinished work.
 
     Attributes:
         is_stopped: whether it was stopped.
@@ -223,7 +223,7 @@ class Piecework:
         self.is_stopped = False
 
     def go_on(self) -> bool:
-        """Runs one piece; whether there is another one."""
+        """Runs one piece; returns whether there is another one."""
         try:
             is_done = next(self._work, DONE) is DONE
         except Exception as error:  # noqa: BLE001 - the starter handles it

@@ -1,4 +1,4 @@
-"""The event loop, uvloop where it is there, and the signals that end a program."""
+"""The event loop, uvloop if it is installed, and the signals that end a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end on the fastest loop there is."""
+    """Runs a coroutine on the fastest available loop."""
     try:
         import uvloop
     except ImportError:

@@ -1,48 +1,55 @@
-"""A request until it is answered, and how its answer becomes bytes."""
+"""A request until it is answered, and the encoding of its response."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 from kohort.broker import telemetry
 from kohort.broker.api_counts import errors_in_pieces
 from kohort.broker.cluster.cluster import Node
 from kohort.broker.cluster.quotas import FETCH, PRODUCE, REQUEST
-from kohort.broker.coordinator.effects import Result
+from kohort.broker.coordinator.effects import Result, completed
 from kohort.broker.coordinator.events import Client
 from kohort.broker.long_work import Pace, Work
+from kohort.broker.template import Template
 from kohort.protocol.errors import KIP_389_GROUP_MAX_SIZE_REACHED, ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.registry import Api
 from kohort.protocol.slotted import replace
 
 KOHORT = "kohort"
-"""The client software that knows GROUP_MAX_SIZE_REACHED by KIP-389's number."""
+"""Client software that knows GROUP_MAX_SIZE_REACHED by KIP-389's number."""
 
 log = telemetry.Logger("request")
 
 LONGEST_ANSWER = 256 * 1024 * 1024
-"""Bytes of one answer that is encoded in pieces. Kafka's limit is an int32, 2 GB.
-librdkafka takes no more than 100 MB (``receive.message.max.bytes``) unless configured
-otherwise, and a Fetch brings 55 MB (``fetch.max.bytes``); nothing else comes near."""
+"""Maximum bytes of a response that is encoded in pieces. Kafka's limit is an int32, 2
+GB. librdkafka accepts at most 100 MB (``receive.message.max.bytes``) by default, and a
+Fetch has 55 MB (``fetch.max.bytes``); nothing else comes near."""
 JOIN_BELOW = 16 * 1024
-"""Bytes up to which parts of an answer are joined; above, copying costs more."""
+"""Bytes up to which parts of a response are joined; above, copying costs more."""
 
 _HEAD = struct.Struct(">ii").pack
 _FLEXIBLE_HEAD = struct.Struct(">iix").pack
 _PRODUCE, _FETCH = 0, 1
 _JOIN_GROUP = 11
-"""The one API whose responses carry GROUP_MAX_SIZE_REACHED."""
+"""The only API with GROUP_MAX_SIZE_REACHED in its responses."""
 
 
 class ResponseFormat:
     """The format of the responses of one API version.
 
-    Attributes:
+    Args:
         api: the API.
         version: the version.
+        template: makes the template of the responses to a `Replies`.
+
+    Attributes:
+        api, version: see Args.
+        latest: the latest result of a `Replies`, and its template.
     """
 
     __slots__ = (
@@ -50,11 +57,21 @@ class ResponseFormat:
         "_encode_in_pieces",
         "_head",
         "_head_size",
+        "_template",
         "api",
+        "latest",
         "version",
     )
 
-    def __init__(self, api: Api, version: int) -> None:
+    def __init__(
+        self,
+        api: Api,
+        version: int,
+        template: Callable[[Api, int, Any], Template] | None = None,
+    ) -> None:
+        self._template = template
+        # One object, as threads with a broker each share the format.
+        self.latest: tuple[Any, Template | None] = None, None
         self.api = api
         self.version = version
         self._encode = api.response(version).encode_into
@@ -64,15 +81,47 @@ class ResponseFormat:
         self._head_size = 5 if tagged else 4
 
     def frame(self, correlation_id: int, response: Any) -> list[Buffer]:
-        """The response as the pieces of a frame; bytes are a body that is encoded."""
-        parts: list[Buffer] = [b""]
+        """Encodes a response as the parts of a frame; bytes are an encoded body."""
         if type(response) is bytes:
-            parts.append(response)
-        else:
-            self._encode(response, parts.append)
+            return [self.framed(correlation_id, response)]
+        parts: list[Buffer] = [b""]
+        self._encode(response, parts.append)
         size = self._head_size + sum(map(len, parts))
         parts[0] = self._head(size, correlation_id)
-        return parts
+        return parts if size > JOIN_BELOW else [b"".join(parts)]
+
+    def framed(self, correlation_id: int, body: bytes) -> bytes:
+        """The frame of an encoded body."""
+        return self._head(self._head_size + len(body), correlation_id) + body
+
+    def template(self, result: Any) -> Template:
+        """The template of the responses to a `Replies` with this result."""
+        latest, template = self.latest
+        if template is None or latest != result:
+            assert self._template is not None
+            template = self._template(self.api, self.version, result)
+            self.latest = result, template
+        return template
+
+    def frame_around(
+        self,
+        correlation_id: int,
+        response: Any,
+        within: Callable[[bytes], list[Buffer]],
+    ) -> list[Buffer]:
+        """Like `frame`; `within` makes the parts of the body of the encoded response.
+
+        Raises:
+            AnswerSizeError: the response is longer than `LONGEST_ANSWER`.
+        """
+        encoded: list[Buffer] = []
+        self._encode(response, encoded.append)
+        parts = within(b"".join(encoded))
+        size = self._head_size + sum(map(len, parts))
+        if size > LONGEST_ANSWER:
+            raise AnswerSizeError(size)
+        parts.insert(0, self._head(size, correlation_id))
+        return parts if size > JOIN_BELOW else [b"".join(parts)]
 
     def size_of(self, response: Any) -> int:
         """The bytes of a response as Kafka counts them for quotas."""
@@ -81,7 +130,7 @@ class ResponseFormat:
         return 4 + sum(map(len, parts))
 
     def decoded(self, body: bytes) -> Any:
-        """The message that a body is."""
+        """Decodes a body."""
         message, _ = self.api.response(self.version).decode(body, 0, len(body))
         return message
 
@@ -110,7 +159,7 @@ class ResponseFormat:
 
 
 def join_small(parts: list[Buffer], out: list[Buffer]) -> None:
-    """Adds parts to `out`; neighbours that are small come as one."""
+    """Adds parts to `out`; joins adjacent small ones."""
     small: list[Buffer] = []
     size = 0
     for part in parts:
@@ -135,16 +184,16 @@ class AnswerSizeError(Exception):
 
 
 class Peer(Protocol):
-    """The connection that a request came by."""
+    """The connection of a request."""
 
     software_name: str
     software_version: str
 
     def send(self, request: Request, parts: list[Buffer]) -> None:
-        """Sends the response to its request; no parts where there is none."""
+        """Sends the response to its request; no parts means no response."""
 
     def throttle(self, wait_ms: int) -> None:
-        """Handles nothing further for this time."""
+        """Handles no request for this time."""
 
     def abort(self) -> None:
         """Closes the connection at once."""
@@ -157,21 +206,21 @@ class Request:
     """One request until it is answered; it is its own token for a coordinator.
 
     Args:
-        response_format: how its answer is written.
-        respond: makes the response of a coordinator's result.
+        response_format: the encoding of its response.
+        respond: converts a coordinator's result to the response.
         correlation_id: from the header.
         client: see below, as for the rest.
 
     Attributes:
-        message: the decoded body; of a long request, its `UndecodedBody` before.
+        message: the decoded body; of a long request, first its `UndecodedBody`.
         version: its version.
-        client: the sender; its id, from the header, is empty where it was null.
-        node: the node that was asked.
+        client: the sender; its id, from the header, is empty if it was null.
+        node: the node that received it.
         peer: the connection.
-        abandon: called if the connection is lost before the answer.
-        started: when its handling began, on `time.monotonic`.
+        abandon: called if the connection is lost before the response.
+        started: when its handling began, on `time.monotonic`; 0 if unknown.
         size: bytes of its frame.
-        throttle_ms: how long the client is to wait behind the response.
+        throttle_ms: the client's wait after the response.
     """
 
     __slots__ = (
@@ -198,6 +247,8 @@ class Request:
         message: Any,
         node: Node,
         peer: Peer,
+        started: float = 0.0,
+        size: int = 0,
     ) -> None:
         self._format = response_format
         self._respond = respond
@@ -208,28 +259,56 @@ class Request:
         self.node = node
         self.peer = peer
         self.abandon: Callable[[], object] | None = None
-        self.started = 0.0
-        self.size = 0
+        self.started = started
+        self.size = size
         self.throttle_ms = 0
 
     @property
     def api(self) -> Api:
-        """The API that was called."""
+        """The API of the request."""
         return self._format.api
 
     def answer(self, result: Result) -> None:
         """Takes a coordinator's result: the request is its own token."""
         try:
             self._respond(self, result)
-        except Exception:
-            # A defect of ours. Others are answered in the same turn: they go on.
-            log.exception("reply_failed", api=self.api.name, version=self.version)
-            self.peer.abort()
+        except Exception as error:  # noqa: BLE001 - see `_not_answered`
+            self._not_answered(error)
+
+    def answer_alike(self, result: Result, value: str | bytes) -> None:
+        """Takes a result that others get, too, and the value that only it has.
+
+        The rest of the response is encoded once for all of them.
+        """
+        if self.node.cluster.quotas.is_used:
+            self.answer(completed(result, value))
+            return
+        form = self._format
+        counters = self.node.counters
+        if counters is not None:
+            counters.answered(form.api, form.version, self.started, None)
+        try:
+            known, template = form.latest
+            if template is None or known is not result:
+                template = form.template(result)
+            frame = template.framed(self._correlation_id, value)
+            self.peer.send(self, [frame])
+        except Exception as error:  # noqa: BLE001 - see `_not_answered`
+            self._not_answered(error)
+
+    def _not_answered(self, error: Exception) -> None:
+        """Reports a defect of ours.
+
+        Other requests are answered in the same turn, and must be.
+        """
+        api, version = self.api.name, self.version
+        log.error("reply_failed", api=api, version=version, exc_info=error)
+        self.peer.abort()
 
     def go_on(self, work: Work) -> None:
         """Does the rest of this request's work, after it waited for something.
 
-        A failure is this request's alone: others may go on in the same turn.
+        A failure affects only this request: others may continue in the same turn.
         """
         try:
             piecework = self.node.cluster.long_work.start(work, self.failed)
@@ -237,6 +316,11 @@ class Request:
             self.failed(error)
         else:
             self.abandon = None if piecework is None else piecework.stop
+
+    @property
+    def is_helpful(self) -> bool:
+        """True if requests that Kafka never answers get a response."""
+        return bool(self.node.cluster.config["kohort.strictness"] == "helpful")
 
     def forget(self, why: str) -> None:
         """Kafka never answers this request, so the connection waits until it closes."""
@@ -250,36 +334,71 @@ class Request:
         )
 
     def failed(self, error: Exception) -> None:
-        """Closes the connection: the client must not take a defect for an answer."""
+        """Closes the connection: the client must not take a defect for a response."""
         log.error(
             "request_failed", api=self.api.name, version=self.version, exc_info=error
         )
         self.peer.abort()
 
     def reply(self, response: Any) -> None:
-        """Sends the response: a message, or bytes of a body that is encoded."""
+        """Sends the response: a message, or bytes of an encoded body."""
         if self.node.cluster.quotas.is_used:
             response = self._throttled(response)
         counters = self.node.counters
         if counters is not None:
             counters.answered(self.api, self.version, self.started, response)
-        self.peer.send(
-            self, self._format.frame(self._correlation_id, self._numbered(response))
-        )
+        form = self._format
+        if form.api.key == _JOIN_GROUP:
+            response = self._numbered(response)
+        self.peer.send(self, form.frame(self._correlation_id, response))
+
+    def reply_encoded(self, body: bytes) -> None:
+        """Sends an encoded body that has no error code; few others are equal to it."""
+        if self.node.cluster.quotas.is_used:
+            self.reply(self._format.decoded(body))
+            return
+        counters = self.node.counters
+        if counters is not None:
+            counters.answered(self.api, self.version, self.started, None)
+        self.peer.send(self, [self._format.framed(self._correlation_id, body)])
+
+    def reply_around(
+        self,
+        response: Any,
+        within: Callable[[bytes], list[Buffer]],
+        errors: AbstractSet[int],
+    ) -> None:
+        """Sends a response whose rows are encoded already.
+
+        Args:
+            response: the message without these rows.
+            within: makes the parts of the body: the encoded message with the rows.
+            errors: the error codes in the rows.
+
+        Raises:
+            AnswerSizeError: the response is longer than `LONGEST_ANSWER`.
+        """
+        if self.node.cluster.quotas.is_used:
+            response = self._throttled(response)
+        parts = self._format.frame_around(self._correlation_id, response, within)
+        counters = self.node.counters
+        if counters is not None:
+            counters.answered_with(self.api, self.started, errors)
+        self.peer.send(self, parts)
 
     def reply_in_pieces(
         self, response: Any, pace: Pace | None = None
     ) -> Iterable[None]:
-        """Sends a response that may be long; handlers that are generators use it.
+        """Sends a response that may be long; for handlers that are generators.
 
             yield from request.reply_in_pieces(response, pace)
 
-        It is encoded in pieces of less than a millisecond. The response must not
-        change meanwhile.
+        It is encoded in pieces of less than a millisecond. The response must not change
+        meanwhile.
 
         Args:
             response: a message.
-            pace: counted the rows of the response while they were made. Few of them
+            pace: has counted the rows of the response while they were made. A few rows
                 are encoded at once, which costs less.
         """
         if pace is not None and pace.is_short:
@@ -290,9 +409,9 @@ class Request:
     def _reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
         if self.node.cluster.quotas.is_used:
             response = self._throttled(response)
-        parts = yield from self._format.frame_in_pieces(
-            self._correlation_id, self._numbered(response)
-        )
+        if self._format.api.key == _JOIN_GROUP:
+            response = self._numbered(response)
+        parts = yield from self._format.frame_in_pieces(self._correlation_id, response)
         counters = self.node.counters
         if counters is not None:
             errors = yield from errors_in_pieces(response)
@@ -300,7 +419,7 @@ class Request:
         self.peer.send(self, parts)
 
     def reply_nothing(self) -> None:
-        """The request asks for no response (Produce with acks 0)."""
+        """Ends a request that expects no response (Produce with acks 0)."""
         if self.node.cluster.quotas.is_used:
             self._throttled(None)
         counters = self.node.counters
@@ -309,9 +428,9 @@ class Request:
         self.peer.send(self, [])
 
     def _throttled(self, response: Any) -> Any:
-        """The response with how long the client is to wait; it is not read meanwhile.
+        """The response with the client's throttle time; stops reading meanwhile.
 
-        As in Kafka, a Fetch that is throttled gets no records, and asks again.
+        As in Kafka, a throttled Fetch gets no records, and the client fetches again.
         """
         quotas, client_id = self.node.cluster.quotas, self.client.id
         wait_ms = max(self.throttle_ms, quotas.throttle_ms(REQUEST, client_id))
@@ -324,7 +443,7 @@ class Request:
             wait_ms = max(wait_ms, quotas.throttle_ms(FETCH, client_id))
             if wait_ms:
                 quotas.count(FETCH, client_id, -size)
-                # A session that would begin is not told to the client: it asks anew.
+                # The client does not learn of a new session: it asks for one again.
                 goes_on = self.message.session_epoch > 0
                 session_id = response.session_id if goes_on else 0
                 response = replace(response, session_id=session_id, responses=())
@@ -338,15 +457,12 @@ class Request:
         return response
 
     def _numbered(self, response: Any) -> Any:
-        """The response with the connection's number of GROUP_MAX_SIZE_REACHED.
+        """A JoinGroup response, GROUP_MAX_SIZE_REACHED in the client's numbering.
 
-        KIP-389's text says 77, Apache Kafka's clients know 81 only. Which goes
-        out is settled here and nowhere else (``wire.error.numbering``).
+        KIP-389's text says 77, Apache Kafka's clients only know 81. This is the only
+        place that decides which one is sent (``wire.error.numbering``).
         """
-        if (
-            self._format.api.key != _JOIN_GROUP
-            or response.error_code != ErrorCode.GROUP_MAX_SIZE_REACHED
-        ):
+        if response.error_code != ErrorCode.GROUP_MAX_SIZE_REACHED:
             return response
         numbering = self.node.cluster.config["wire.error.numbering"]
         if numbering == "apache" or (

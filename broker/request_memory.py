@@ -1,14 +1,14 @@
 """Memory for long requests, over all connections (``queued.max.request.bytes``).
 
-1. A connection reports the memory of its long requests: while their bytes arrive, and
+1. A connection reports the memory of its long requests, while their bytes arrive and
    until they are handled. Short ones are not counted.
-2. While the total is above the limit, connections whose requests grow are held back:
+2. While the total is above the limit, connections with growing requests are held back:
    their bytes wait in the system's buffers, and then at the clients.
-3. The last one is always let on, so that its request becomes whole, is handled, and
-   gives its memory back. Any that brings next to nothing meanwhile is closed.
+3. At least one is always let on, so that its request becomes complete, is handled, and
+   releases its memory. One that delivers almost nothing meanwhile is closed.
 
-Requests of up to `SMALL` bytes have another share: 30 connections that send 100 MB each
-do not stop a producer of batches.
+Requests of up to `SMALL` bytes have a share of their own: 30 connections that send 100
+MB each do not stop a producer of batches.
 """
 
 from __future__ import annotations
@@ -18,36 +18,37 @@ from typing import Final, Protocol
 from kohort.broker.clock import Clock, Timer
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
-"""Bytes where ``queued.max.request.bytes`` is -1, which in Kafka stands for no limit:
-two requests of 100 MB (``socket.request.max.bytes``) and some that are shorter. Kafka
-allots 100 MB for a size of 100 MB that is announced, and runs out of its heap of 1 GB
-when ten clients announce one."""
+"""Bytes if ``queued.max.request.bytes`` is -1, which in Kafka means no limit: two
+requests of 100 MB (``socket.request.max.bytes``) and some shorter ones. Kafka allocates
+100 MB as soon as that size is announced, and exhausts its heap of 1 GB when ten clients
+do so."""
 SMALL: Final = 2 * 1024 * 1024
-"""Bytes of a request up to which it has its own share: twice ``message.max.bytes``."""
+"""Bytes up to which a request uses the small share: twice ``message.max.bytes``."""
 SMALL_SHARE: Final = 64 * 1024 * 1024
-"""Bytes that only requests of up to `SMALL` may take."""
+"""Bytes reserved for requests of up to `SMALL`."""
 PROGRESS_SECONDS: Final = 2.0
 PROGRESS_BYTES: Final = 256 * 1024
-"""Bytes that a request has to bring in `PROGRESS_SECONDS` while others are held back:
+"""Bytes that a request has to deliver in `PROGRESS_SECONDS` while others are held back:
 a megabit a second."""
 PATIENT_ROUNDS: Final = 5
-"""Times `PROGRESS_SECONDS` after which one more is let on though no memory came back:
-the longest requests are handled in that time."""
+"""Times `PROGRESS_SECONDS` after which one more is let on although no memory was
+released: the longest requests are handled in that time."""
 STEP: Final = 256 * 1024
-"""Bytes that a connection may bring before it can be held back: one read of uvloop."""
+"""Bytes that a connection may deliver before it can be held back: one read of uvloop.
+"""
 
 
 class Holder(Protocol):
     """A connection with long requests."""
 
     def hold_back(self) -> None:
-        """Reads no more for now."""
+        """Stops reading for now."""
 
     def release(self) -> None:
         """Reads again, in a later turn of the event loop."""
 
     def give_up(self, why: str) -> None:
-        """Closes the connection: its request is not going to be whole."""
+        """Closes the connection: its request will never be complete."""
 
 
 class RequestMemory:
@@ -56,10 +57,10 @@ class RequestMemory:
     Args:
         limit: bytes (``queued.max.request.bytes``); -1 for `DEFAULT_LIMIT`.
         largest: bytes of the largest request (``socket.request.max.bytes``).
-        clock: the one clock.
+        clock: the clock of the checks.
 
     Attributes:
-        total: bytes that are taken.
+        total: bytes in use.
     """
 
     def __init__(self, limit: int, largest: int, clock: Clock) -> None:
@@ -67,8 +68,8 @@ class RequestMemory:
         self._clock = clock
         self.total = 0
         self._held: dict[Holder, int] = {}
-        # Connections whose request is incomplete: those that are read from, and those
-        # that are held back, in this order, with the size of the request.
+        # Connections with an incomplete request: those that are read, and those that
+        # are held back, in this order, with the size of the request.
         self._reading: set[Holder] = set()
         self._waiting: dict[Holder, int] = {}
         self._checked: dict[Holder, int] = {}
@@ -76,7 +77,7 @@ class RequestMemory:
         self._rounds = 0
 
     def __len__(self) -> int:
-        """How many connections are held back."""
+        """The number of connections that are held back."""
         return len(self._waiting)
 
     def update(self, holder: Holder, held: int, unfinished: int) -> None:
@@ -84,8 +85,8 @@ class RequestMemory:
 
         Args:
             holder: the connection.
-            held: bytes that are there; 0 if there is no long request any more.
-            unfinished: the size of the request that is not whole; 0 if there is none.
+            held: bytes received; 0 if there is no long request any more.
+            unfinished: the size of the incomplete request; 0 if there is none.
         """
         before = self._held.pop(holder, 0)
         self.total += held - before
@@ -105,7 +106,7 @@ class RequestMemory:
             self._release_waiting()
 
     def _room(self, size: int) -> int:
-        """Bytes that a request of this size may still bring."""
+        """Bytes that a request of this size may still deliver."""
         share = SMALL_SHARE if size <= SMALL else 0
         return self._limit + share - self.total
 
@@ -124,7 +125,7 @@ class RequestMemory:
             self._check_later()
 
     def _release_waiting(self) -> None:
-        """Lets connections on, in their order, while there is room; at least one."""
+        """Lets connections on, in order, while there is room; at least one."""
         steps = 0
         for holder, size in list(self._waiting.items()):
             steps += STEP
@@ -147,7 +148,7 @@ class RequestMemory:
         self._timer = self._clock.call_at(when, self._check)
 
     def _check(self) -> None:
-        """Closes connections that keep others waiting and bring nothing."""
+        """Closes connections that make others wait and deliver nothing."""
         self._timer = None
         checked, self._checked = self._checked, {}
         if not self._waiting:

@@ -1,4 +1,4 @@
-"""The broker: listens, accepts, drains, stops. The only file that opens sockets."""
+"""The broker: listens, accepts, drains, stops. The only module that opens sockets."""
 
 from __future__ import annotations
 
@@ -6,34 +6,66 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
 from kohort.broker import telemetry
-from kohort.broker.clock import Clock, RealClock
+from kohort.broker.clock import BrokerClock, Mode, RealClock
 from kohort.broker.cluster.cluster import Cluster, ClusterError, Node
 from kohort.broker.cluster.status import status
-from kohort.broker.config import Config
-from kohort.broker.config_started import address, started_with
+from kohort.broker.config import Config, ConfigError
+from kohort.broker.config_started import (
+    MAX_PORT,
+    address,
+    parse_address,
+    started_with,
+)
 from kohort.broker.connection import Connection
 from kohort.broker.events.bus import Events
 from kohort.broker.events.lines import unheard, write_line
 from kohort.broker.housekeeping import Housekeeper
 from kohort.broker.ids import Ids, run_id
-from kohort.broker.slow_connection import SlowConnection
+from kohort.broker.long_work import finish
 from kohort.broker.topics.topic import EVENTS_TOPIC, Topic
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kohort.broker.cluster.events_topic import EventsTopic
+    from kohort.broker.faults.plan import Faults
+    from kohort.broker.faults.requests import Requests
+    from kohort.broker.thread import LoopThread
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BACKLOG = 1024
-"""Connections that may wait to be accepted: 1,000 consumers start at once."""
+"""Connections that may wait to be accepted: 1,000 consumers may start at once."""
 DRAIN_SECONDS = 1.0
-"""Time that clients have to read the answers that are on their way when the broker
-stops. Requests that wait for something (joins, fetches) are not answered."""
+"""Seconds that clients have to read pending responses when the broker stops. Requests
+that wait for something (joins, fetches) are not answered."""
 
 log = telemetry.Logger("broker")
+
+
+def _advertised(text: str) -> tuple[str, int]:
+    """The host and port of `advertise`.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    try:
+        return parse_address(text)
+    except ConfigError as error:
+        raise ConfigError(f"advertise={error}") from None
+
+
+def _path(folder: str | os.PathLike[str] | None) -> Path | None:
+    if folder is None:
+        return None
+    from pathlib import Path
+
+    return Path(folder)
 
 
 class Listener:
@@ -42,12 +74,20 @@ class Listener:
     Args:
         node: the node that answers there.
         host: address to listen on.
-        port: port to listen on; 0 for one that the system picks, the same one
-            whenever the node is started again.
+        port: port to listen on; 0 lets the system pick one, which the node keeps when
+            it is started again.
+        opened: called with each new connection.
     """
 
-    def __init__(self, node: Node, host: str, port: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        host: str,
+        port: int,
+        opened: Callable[[Connection], object] = id,
+    ) -> None:
         self.node = node
+        self._opened = opened
         self.host = host
         self.port = port
         self.connections: set[Connection] = set()
@@ -57,9 +97,9 @@ class Listener:
         """Takes the port; clients cannot connect yet.
 
         Raises:
-            OSError: the address cannot be listened on.
+            OSError: the address is not available.
         """
-        # Two brokers on one port would share its connections without a word.
+        # Otherwise two brokers on one port would silently share its connections.
         self._server = await asyncio.get_running_loop().create_server(
             self._connection,
             self.host,
@@ -71,10 +111,9 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def _connection(self) -> Connection:
-        delay_ms = self.node.cluster.config["response.delay.ms"]
-        if delay_ms:
-            return SlowConnection(delay_ms / 1000, self.node, self.connections)
-        return Connection(self.node, self.connections)
+        connection = Connection(self.node, self.connections)
+        self._opened(connection)
+        return connection
 
     async def serve(self) -> None:
         """Accepts connections.
@@ -87,7 +126,7 @@ class Listener:
         await self._server.start_serving()
 
     def close(self) -> None:
-        """Accepts no more."""
+        """Stops accepting."""
         self.node.is_open = False
         if self._server is not None:
             loop = asyncio.get_running_loop()
@@ -95,12 +134,12 @@ class Listener:
             with contextlib.suppress(NotImplementedError):
                 for listening in self._server.sockets:
                     loop.remove_reader(listening.fileno())
-            # A socket accepted this moment still becomes a connection, which sees
+            # A socket accepted at this moment still becomes a connection, which sees
             # that the node is not open; a closed server would drop it.
             loop.call_soon(self._server.close)
 
     async def drain(self) -> None:
-        """Sends pending answers, and closes all connections."""
+        """Sends pending responses, and closes all connections."""
         open_ones = [connection.close() for connection in list(self.connections)]
         if open_ones:
             await asyncio.wait(open_ones, timeout=DRAIN_SECONDS)
@@ -117,30 +156,42 @@ class Broker:
         async with Broker({"group.max.size": 3}) as broker:
             consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
 
+    In blocking code it runs in a separate thread, with its own event loop. `call` and
+    `run` are then the way to its other methods:
+
+        with Broker(nodes=2) as broker:
+            consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
+            broker.run(broker.stop_node(2))
+
     Args:
         config: Kafka's configuration keys and their values, or a `Config`.
         host: address to listen on.
-        port: port to listen on; 0 for one that the system picks. The second node
-            listens on the next one, and so on.
-        advertise: "host:port" in responses to clients, if it differs from the
-            address; a port of 0 stands for the one listened on. It is the first
-            node's; the next port is the second node's, and so on.
+        port: port of the first node; further nodes use the following ports. 0 picks
+            free ports.
+        advertise: "host:port" in responses to clients, if it differs from the address;
+            a port of 0 stands for the one listened on. It applies to the first node;
+            further nodes use the following ports.
         seed: makes ids repeatable; None for random ones.
         nodes: number of nodes. Their ids are ``node.id`` and the following ones.
-        data_dir: folder for topics, groups and offsets, in Kafka's formats; None to
-            keep them in memory.
+        data_dir: folder for topics, groups and offsets, in Kafka's formats; None keeps
+            them in memory.
         labels: labels of this run in its events: settings, a seed, anything.
         events_heartbeats: whether to publish an event for each heartbeat.
+        clock: "real": time flows; "manual": it stands still until it is moved.
+        watch_fetches: whether to note the records sent to each client; see
+            `FetchWatch`.
 
     Attributes:
         cluster: the cluster's state, once started.
+        clock: the time of groups and retention, once started; see `BrokerClock`.
         events: all events, as one stream; see `kohort.broker.events`.
+        at_stop: called when the broker begins to stop.
 
     Raises:
-        ConfigError: from the constructor; an unknown setting or an invalid value.
-        ValueError: from the constructor; `nodes` is less than 1.
-        DataDirError: from `start`; the folder cannot be used.
-        OSError: from `start`; the address cannot be listened on.
+        ConfigError: from the constructor: an unknown setting or an invalid value.
+        ValueError: from the constructor: `nodes` is less than 1, or `clock` unknown.
+        DataDirError: from `start`: the folder cannot be used.
+        OSError: from `start`: the address is not available.
     """
 
     def __init__(
@@ -155,24 +206,39 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         labels: Mapping[str, str] | None = None,
         events_heartbeats: bool = False,
+        clock: Mode = "real",
+        watch_fetches: bool = False,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster of {nodes} nodes: there must be at least 1")
+        last = port + nodes - 1
+        if not 0 <= port <= MAX_PORT or last > MAX_PORT:
+            # uvloop would take the lowest 16 bits.
+            raise ConfigError(f"port={port}: ports are 0 to {MAX_PORT}, for all nodes")
+        if clock not in get_args(Mode):
+            raise ValueError(f"clock={clock!r}: must be 'real' or 'manual'")
         self.config = config if isinstance(config, Config) else Config(config or {})
         self.events = Events(labels)
         self.events.heartbeats = events_heartbeats
         self.events.listen(write_line, unheard)
+        self._faults: Faults | None = None
+        self._faulty_class: type[Connection] | None = None
         self.host = host
         self.port = port
-        self._advertise = advertise
+        self._advertise = None if advertise is None else _advertised(advertise)
         self._seed = seed
         self._node_count = nodes
-        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._data_dir = data_dir
         self._listeners: dict[int, Listener] = {}
-        # Stopping a node takes a moment; it must not be started meanwhile.
+        # Stopping a node takes a moment, during which it must not be started.
         self._changing_nodes = asyncio.Lock()
-        self._clock: Clock
+        self._thread: LoopThread | None = None
+        self._clock_mode = clock
+        self._watches_fetches = watch_fetches
+        self.clock: BrokerClock
+        self._stopped_at: float | None = None
         self._housekeeper: Housekeeper | None = None
+        self.at_stop: list[Callable[[], object]] = []
         self._events_topic: EventsTopic | None = None
         self.cluster: Cluster
 
@@ -187,6 +253,29 @@ class Broker:
         """The open connections, of all nodes."""
         return set().union(*(each.connections for each in self._listeners.values()))
 
+    @property
+    def faults(self) -> Faults:
+        """Rules for errors, delays and disconnects; see `Faults`."""
+        if self._faults is None:
+            # Loaded on first use, so that brokers start sooner.
+            from kohort.broker.faults.plan import Faults
+
+            self._faults = Faults(self._seed or 0)
+            self._faults.changed = self._faults_changed
+            if hasattr(self, "cluster"):
+                self._faults.bind(self.cluster, self.events)
+        return self._faults
+
+    @property
+    def requests(self) -> Requests:
+        """The recorder of requests, off by default; see `Requests`."""
+        return self.faults.requests
+
+    @property
+    def is_running(self) -> bool:
+        """True if it has started and not begun to stop."""
+        return self._housekeeper is not None
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -194,32 +283,98 @@ class Broker:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self) -> None:
-        """Listens; when it returns, clients can connect.
+    def __enter__(self) -> Self:
+        """Starts in a separate thread; when it returns, clients can connect."""
+        if self._thread is not None or self.is_running:
+            raise RuntimeError("this broker is running already")
+        from kohort.broker.thread import LoopThread
 
-        Groups of a data directory are loaded meanwhile; requests about groups that are
-        not loaded yet are answered COORDINATOR_LOAD_IN_PROGRESS.
+        thread = LoopThread(self)
+        thread.start()
+        self._thread = thread
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, traceback: object
+    ) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        thread.stop()
+        if kind is None:
+            thread.raise_faults()
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls a function in the thread of a ``with`` block; returns its result.
+
+            broker.call(broker.move_partition, "orders", 0, 2)
+
+        Raises:
+            StoppedError: the broker is in no ``with`` block.
+        """
+        return self._own_thread().call(function, *args, **kwargs)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine in the thread of a ``with`` block; returns its result.
+
+            broker.run(broker.stop_node(2))
+
+        Raises:
+            StoppedError: the broker is in no ``with`` block.
+        """
+        try:
+            thread = self._own_thread()
+        except RuntimeError:
+            work.close()
+            raise
+        return thread.submit(work).result()
+
+    def _own_thread(self) -> LoopThread:
+        if self._thread is None:
+            from kohort.broker.thread import StoppedError
+
+            raise StoppedError("the broker runs in no `with` block")
+        return self._thread
+
+    async def start(self) -> None:
+        """Starts to listen; when it returns, clients can connect.
+
+        Groups of a data directory are loaded in the background; meanwhile requests for
+        them are answered COORDINATOR_LOAD_IN_PROGRESS.
         """
         for name, value, origin in self.config.unused:
             log.warning("key_has_no_effect_yet", key=name, value=value, origin=origin)
-        self._clock = RealClock(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self.clock = BrokerClock(
+            loop,
+            self._clock_mode,
+            now=self._stopped_at,
+            credit=self._credit,
+            work=self._work,
+        )
         self.events.begin(run_id())
         self.cluster = Cluster(
             self.config,
-            self._clock,
+            self.clock,
             Ids(self._seed),
-            data_dir=self._data_dir,
+            client_clock=RealClock(loop),
+            data_dir=_path(self._data_dir),
             nodes=self._node_count,
             events=self.events,
         )
+        if self._faults is not None or self.config["response.delay.ms"]:
+            self.faults.bind(self.cluster, self.events)
         self.cluster.topic_created = self._topic_created
+        if self._watches_fetches:
+            from kohort.broker.fetch_watch import FetchWatch
+
+            self.cluster.fetch_watch = FetchWatch()
         try:
             for number, node in enumerate(self.cluster.nodes.values()):
                 await self._bind(node, number)
             self.port = self._listeners[self.config["node.id"]].port
             self._open_events_topic()
-            # All ports are known, and groups are loading, when clients connect.
-            self.cluster.load_groups()
+            # When clients connect, all ports are known and groups are loading.
+            self.cluster.load_coordinators()
             for listener in self._listeners.values():
                 await self._serve(listener)
         except BaseException:
@@ -227,10 +382,30 @@ class Broker:
             await self._close_events_topic()
             self.cluster.close()
             raise
-        self._housekeeper = Housekeeper(
-            self.cluster, self._clock, lambda: self.connections
-        )
+        self._housekeeper = Housekeeper(self.cluster, lambda: self.connections)
         self._housekeeper.start()
+
+    def _credit(self, until: float | None) -> None:
+        """Counts live members as heard from, while the clock is moved ahead."""
+        self.cluster.shards.credit(until)
+
+    def _work(self) -> int:
+        return len(self.cluster.long_work)
+
+    def _ask_for_faults(self, connection: Connection) -> None:
+        """Puts a connection under the fault plan while there are rules."""
+        if self._faults is not None and self._faults.is_active:
+            from kohort.broker.faults.connection import faulty_class
+
+            if self._faulty_class is None:
+                self._faulty_class = faulty_class(self._faults)
+            # The same slots, with other methods: plain connections pay nothing.
+            connection.__class__ = self._faulty_class
+
+    def _faults_changed(self) -> None:
+        for connection in self.connections:
+            self._ask_for_faults(connection)
+            connection.faults_changed()
 
     async def _serve(self, listener: Listener) -> None:
         await listener.serve()
@@ -243,10 +418,10 @@ class Broker:
             self._publish("node_stopped", listener.node)
 
     def _publish(self, kind: str, node: Node) -> None:
-        self.events.of(node.id).tell(kind, self._clock.now())
+        self.events.of(node.id).tell(kind, self.clock.now())
 
     def _open_events_topic(self) -> None:
-        """Writes events to their topic from now on, if there is or shall be one."""
+        """Writes events to their topic from now on, if it exists or is configured."""
         topic = self.cluster.topics.by_name.get(EVENTS_TOPIC)
         if topic is not None:
             self._topic_created(topic)
@@ -275,7 +450,9 @@ class Broker:
             port = before.port
         else:
             port = self.port + number if self.port else 0
-        listener = self._listeners[node.id] = Listener(node, self.host, port)
+        listener = self._listeners[node.id] = Listener(
+            node, self.host, port, self._ask_for_faults
+        )
         await listener.bind()
         node.host, node.port = self._advertised(listener.port, number)
         node.started_with = started_with(
@@ -287,11 +464,12 @@ class Broker:
 
     def _advertised(self, port: int, number: int) -> tuple[str, int]:
         if self._advertise is None:
-            # Clients cannot connect to "all addresses"; they get this machine's name.
+            # Clients cannot connect to "all addresses", so they get this machine's
+            # name.
             anywhere = self.host in {"", "0.0.0.0", "::"}  # noqa: S104 - compared only
             return (socket.gethostname() if anywhere else self.host), port
-        host, _, text = self._advertise.rpartition(":")
-        return host.strip("[]"), int(text) + number if int(text) else port
+        host, first = self._advertise
+        return host, first + number if first else port
 
     async def wait_until_loaded(self) -> None:
         """Waits until all groups are loaded."""
@@ -302,19 +480,22 @@ class Broker:
             await done.wait()
 
     async def stop(self) -> None:
-        """Stops accepting, sends pending answers, and closes all connections.
+        """Stops accepting, sends pending responses, and closes all connections.
 
-        No effect if the broker has not started, or has stopped.
+        Does nothing if the broker has not started, or has stopped.
         """
         housekeeper, self._housekeeper = self._housekeeper, None
         if housekeeper is None:
             return
+        for callback in [*self.at_stop]:
+            callback()
         async with self._changing_nodes:
             housekeeper.stop()
             try:
                 await self._stop_listening()
                 await self._close_events_topic()
             finally:
+                self._stopped_at = self.clock.now()
                 # Also when cancelled: this releases the data directory.
                 self.cluster.close()
 
@@ -323,7 +504,7 @@ class Broker:
             self._close(listener)
         await asyncio.gather(*(each.drain() for each in self._listeners.values()))
 
-    # -- power over nodes
+    # -- control over nodes
 
     async def stop_node(self, node_id: int) -> None:
         """Stops a node: closes its connections; other nodes become leaders.
@@ -332,16 +513,19 @@ class Broker:
             ClusterError: the node is unknown, or stopped.
         """
         async with self._changing_nodes:
-            node = self.cluster.node(node_id)
-            if not node.is_running:
-                raise ClusterError(f"node {node_id} does not run")
-            listener = self._listeners[node_id]
-            self._close(listener)
-            self.cluster.node_stopped(node)
-            await listener.drain()
+            await self._stop_node(node_id)
+
+    async def _stop_node(self, node_id: int) -> None:
+        node = self.cluster.node(node_id)
+        if not node.is_running:
+            raise ClusterError(f"node {node_id} is stopped")
+        listener = self._listeners[node_id]
+        self._close(listener)
+        self.cluster.node_stopped(node)
+        await listener.drain()
 
     async def start_node(self, node_id: int) -> None:
-        """Starts a node that was stopped, on the port that it had.
+        """Starts a stopped node, on its previous port.
 
         It becomes leader of leaderless partitions only.
 
@@ -350,20 +534,36 @@ class Broker:
             OSError: another process has taken its port.
         """
         async with self._changing_nodes:
-            node = self.cluster.node(node_id)
-            if node.is_running:
-                raise ClusterError(f"node {node_id} runs")
-            listener = self._listeners[node_id]
-            try:
-                await listener.bind()
-                await self._serve(listener)
-            except BaseException:
-                self._close(listener)
-                raise
-            self.cluster.node_started(node)
+            await self._start_node(node_id)
+
+    async def _start_node(self, node_id: int) -> None:
+        node = self.cluster.node(node_id)
+        if node.is_running:
+            raise ClusterError(f"node {node_id} is running already")
+        listener = self._listeners[node_id]
+        try:
+            await listener.bind()
+            await self._serve(listener)
+        except BaseException:
+            self._close(listener)
+            raise
+        self.cluster.node_started(node)
+
+    async def restart_node(self, node_id: int) -> None:
+        """Stops a node and starts it again, on the same port.
+
+        Its coordinators move to other nodes, if there are any.
+
+        Raises:
+            ClusterError: the node is unknown, or stopped.
+            OSError: another process has taken its port.
+        """
+        async with self._changing_nodes:
+            await self._stop_node(node_id)
+            await self._start_node(node_id)
 
     def move_partition(self, topic: str, partition: int, node_id: int) -> None:
-        """Makes a node the leader of a partition, and a replica if it is none yet.
+        """Makes a node the leader of a partition, and a replica if necessary.
 
         Raises:
             ClusterError: an unknown topic, partition or node, or a node that is not
@@ -380,9 +580,9 @@ class Broker:
         self.cluster.move_coordinator(group_id, node_id)
 
     def coordinator_of(self, group_id: str) -> int:
-        """The node id of a group's coordinator; -1 if there is none."""
+        """The node id of a group's coordinator; -1 without one."""
         return self.cluster.shards.for_group(group_id).node_id
 
     def status(self) -> dict[str, object]:
         """The nodes, topics and coordinators, as JSON."""
-        return status(self.cluster)
+        return finish(status(self.cluster))

@@ -1,7 +1,7 @@
 """Logging with structlog: pretty on a terminal, JSON for machines, always on stderr.
 
-structlog is imported by the first line that is logged: a broker that has nothing
-to say starts without it.
+The first logged line imports structlog, so a broker that logs nothing starts without
+it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Literal
 Format = Literal["auto", "pretty", "json"]
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
+MOST_FIRST_TIMES = 1000
+"""Keys that `FirstTimes` remembers."""
 _NUMBERS = {level: number for number, level in enumerate(LEVELS)}
 
 
@@ -21,13 +23,13 @@ class _Settings:
     """Format and level of log lines; `configure` sets them for the process."""
 
     format: Format = "auto"
-    # Inside a program or test a broker logs warnings and errors only; the command
-    # line sets a lower level.
+    # Inside a program or test a broker logs only warnings and errors; the command line
+    # sets a lower level.
     level: int = LEVELS.index("warning")
     # Levels of single loggers, by name.
     levels: ClassVar[dict[str, int]] = {}
     loggers: ClassVar[dict[str, list[Logger]]] = {}
-    # Grows when settings change: a logger that has an older number is bound anew.
+    # Incremented when settings change: a logger with an older number is bound again.
     version: int = 0
     watchers: ClassVar[list[Callable[[], object]]] = []
 
@@ -36,7 +38,7 @@ def configure(
     log_format: Format = "auto",
     level: Literal["debug", "info", "warning", "error", "critical"] = "info",
 ) -> None:
-    """Says how lines are written from now on, in the whole process.
+    """Sets format and level of log lines, for the whole process.
 
     Args:
         log_format: ``auto`` is ``pretty`` on a terminal, and ``json`` elsewhere.
@@ -62,11 +64,11 @@ def levels() -> dict[str, str]:
 
 
 def set_level(name: str | None, level: str | None) -> None:
-    """Sets the level of a logger, or of all that have none of their own.
+    """Sets the level of a logger, or the default level.
 
     Args:
-        name: of the logger; None for all.
-        level: one of `LEVELS`; None takes a logger's own away.
+        name: of the logger; None sets the default, for loggers without a level.
+        level: one of `LEVELS`; None removes a logger's level.
     """
     if level is None:
         _Settings.levels.pop(name or "", None)
@@ -87,15 +89,15 @@ def _changed() -> None:
 
 
 def watch(callback: Callable[[], object]) -> None:
-    """Calls it now, and whenever logs have been set up anew."""
+    """Calls a function now, and whenever logging is configured."""
     _Settings.watchers.append(callback)
     callback()
 
 
 class Logger:
-    """A logger whose lines carry a name; costs nothing until it is used.
+    """A logger with a name on each line; costs nothing until it is used.
 
-    Events are names with fields, as in ``log.info("group_created", group="g")``.
+    Events are names with fields, for example ``log.info("group_created", group="g")``.
     """
 
     __slots__ = ("_bound", "_name", "_version", "level")
@@ -108,7 +110,7 @@ class Logger:
         self._version = -1
 
     def is_on(self, level: str) -> bool:
-        """Whether lines of a level are written: where making them takes time."""
+        """Returns whether a level is logged, for lines that are slow to make."""
         return _NUMBERS[level] >= self.level
 
     def debug(self, event: str, **fields: Any) -> None:
@@ -147,11 +149,32 @@ class Logger:
         return self._bound
 
 
-class _Stderr:
-    """`sys.stderr` as it is at the time of each line: tests put another in place.
+class FirstTimes:
+    """Remembers what was logged, so that it is logged once per client or group."""
 
-    A line that cannot be written is lost, as on a full disk. An error here would end
-    a change of the broker halfway, where the line says why it is taken back.
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        # Only hashes: an id can take 128 KiB. A collision costs one line.
+        self._seen: set[int] = set()
+
+    def add(self, *key: str) -> bool:
+        """Returns whether a key is new. Clients choose keys: many are forgotten."""
+        number = hash(key)
+        if number in self._seen:
+            return False
+        if len(self._seen) >= MOST_FIRST_TIMES:
+            self._seen.clear()
+        self._seen.add(number)
+        return True
+
+
+class _Stderr:
+    """The current `sys.stderr`, looked up for each line, as tests replace it.
+
+    A line that cannot be written is lost, for example on a full disk. An error here
+    would stop a change of the broker halfway, while the line says why the change is
+    undone.
     """
 
     def _write(self, line: str) -> None:
@@ -163,7 +186,7 @@ class _Stderr:
 
 
 class _SpeltOut:
-    """A text that is shown as Python's source has it."""
+    """A text that is shown as a Python literal."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -175,7 +198,7 @@ class _SpeltOut:
 def _harmless(_: Any, __: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Escapes control characters for a terminal: clients choose ids and reasons.
 
-    structlog itself does so only for text with a space or a quote.
+    structlog itself escapes only text with a space or a quote.
     """
     return {
         name: _SpeltOut(value)
@@ -194,7 +217,7 @@ def _bind(name: str) -> Any:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if _Settings.format == "pretty" or (_Settings.format == "auto" and terminal):
-        # Plain tracebacks: rich ones cost 100 ms, and print the values of locals.
+        # Plain tracebacks: rich ones take 100 ms, and print the values of locals.
         traceback = structlog.dev.plain_traceback
         processors += [
             _harmless,
@@ -211,6 +234,6 @@ def _bind(name: str) -> Any:
     return structlog.wrap_logger(
         _Stderr(),
         processors=processors,
-        # Levels are dropped above, before structlog is there.
+        # Levels are dropped above, before structlog is loaded.
         wrapper_class=structlog.make_filtering_bound_logger(0),
     ).bind(logger=name)

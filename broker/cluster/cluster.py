@@ -1,45 +1,65 @@
-"""The cluster: its nodes, topics and shards, and changes of partition leaders."""
+"""The cluster: its nodes, topics and shards, and their saved state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kohort.broker import telemetry
-from kohort.broker.clock import Clock
-from kohort.broker.cluster import reassignments
+from kohort.broker.clock import BrokerClock, Clock
 from kohort.broker.cluster.controller import Controller
-from kohort.broker.cluster.features import ELIGIBLE_LEADER_REPLICAS, Features
+from kohort.broker.cluster.coordinator_settings import (
+    group_settings,
+    plays_first_use,
+    transaction_settings,
+)
+from kohort.broker.cluster.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    TRANSACTION_VERSION,
+    Features,
+)
 from kohort.broker.cluster.fetch_sessions import FetchSessions
+from kohort.broker.cluster.leaders import Coordinated, Leaders
 from kohort.broker.cluster.producer_ids import ProducerIds
 from kohort.broker.cluster.quotas import Quotas
 from kohort.broker.cluster.resource_configs import ResourceConfigs
 from kohort.broker.config import Config
-from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.flow_control import Unread
 from kohort.broker.ids import Ids
-from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import LongWork, Pace, finish
 from kohort.broker.request_memory import RequestMemory
+from kohort.broker.shards.credit import Credit, Sender
 from kohort.broker.shards.first_use import FirstUse
-from kohort.broker.shards.group_records import Encoder
 from kohort.broker.shards.shards import Shards
+from kohort.broker.shards.transaction_shards import TransactionShards
 from kohort.broker.topics.placement import spread
-from kohort.broker.topics.settings import offsets_topic_overrides
-from kohort.broker.topics.topic import EVENTS_TOPIC, NO_NODE, OFFSETS_TOPIC, Topic
+from kohort.broker.topics.settings import (
+    offsets_topic_overrides,
+    transactions_topic_overrides,
+)
+from kohort.broker.topics.topic import (
+    EVENTS_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Topic,
+)
 from kohort.broker.topics.topics import Topics
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kohort.broker.api_counts import ApiCounters
     from kohort.broker.cluster.storage import ClusterStorage
+    from kohort.broker.fetch_watch import FetchWatch
+    from kohort.broker.log.partition import Partition
+    from kohort.broker.log.transactions import EndMarker
+    from kohort.broker.shards.group_records import Encoder
 
 log = telemetry.Logger("cluster")
 
-MINUTE_MS = 60_000
 IN_MEMORY_COST = 10
 """Cost of making or deleting a partition in memory, as `Pace` counts."""
 ON_DISK_COST = 300
@@ -49,7 +69,7 @@ SCANNED_GROUP_COST = 1
 
 
 class ClusterError(ValueError):
-    """A change of the cluster is impossible; says why in one sentence."""
+    """The cluster cannot make a change; the message says why in one sentence."""
 
 
 class Cluster:
@@ -57,41 +77,51 @@ class Cluster:
 
     Args:
         config: the broker's configuration.
-        clock: the one clock.
-        ids: the one source of ids.
-        data_dir: the folder of the logs; None to keep them in memory.
+        clock: the broker's clock, which may stand still or be moved ahead.
+        ids: the only source of ids.
+        client_clock: for promises to clients' own clocks (`kohort.broker.clock`);
+            None: the same clock.
+        data_dir: the folder of the logs; None keeps them in memory.
         nodes: the number of nodes; the id of the first is ``node.id``.
         events: the stream of events.
 
     Attributes:
         id: the cluster's id, 22 characters.
-        is_on_disk: whether it has a data directory.
-        log_dir: the path of that, or of the one that Kafka would have.
+        is_on_disk: whether the cluster has a data directory.
+        log_dir: path of the data directory, or the one that Kafka would report.
         config: the broker's configuration.
         resource_configs: the configuration of groups and client metrics.
-        clock: the one clock.
-        ids: the one source of ids.
+        clock: the broker's clock.
+        client_clock: times the waits that clients measure on their own clocks.
+        ids: the only source of ids.
+        events: the stream of events.
         topics: the topics and their partitions.
         nodes: the nodes by id.
         topic_created: called with each topic that is created, if set.
         shards: the partitions of ``__consumer_offsets`` and their coordinators.
+        transactions: the partitions of ``__transaction_state`` and their coordinators.
+        leaders: elects the leaders of partitions; `leaders_changed` saves them.
         long_work: runs the work of requests that takes several turns of the loop.
         request_memory: limits the memory of long requests.
         unread: the bytes of responses that clients have not read yet.
-        controller: makes changes of topics, one request after the other.
-        producer_ids: hands out the ids of producers.
+        first_times: what was logged once, per client or group.
+        controller: changes topics, one request after the other.
+        producer_ids: hands out producer ids.
         features: the finalized levels of Kafka's features.
         quotas: the quotas of clients.
-        changes: counts the changes of all that is saved; a restart goes on.
+        changes: number of changes to saved state; continues after a restart.
         connections: the number of connections that all nodes have accepted.
+        open_connections: the open connections, by number.
+        fetch_watch: notes the records sent to clients; None: no one needs them.
     """
 
     def __init__(
         self,
         config: Config,
-        clock: Clock,
+        clock: BrokerClock,
         ids: Ids,
         *,
+        client_clock: Clock | None = None,
         data_dir: Path | None = None,
         nodes: int = 1,
         events: Events,
@@ -100,20 +130,25 @@ class Cluster:
         self.config = config
         self.resource_configs = ResourceConfigs(self._config_changed)
         self.clock = clock
+        self.client_clock = clock if client_clock is None else client_clock
         self.ids = ids
+        self.events = events
         self._storage: ClusterStorage | None = None
         self.changes = 0
         self.producer_ids = ProducerIds(self._save_producer_ids)
         self.features = Features(self._features_changed)
-        self.quotas = Quotas(config, clock, self._quotas_changed)
+        self.quotas = Quotas(config, self.client_clock, self._quotas_changed)
         self.topic_created: Callable[[Topic], object] | None = None
         self.long_work = LongWork()
         self.unread = Unread()
+        self.first_times = telemetry.FirstTimes()
         self.connections = 0
+        self.open_connections: dict[int, Sender] = {}
+        self.fetch_watch: FetchWatch | None = None
         self.request_memory = RequestMemory(
             config["queued.max.request.bytes"],
             config["socket.request.max.bytes"],
-            clock,
+            self.client_clock,
         )
         self.controller = Controller(self.long_work)
         self.is_on_disk = data_dir is not None
@@ -134,13 +169,31 @@ class Cluster:
         self.shards = shards(
             group_settings(config),
             clock,
-            Encoder(self.topics.ids, codec=config["offsets.topic.compression.codec"]),
+            self._make_encoder,
             config["group.coordinator.append.linger.ms"],
             ids.member_id,
             config["coordinator.load.delay.ms"],
             partial(self.auto_create, OFFSETS_TOPIC),
             events,
+            Credit(self.open_connections),
         )
+        self.transactions = TransactionShards(
+            transaction_settings(config),
+            clock,
+            self.shards.loader,
+            config["coordinator.load.delay.ms"],
+            partial(self.auto_create, TRANSACTIONS_TOPIC),
+            self.producer_ids.new,
+            partial(self.features.level, TRANSACTION_VERSION),
+            self._write_marker,
+            events,
+            refuses_first=plays_first_use(config),
+        )
+        self._coordinated: dict[str, Coordinated] = {
+            OFFSETS_TOPIC: self.shards,
+            TRANSACTIONS_TOPIC: self.transactions,
+        }
+        self.leaders = Leaders(self.topics, self._coordinated, self._is_running)
         first = config["node.id"]
         self.nodes = {id_: Node(id_, self) for id_ in range(first, first + nodes)}
         if data_dir is not None:
@@ -176,7 +229,7 @@ class Cluster:
         """
         if node_id not in self.nodes:
             there_are = ", ".join(map(str, self.nodes))
-            raise ClusterError(f"there is no node {node_id}; there are {there_are}")
+            raise ClusterError(f"there is no node {node_id}; the nodes are {there_are}")
         return self.nodes[node_id]
 
     def node_started(self, node: Node) -> None:
@@ -187,46 +240,19 @@ class Cluster:
         node.is_running = True
         node.has_producer_ids = not plays_first_use(self.config)
         node.fetch_sessions = self.fetch_sessions()
-        changed = []
-        for topic in self.topics.by_name.values():
-            for index, leader in enumerate(topic.leaders):
-                if leader == NO_NODE and node.id in topic.replicas[index]:
-                    self._lead(topic, index, node.id)
-                    changed.append(topic)
-            changed += [
-                topic
-                for index in [*topic.reassignments]
-                if self._completed(topic, index)
-            ]
-        self.leaders_changed(changed)
+        self.leaders_changed(self.leaders.node_started(node.id))
 
     def node_stopped(self, node: Node) -> None:
         """Marks a node as stopped; running replicas become leaders in its place."""
         node.is_running = False
-        changed = []
-        for topic in self.topics.by_name.values():
-            for index, leader in enumerate(topic.leaders):
-                if leader == node.id:
-                    elected = self._elected(topic.replicas[index])
-                    self._lead(topic, index, elected, "stopped")
-                    changed.append(topic)
-        self.leaders_changed(changed)
+        self.leaders_changed(self.leaders.node_stopped(node.id))
 
-    def _elected(self, replicas: Sequence[int]) -> int:
-        for node_id in replicas:
-            if node_id in self.nodes and self.nodes[node_id].is_running:
-                return node_id
-        return NO_NODE
-
-    def _lead(
-        self, topic: Topic, index: int, node_id: int, cause: str = "moved"
-    ) -> None:
-        self.topics.lead(topic, index, node_id)
-        if topic.name == OFFSETS_TOPIC:
-            self.shards.lead(index, node_id, cause)
+    def _is_running(self, node_id: int) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and node.is_running
 
     def fetch_sessions(self) -> FetchSessions:
-        """The fetch sessions of a node that starts: none."""
+        """New fetch sessions, for a node that starts."""
         slots = self.config["max.incremental.fetch.session.cache.slots"]
         return FetchSessions(self.ids, slots)
 
@@ -241,13 +267,13 @@ class Cluster:
         *,
         replicas: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """Creates a topic at once; its name is legal and not taken.
+        """Creates a topic at once. The caller has checked its name.
 
         Args:
             name: its name.
             partitions: the number of partitions.
-            replication_factor: replicas of each; at most the number of nodes.
-            overrides: its own configuration.
+            replication_factor: replicas per partition; at most the number of nodes.
+            overrides: the topic's own configuration.
             replicas: the replicas of each partition, in place of both numbers.
 
         Raises:
@@ -271,11 +297,12 @@ class Cluster:
         """
         for topic in topics:
             # Only now: nodes may have stopped or started while it was made.
-            topic.leaders[:] = map(self._elected, topic.replicas)
+            topic.leaders[:] = map(self.leaders.elected, topic.replicas)
         self.topics.enter(topics)
         for topic in topics:
-            if topic.name == OFFSETS_TOPIC:
-                self.shards.attach(topic)
+            coordinators = self._coordinated.get(topic.name)
+            if coordinators is not None:
+                coordinators.attach(topic)
             if self.topic_created is not None:
                 self.topic_created(topic)
 
@@ -296,7 +323,7 @@ class Cluster:
             of_first = topic.replicas[0]
             start = list(self.nodes).index(of_first[0]) + first
             replicas = self._spread(count - first, len(of_first), start)
-        yield from self.topics.grow(topic, replicas, self._elected, pace)
+        yield from self.topics.grow(topic, replicas, self.leaders.elected, pace)
 
     def _spread(self, count: int, factor: int, start: int) -> list[list[int]]:
         # If no node runs, the partitions are leaderless until one starts.
@@ -317,8 +344,8 @@ class Cluster:
         """
         self.topics.remove(topics)
         names = [topic.name for topic in topics]
-        if OFFSETS_TOPIC in names:
-            self.shards.detach("deleted")
+        for name in self._coordinated.keys() & set(names):
+            self._coordinated[name].detach("deleted")
         rest = self._deletions(topics, names)
         try:
             for cost in rest:
@@ -355,25 +382,48 @@ class Cluster:
             factor = min(config["offsets.topic.replication.factor"], len(self.nodes))
             count = config["offsets.topic.num.partitions"]
             return count, factor, offsets_topic_overrides(config)
+        if name == TRANSACTIONS_TOPIC:
+            factor = config["transaction.state.log.replication.factor"]
+            factor = min(factor, len(self.nodes))
+            count = config["transaction.state.log.num.partitions"]
+            return count, factor, transactions_topic_overrides(config, factor)
         if name == EVENTS_TOPIC:
             # One partition, so that consumers read events in order.
             return 1, len(self.nodes), None
         factor = min(config["default.replication.factor"], len(self.nodes))
         return config["num.partitions"], factor, None
 
+    def _make_encoder(self) -> Encoder:
+        from kohort.broker.shards.group_records import Encoder
+
+        codec = self.config["offsets.topic.compression.codec"]
+        return Encoder(self.topics.ids, codec=codec)
+
+    def _write_marker(
+        self, end: EndMarker, topic: str, index: int, answer: Callable[[int], object]
+    ) -> None:
+        from kohort.broker.cluster.markers import write_marker
+
+        write_marker(self, None, end, topic, index, answer)
+
     def _make_partition(self, topic: Topic, index: int) -> Partition:
         if self._storage is None:
+            # Loaded with the first topic, so that brokers start sooner.
+            from kohort.broker.log.partition import Partition
+
             return Partition(f"{topic.name}-{index}")
         return self._storage.open_partition(topic, index, 0)
 
     def _drop_partition(self, topic: Topic, index: int, partition: Partition) -> None:
+        if self.fetch_watch is not None:
+            self.fetch_watch.runs.pop(partition.name, None)
         if self._storage is None:
             partition.close()
             return
         try:
             self._storage.delete_partition(topic, index)
         except StorageError as error:
-            # The topic is deleted all the same; the next start removes the files.
+            # The topic is deleted anyway; the next start removes the files.
             log.warning(
                 "files_not_deleted", partition=partition.name, reason=str(error)
             )
@@ -397,73 +447,15 @@ class Cluster:
                 f"topic {topic_name} has no partition {index}, only 0 to {last}"
             )
         if not self.node(node_id).is_running:
-            raise ClusterError(f"node {node_id} does not run")
-        leader = topic.leaders[index]
-        if leader == node_id:
-            return
-        replicas = list(topic.replicas[index])
-        if node_id not in replicas:
-            # It replaces the leader, or the preferred leader.
-            replicas[replicas.index(leader) if leader in replicas else 0] = node_id
-            topic.replicas[index] = replicas
-            topic.reassignments.pop(index, None)
-        self._lead(topic, index, node_id)
-        self.leaders_changed([topic])
-
-    def elect_preferred(self, topic: Topic, index: int) -> bool:
-        """Makes the preferred replica the leader; False if its node is stopped.
-
-        `leaders_changed` saves it.
-        """
-        preferred = topic.replicas[index][0]
-        if not self.nodes[preferred].is_running:
-            return False
-        self._lead(topic, index, preferred)
-        return True
+            raise ClusterError(f"node {node_id} is stopped")
+        if topic.leaders[index] != node_id:
+            self.leaders.move(topic, index, node_id)
+            self.leaders_changed([topic])
 
     def allows_unclean_election(self, topic: Topic) -> bool:
-        """Whether replicas that are not in sync may lead a topic."""
+        """Returns whether replicas that are not in sync may become leader."""
         values = self.config.topic(topic.overrides)
         return bool(values["unclean.leader.election.enable"])
-
-    def reassign(
-        self, topic: Topic, index: int, replicas: Sequence[int] | None
-    ) -> None:
-        """Begins a reassignment of a partition; None cancels the one in progress.
-
-        `leaders_changed` saves it.
-        """
-        before = topic.replicas[index]
-        if replicas is None:
-            reassignments.cancel(topic, index)
-        else:
-            reassignments.begin(topic, index, replicas)
-        if not self._completed(topic, index):
-            self._replicas_changed(topic, index, before)
-
-    def _completed(self, topic: Topic, index: int) -> bool:
-        """Completes a reassignment if it can be; says whether."""
-        if index not in topic.reassignments or not reassignments.is_complete(
-            topic, index, self.running
-        ):
-            return False
-        before = topic.replicas[index]
-        reassignments.complete(topic, index)
-        self._replicas_changed(topic, index, before)
-        return True
-
-    def _replicas_changed(
-        self, topic: Topic, index: int, before: Sequence[int]
-    ) -> None:
-        """Elects a leader if necessary; a leader that lost replicas has a new epoch."""
-        leader, replicas = topic.leaders[index], topic.replicas[index]
-        if leader in replicas:
-            if not set(before).issubset(replicas):
-                self.topics.lead(topic, index, leader)
-            return
-        elected = self._elected(replicas)
-        if elected != leader:
-            self._lead(topic, index, elected)
 
     def move_coordinator(self, group_id: str, node_id: int) -> None:
         """Makes a node the coordinator of a group, and of all groups of its shard.
@@ -474,10 +466,19 @@ class Cluster:
         index = self.shards.index_of(group_id)
         self.move_partition(OFFSETS_TOPIC, index, node_id)
 
+    def move_transaction_coordinator(self, transactional_id: str, node_id: int) -> None:
+        """Makes a node the coordinator of a transactional id, and of its whole shard.
+
+        Raises:
+            ClusterError: as in `move_partition`.
+        """
+        index = self.transactions.index_of(transactional_id)
+        self.move_partition(TRANSACTIONS_TOPIC, index, node_id)
+
     # -- surviving restarts
 
     def _restore(self, data_dir: Path) -> None:
-        """Takes over the state that a data directory has, if any."""
+        """Takes over the state of the data directory, if there is one."""
         # Loaded only with a data directory: a broker in memory starts faster.
         from kohort.broker.cluster.storage import ClusterStorage
 
@@ -541,11 +542,12 @@ class Cluster:
             except StorageError as error:
                 log.warning("leaders_not_kept", reason=str(error))
 
-    def load_groups(self) -> None:
-        """Starts loading the groups in ``__consumer_offsets``."""
-        topic = self.topics.by_name.get(OFFSETS_TOPIC)
-        if topic is not None:
-            self.shards.attach(topic)
+    def load_coordinators(self) -> None:
+        """Starts loading the groups, and then the transactions, from their topics."""
+        for name, coordinators in self._coordinated.items():
+            topic = self.topics.by_name.get(name)
+            if topic is not None:
+                coordinators.attach(topic)
         if self._storage is not None:
             try:
                 self._storage.save()
@@ -555,12 +557,13 @@ class Cluster:
     def close(self) -> None:
         """Stops all timers and flushes everything to the disk."""
         self.long_work.close()
-        self.shards.detach("stopped")
+        for coordinators in self._coordinated.values():
+            coordinators.detach("stopped")
         if self._storage is not None:
             self._storage.close()
 
     def flush(self) -> None:
-        """Flushes logs whose ``flush.ms`` is over."""
+        """Flushes the logs whose ``flush.ms`` has passed."""
         if self._storage is not None:
             self._storage.flush()
 
@@ -582,17 +585,19 @@ class Node:
         host: advertised host.
         port: advertised port.
         cluster: the state that it shares with the other nodes.
-        is_running: whether it takes requests.
-        is_open: whether it takes connections: not any more once it begins to stop.
-        submit_group_event: hands an event to the coordinator of its group, which
-            refuses it if it is on another node.
-        commit_refused: publishes that offsets were refused before they came to a
+        is_running: whether it handles requests.
+        is_open: whether it accepts connections; False once it begins to stop.
+        submit_group_event: hands an event to the coordinator of its group; refuses it
+            if the coordinator is on another node.
+        submit_transaction_event: the same for the coordinator of a transactional id.
+        hear: handles a heartbeat that is answered at once; see `Coordinator.hear`.
+        commit_refused: publishes that offsets were refused before they reached a
             coordinator.
-        fetch_sessions: the fetch sessions that it keeps (KIP-227).
+        fetch_sessions: its fetch sessions (KIP-227).
         has_producer_ids: whether it hands out producer ids. A node of Kafka has none
             at the first InitProducerId; see `plays_first_use`.
         counters: counters of its requests; None if they are not counted.
-        started_with: configuration that it was started with and that no file has.
+        started_with: configuration set at the start that is in no file.
     """
 
     def __init__(self, node_id: int, cluster: Cluster) -> None:
@@ -603,29 +608,10 @@ class Node:
         self.is_running = True
         self.is_open = False
         self.submit_group_event = partial(cluster.shards.submit, node_id)
+        self.submit_transaction_event = partial(cluster.transactions.submit, node_id)
+        self.hear = partial(cluster.shards.hear, node_id)
         self.commit_refused = partial(cluster.shards.commit_refused, node_id)
         self.counters: ApiCounters | None = None
         self.started_with: Mapping[str, str] = {}
         self.fetch_sessions = cluster.fetch_sessions()
         self.has_producer_ids = not plays_first_use(cluster.config)
-
-
-def plays_first_use(config: Config) -> bool:
-    """Whether the first requests are refused as Kafka refuses them."""
-    return bool(config["coordinator.first.use"] == "kafka")
-
-
-def group_settings(config: Config) -> GroupSettings:
-    """Group coordinator settings, from the configuration."""
-    return GroupSettings(
-        min_session_timeout_ms=config["group.min.session.timeout.ms"],
-        max_session_timeout_ms=config["group.max.session.timeout.ms"],
-        initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
-        max_size=config["group.max.size"],
-        is_helpful=config["kohort.strictness"] == "helpful",
-        offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
-        offsets_retention_ms=config["offsets.retention.minutes"] * MINUTE_MS,
-        offsets_retention_check_interval_ms=config[
-            "offsets.retention.check.interval.ms"
-        ],
-    )

@@ -1,10 +1,10 @@
-"""The controller: changes of topics are made one request after the other.
+"""The controller: changes topics, one request after the other.
 
-As in Kafka, a request that is being worked on is finished whether or not its client
-still waits, and nothing else creates, grows or deletes a topic meanwhile: so the facts
-that a request has read about a topic stay true from one piece to the next.
-(`__consumer_offsets` and the topic of events may come into being in between: they are
-made in one piece, when the broker itself needs them.)
+As in Kafka, a request in progress is finished even if its client no longer waits, and
+no other request creates, grows or deletes a topic meanwhile. So the facts that a
+request has read about a topic stay true from one piece of its work to the next.
+(`__consumer_offsets` and the topic of events may appear in between: they are created in
+one piece, when the broker itself needs them.)
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Failed = Callable[[Exception], None]
 
 
 class Controller:
-    """The queue of changes of topics.
+    """The queue of changes to topics.
 
     Args:
-        long_work: gives it its turns.
+        long_work: gives the queue its turns.
     """
 
     def __init__(self, long_work: LongWork) -> None:
@@ -30,11 +30,11 @@ class Controller:
         self._is_busy = False
 
     def submit(self, work: Work, failed: Failed) -> None:
-        """Does some work, at once if nothing else is being done.
+        """Starts some work, at once if no other work is in progress.
 
         Args:
-            work: the work, which answers its request in the end.
-            failed: takes the exception that the work raises.
+            work: the work, which answers its request at the end.
+            failed: called with the exception that the work raises.
         """
         self._queue.append((work, failed))
         if not self._is_busy:

@@ -1,10 +1,10 @@
 """``__kohort_events``: the stream of events as a topic, for any Kafka consumer.
 
-A record is an event: its value is JSON, its key the group. Events are written as long
-as the topic exists, from the remembered ones on; an `events_lost` stands in place of
-forgotten ones. Writing an event costs some twenty times as much as publishing it, so
-the topic does not exist by default. ``events.topic.enable`` creates it, and so do
-clients, as any topic.
+A record is an event: its value is JSON, its key the group. While the topic exists, all
+events are written to it, beginning with the remembered ones; an `events_lost` stands in
+place of forgotten ones. Writing an event costs some twenty times as much as publishing
+it, so the topic does not exist by default. ``events.topic.enable`` creates it, and
+clients can create it like any other topic.
 
 A group that reads this topic and commits would produce events about itself forever, so
 events of groups that subscribe to the topic, or commit to it, are left out.
@@ -21,7 +21,9 @@ from kohort.broker import telemetry
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Protocols
-from kohort.broker.events.bus import REMEMBERED, Events, Reader, Seen
+from kohort.broker.events.bus import Events, Reader
+from kohort.broker.events.remembered import REMEMBERED
+from kohort.broker.events.seen import Seen
 from kohort.broker.events.views.reading import json_of, pause, take
 from kohort.broker.log.store import StorageError
 from kohort.broker.shards.hash import partition_of
@@ -36,14 +38,14 @@ NEWCOMER_S: Final = 1.0
 """Longest wait for the first member of a group to join after it got its id: only its
 subscription shows whether the group reads this topic. Clients join at once."""
 RETRY_S: Final = 1.0
-"""The pause before a batch that could not be written is tried again."""
+"""Pause before retrying a batch that could not be written."""
 LONGEST_BATCH: Final = 512 * 1024
-"""Most bytes of a batch with more than one event; consumers fetch whole batches."""
+"""Maximum bytes of a batch with more than one event; consumers fetch whole batches."""
 BUFFER: Final = 2 * REMEMBERED
-"""Events that wait to be written: all that are remembered, when the topic is made, and
-as many again while the disk is full."""
+"""Events that may wait to be written: all the remembered ones, when the topic is
+created, and as many again while the disk is full."""
 MOST_READERS: Final = 10_000
-"""Most readers of the topic that are remembered. A forgotten one is found again by its
+"""Readers of the topic that are remembered. A forgotten reader is noticed again at its
 next join or commit."""
 
 _NAME = EVENTS_TOPIC.encode()
@@ -68,7 +70,7 @@ class EventsTopic:
         self._next: dict[int, int] = {}
         # The groups that read the topic, the oldest first.
         self._readers: dict[str, None] = {}
-        # Groups whose first member was given an id, and has not joined yet.
+        # Groups whose first member has its id and has not joined yet.
         self._newcomers: set[str] = set()
         self._has_no_newcomers = asyncio.Event()
         self._reader: Reader
@@ -95,7 +97,7 @@ class EventsTopic:
         self._has_no_newcomers.set()
 
     async def close(self) -> None:
-        """Stops after the events so far are written."""
+        """Stops after all events so far are written."""
         self.leave()
         await self._task
 
@@ -115,8 +117,8 @@ class EventsTopic:
         if not self._newcomers:
             self._has_no_newcomers.set()
         if notice.kind in _COMMITS:
-            # Flat: of each offset six fields, and the topic is the first.
-            is_reader = EVENTS_TOPIC in notice.fields["offsets"][::6]
+            # Names of topics and, behind them, numbers.
+            is_reader = EVENTS_TOPIC in notice.fields["offsets"]
         elif notice.kind == "group_loaded":
             is_reader = _reads(self._group(notice.group_id))
         else:
@@ -150,7 +152,7 @@ class EventsTopic:
                         await pause(self._closing, RETRY_S)
                     if self._is_deleted():
                         return
-                    # Lets others run.
+                    # Let other tasks run.
                     await asyncio.sleep(0)
         finally:
             self._events.unlisten(self._note_reader)
@@ -166,7 +168,7 @@ class EventsTopic:
             self._newcomers.clear()
 
     def _records(self, events: Sequence[Mapping[str, Any]]) -> list[Record]:
-        """Returns events as records, without those of the topic's readers."""
+        """Converts events to records, without those of groups that read the topic."""
         run, readers = self._events.run, self._readers
         return [
             _record(each)
@@ -178,11 +180,11 @@ class EventsTopic:
         ]
 
     def _with_gap(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Returns an event, with an `events_lost` before it if others are missing."""
+        """Returns an event, after an `events_lost` if some before it are missing."""
         node, sequence = event["node"], event["sequence"]
         expected = self._next.get(node, 1)
         self._next[node] = sequence + 1
-        # The stream's own announcement has the number of the last that is missing.
+        # The stream's own announcement; its number is that of the last missing event.
         if event["kind"] == "events_lost":
             first = min(expected, event["first"])
             return [event if first == event["first"] else {**event, "first": first}]
@@ -220,7 +222,7 @@ _KINDS_WITH_READERS = _COMMITS | {
     "member_joined",
     "member_replaced",
 }
-"""The kinds of events that show that a group reads the topic, or soon may."""
+"""Kinds of events that show that a group reads the topic, or soon may."""
 
 
 def _index(record: Record, count: int) -> int:
@@ -245,7 +247,7 @@ def _record(event: Mapping[str, Any]) -> Record:
 
 
 def _reads(group: Group | None) -> bool:
-    """Whether a group subscribes to the topic, or has committed to it."""
+    """Returns whether a group subscribes to the topic or has committed to it."""
     return group is not None and (
         any(topic == EVENTS_TOPIC for topic, _ in group.offsets)
         or any(_subscribes(member.protocols) for member in group.members.values())
@@ -253,14 +255,14 @@ def _reads(group: Group | None) -> bool:
 
 
 def _subscribes(protocols: Protocols) -> bool:
-    """Whether a member's subscription has the topic."""
+    """Returns whether a member's subscription contains the topic."""
     return any(_NAME in metadata and _is_named(metadata) for _, metadata in protocols)
 
 
 def _is_named(metadata: bytes) -> bool:
-    """Whether a subscription whose bytes contain the name subscribes to the topic."""
+    """Returns whether a subscription with the name's bytes contains the topic."""
     try:
         return EVENTS_TOPIC in decode_subscription(metadata).topics
     except WireError:
-        # Unknown: rather lose some events than produce events forever.
+        # Unknown: losing some events is better than producing events forever.
         return True

@@ -1,6 +1,7 @@
 """Features of Apache Kafka 4.3 and their finalized levels (KIP-584).
 
-kohort works the same at every level; the levels are what clients read and change.
+Clients read and change the levels. Only `TRANSACTION_VERSION` and
+`ELIGIBLE_LEADER_REPLICAS` change how kohort works.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ METADATA_VERSION: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 """Above 0, min.insync.replicas is set for all brokers at once (KIP-966)."""
 
+TRANSACTION_VERSION: Final = "transaction.version"
+"""From 2 on, each end of a transaction raises the producer's epoch (KIP-890)."""
+
 SUPPORTED: Final = {
     "group.version": (0, 1),
     "kraft.version": (0, 1),
     METADATA_VERSION: (7, 30),
     "share.version": (0, 1),
     "streams.version": (0, 1),
-    "transaction.version": (0, 2),
+    TRANSACTION_VERSION: (0, 2),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
 """The least and the highest level of each feature."""
@@ -28,7 +32,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 class FeatureError(Exception):
-    """A change of a level is invalid; says why."""
+    """A level cannot be changed; the message says why."""
 
 
 class Features:
@@ -46,11 +50,15 @@ class Features:
         self.levels = {
             "group.version": 1,
             "streams.version": 1,
-            "transaction.version": 2,
+            TRANSACTION_VERSION: 2,
             ELIGIBLE_LEADER_REPLICAS: 1,
             "share.version": 1,
             METADATA_VERSION: 30,
         }
+
+    def level(self, name: str) -> int:
+        """The level of a feature; 0 if it is not finalized."""
+        return self.levels.get(name, 0)
 
     def update(
         self, changes: Mapping[str, tuple[int, int]], *, validate_only: bool
@@ -59,11 +67,11 @@ class Features:
 
         Args:
             changes: the new level and the type of the change, by feature.
-            validate_only: nothing is changed.
+            validate_only: check only, change nothing.
 
         Raises:
             FeatureError: a change is invalid.
-            StorageError: the new levels are in force, and could not be saved.
+            StorageError: the new levels apply, but could not be saved.
         """
         for name, (level, kind) in changes.items():
             why = self._why_not(name, level, kind)
@@ -74,7 +82,7 @@ class Features:
             self._save()
 
     def _why_not(self, name: str, level: int, kind: int) -> str | None:
-        """Why a level is invalid; None if it is valid."""
+        """The reason why a level is invalid; None if it is valid."""
         if name not in SUPPORTED:
             return "the feature is unknown"
         current = self.levels.get(name, 0)

@@ -1,7 +1,7 @@
 """Fetch sessions: a client lists its partitions once, then only changes (KIP-227).
 
-A session belongs to no connection. Its epoch counts its requests; a request with
-another epoch than the next one has lost something, and starts over.
+A session is not tied to a connection. Its epoch counts its requests; a request with an
+unexpected epoch means that one was lost, and the client has to start over.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 """The epoch of a request that lists all its partitions and wants no session."""
 EVICTABLE_AFTER = 120.0
-"""Seconds of silence from which on a session makes room for a new one; Kafka's
+"""Seconds without a request after which a session makes room for a new one; Kafka's
 ``min.incremental.fetch.session.eviction.ms``."""
 
 MOST_PARTITIONS = 250_000
-"""Partitions of all sessions of a node together: about 100 MB. Kafka limits only the
-number of sessions, so a client could fill its memory with partitions that do not even
-exist. A client that gets no session, or loses it, names all its partitions in each
-request."""
+"""Partitions in all sessions of a node: about 100 MB. Kafka limits only the number of
+sessions, so a client could fill the memory with partitions that do not even exist. A
+client that gets no session, or loses it, lists all its partitions in each request."""
 
 TopicKey = str | bytes
 """A topic's name, or from Fetch v13 on its id."""
 
 PartitionKey = tuple[TopicKey, int]
-"""A topic, and which partition of it."""
+"""A topic and the index of one of its partitions."""
 
 
 class FetchedPartition:
@@ -66,14 +65,14 @@ class FetchedPartition:
     def tells_news(
         self, error_code: int, high_watermark: int, log_start_offset: int, size: int
     ) -> bool:
-        """Whether an incremental response has to name the partition."""
+        """Returns whether an incremental response has to list the partition."""
         news = (
             size > 0
             or error_code != 0
             or high_watermark != self.high_watermark
             or log_start_offset != self.log_start_offset
         )
-        # After an error the next success is news in any case.
+        # After an error, the next success is always news.
         self.high_watermark = -1 if error_code else high_watermark
         self.log_start_offset = log_start_offset
         return news
@@ -98,7 +97,7 @@ class FetchSession:
         self.partitions = partitions
 
     def serve_last(self, partitions: Iterable[FetchedPartition]) -> None:
-        """Puts partitions that have had their turn behind the others."""
+        """Moves partitions that were just served behind the others."""
         for partition in partitions:
             key = partition.topic, partition.partition
             if self.partitions.pop(key, None) is not None:
@@ -106,26 +105,30 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions that a node keeps.
+    """The fetch sessions of a node.
 
     Args:
-        ids: where session ids come from.
-        slots: how many sessions are kept
+        ids: the source of session ids.
+        slots: the maximum number of sessions
             (``max.incremental.fetch.session.cache.slots``).
 
     Attributes:
-        partition_count: partitions of all sessions.
+        partition_count: partitions in all sessions.
     """
 
     def __init__(self, ids: Ids, slots: int) -> None:
         self._ids = ids
         self._slots = slots
-        # The one unused for longest comes first.
+        # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self.partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        """Returns a session by its id, without using it."""
+        return self._sessions.get(session_id)
 
     def create(
         self,
@@ -133,7 +136,7 @@ class FetchSessions:
         partitions: dict[PartitionKey, FetchedPartition],
         now: float,
     ) -> FetchSession | None:
-        """A new session, which may have no partition; None where there is no room."""
+        """Returns a new session, perhaps of no partition; None if there is no room."""
         if len(partitions) > MOST_PARTITIONS:
             return None
         while (
@@ -155,7 +158,7 @@ class FetchSessions:
     def resume(
         self, session_id: int, epoch: int, uses_topic_ids: bool, now: float
     ) -> FetchSession | ErrorCode:
-        """The session of an incremental request; an error if it has to start over."""
+        """Returns the session of an incremental request, or an error to start over."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -171,10 +174,10 @@ class FetchSessions:
     def change(
         self, session: FetchSession, key: PartitionKey, wanted: FetchedPartition
     ) -> bool:
-        """Takes in a partition that a request names.
+        """Adds or updates a partition that a request lists.
 
         Returns:
-            False if there is no room for it any more; the session is closed.
+            False if there is no room for it; the session is closed.
         """
         known = session.partitions.get(key)
         if known is not None:
@@ -198,7 +201,7 @@ class FetchSessions:
             self.partition_count -= 1
 
     def close(self, session_id: int) -> None:
-        """Forgets a session, if it is there."""
+        """Closes a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partition_count -= len(session.partitions)

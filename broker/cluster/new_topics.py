@@ -9,12 +9,12 @@ from kohort.broker.long_work import Pace
 from kohort.broker.topics.topic import Topic
 
 MOST_PARTITIONS = 1000
-"""Partitions that are saved at once: one line of 50 KB and one fsync. If that fails, or
-the process is killed before, at most as many are lost."""
+"""Partitions that are saved at once: one line of 50 KB and one fsync. If the write
+fails, or the process is killed before it, at most this many are lost."""
 
 
 class NewTopics:
-    """Makes topics a piece at a time, and enters them together.
+    """Creates topics a piece at a time, and publishes them together.
 
         new = NewTopics(cluster)
         yield from new.make(...)
@@ -39,35 +39,35 @@ class NewTopics:
         overrides: dict[str, str] | None,
         pace: Pace,
     ) -> Generator[None, None, Topic]:
-        """Makes a topic; its name is legal and not taken.
+        """Creates a topic. The caller has checked its name.
 
         Args:
             name: its name.
             replicas: the replicas of each partition.
-            overrides: its own configuration.
+            overrides: the topic's own configuration.
             pace: when to yield.
 
         Raises:
-            StorageError: the disk has no room for it, or it is being made already.
+            StorageError: the disk has no room for it, or it is being created already.
         """
         topic = yield from self._cluster.topics.make(name, replicas, overrides, pace)
         self._made.append(topic)
         return topic
 
     def make_automatically(self, name: str, pace: Pace) -> Generator[None, None, Topic]:
-        """Makes a topic with the settings of automatic creation; see `make`."""
+        """Creates a topic with the settings of automatic creation; see `make`."""
         count, factor, overrides = self._cluster.automatic(name)
         replicas = self._cluster.spread_topic(count, factor)
         return (yield from self.make(name, replicas, overrides, pace))
 
     @property
     def is_full(self) -> bool:
-        """Whether to enter the topics before more are made."""
+        """Returns whether the topics so far should be entered before more are made."""
         partitions = sum(len(topic.partitions) for topic in self._made)
         return partitions >= MOST_PARTITIONS
 
     def enter(self) -> None:
-        """Saves the topics that were made, and makes them visible.
+        """Saves the new topics and makes them visible.
 
         Raises:
             StorageError: the topics could not be saved; none of them is visible.

@@ -1,4 +1,4 @@
-"""Producer ids: handed out once, also across restarts (KIP-98)."""
+"""Producer ids: each is handed out once, also across restarts (KIP-98)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Final
 
 PRODUCER_ID_BLOCK: Final = 1000
-"""Producer ids that are set aside at once: one write for a thousand producers, and
-up to a thousand unused ids lost at a kill."""
+"""Producer ids reserved at once: one write for a thousand producers, and up to a
+thousand unused ids lost when the process is killed."""
 
 
 class ProducerIds:
-    """Hands out producer ids from blocks that are set aside before use.
+    """Hands out producer ids from blocks that are reserved before use.
 
     Args:
         save: saves the first id behind a block; raises `StorageError`.
 
     Attributes:
-        first_unused: ids from here on have never been handed out, nor set aside.
+        first_unused: the first id that was neither handed out nor reserved.
     """
 
     def __init__(self, save: Callable[[int], object]) -> None:
@@ -25,11 +25,11 @@ class ProducerIds:
         self._next = self.first_unused = 0
 
     def restore(self, first_unused: int) -> None:
-        """Goes on behind the blocks of earlier runs."""
+        """Continues behind the blocks of earlier runs."""
         self._next = self.first_unused = first_unused
 
     def new(self) -> int:
-        """Returns an id that no producer has had.
+        """Returns an unused producer id.
 
         Raises:
             StorageError: the next block could not be saved.

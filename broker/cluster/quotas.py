@@ -1,15 +1,15 @@
-"""Quotas of clients: what is set, who they apply to, and how long they throttle.
+"""Client quotas: their values, the clients they apply to, and the throttle times.
 
 As in Kafka, a client that exceeds a quota gets its response at once, with the time to
-wait in ``throttle_time_ms``. The broker reads nothing from it until then (KIP-219).
-The user of each client is ANONYMOUS, as kohort does not authenticate.
+wait in ``throttle_time_ms``. The broker reads nothing from it until then (KIP-219). The
+user of each client is ANONYMOUS, as kohort does not authenticate.
 
 - ``producer_byte_rate``, ``consumer_byte_rate``: bytes a second, over the last
   ``quota.window.num`` windows of ``quota.window.size.seconds``.
 - ``request_percentage``: time in which the event loop works for the client, in percent
   of a second. A request counts when it has been handled, so the next one is throttled.
 - ``controller_mutation_rate``: partitions created and deleted in a second (KIP-599).
-- ``connection_creation_rate`` of addresses is kept and shown, and has no effect.
+- ``connection_creation_rate`` of addresses is stored and described, and has no effect.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.broker.clock import Clock
 from kohort.broker.config import Config
-from kohort.broker.log.metadata import Entity, QuotaValues
+
+if TYPE_CHECKING:
+    from kohort.broker.log.metadata import Entity, QuotaValues
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ANONYMOUS: Final = "ANONYMOUS"
@@ -33,17 +35,17 @@ MUTATION: Final = "controller_mutation_rate"
 CONNECTION: Final = "connection_creation_rate"
 
 MOST_CLIENTS: Final = 10_000
-"""Clients whose rates are kept, by quota; the one that has been idle longest is
-forgotten first. Client ids come from outside, and are many."""
+"""Clients whose rates are kept, per quota; the one idle for longest is forgotten first.
+Client ids come from outside, so their number has no other limit."""
 
 MOST_ENTITIES: Final = 5_000
-"""Entities that may have quotas: all are written down with each change, in 10 ms."""
+"""Entities that may have quotas; each change writes all of them, in 10 ms."""
 
 LONGEST_MS: Final = 2**31 - 1
 """The longest ``throttle_time_ms``, which is an int32."""
 
 _Client = tuple[str, str, str]
-"""The key of a quota, the user and the client id that it counts; empty for all."""
+"""(quota, user, client id) that an amount is counted for; empty texts for all."""
 
 
 class Quotas:
@@ -51,12 +53,12 @@ class Quotas:
 
     Args:
         config: the broker's configuration.
-        clock: the one clock.
+        clock: times the rates.
         save: saves the values.
 
     Attributes:
-        values: by client.
-        is_used: whether there are any; if not, no request is counted.
+        values: quotas by entity.
+        is_used: whether there are any quotas; if not, no request is counted.
     """
 
     def __init__(
@@ -71,15 +73,15 @@ class Quotas:
         self._buckets: dict[_Client, Bucket] = {}
 
     def restore(self, values: QuotaValues) -> None:
-        """Takes over the values that a data directory has."""
+        """Takes over the quotas saved in a data directory."""
         self.values.update((entity, dict(of)) for entity, of in values.items())
         self.is_used = bool(self.values)
 
     def alter(self, changes: Mapping[Entity, Mapping[str, float | None]]) -> None:
-        """Sets quotas; those that are None are removed.
+        """Sets quotas; None removes one.
 
         Raises:
-            StorageError: the quotas are in force, and could not be saved.
+            StorageError: the quotas apply, but could not be saved.
         """
         for entity, of_entity in changes.items():
             values = self.values.setdefault(entity, {})
@@ -96,17 +98,17 @@ class Quotas:
     # -- throttling
 
     def count(self, key: str, client_id: str, amount: float) -> None:
-        """Counts bytes of a client, or takes some back that are not sent."""
+        """Counts a client's bytes, or takes back some that were not sent."""
         found = self._bound(key, client_id)
         if found is not None:
             self._rate(found[1]).record(amount, self._now_ms())
 
     def count_seconds(self, client_id: str, seconds: float) -> None:
-        """Counts time in which the event loop worked for a client."""
+        """Counts time that the event loop worked for a client."""
         self.count(REQUEST, client_id, 100 * seconds)
 
     def throttle_ms(self, key: str, client_id: str) -> int:
-        """How long a client is to wait, by what was counted."""
+        """Returns how long a client has to wait after what was counted."""
         found = self._bound(key, client_id)
         if found is None:
             return 0
@@ -118,7 +120,7 @@ class Quotas:
         return wait_ms
 
     def most_bytes(self, client_id: str) -> float:
-        """Bytes of the longest Fetch response that is not throttled in any case."""
+        """Bytes of the longest Fetch response that is certainly not throttled."""
         found = self._bound(FETCH, client_id)
         if found is None:
             return math.inf
@@ -127,13 +129,13 @@ class Quotas:
         return found[0] * windows * seconds
 
     def mutate(self, client_id: str, partitions: int, *, strict: bool) -> int:
-        """Takes tokens for changes of partitions; how long the client is to wait.
+        """Takes tokens for changes of partitions; returns the client's wait in ms.
 
         Args:
-            client_id: of the request.
-            partitions: how many of them are made or deleted.
-            strict: none are taken while some are missing; the change is not made then.
-                Otherwise it is, and the client waits behind it.
+            client_id: the client id of the request.
+            partitions: the number of partitions created or deleted.
+            strict: if tokens are missing, takes none, and the change is not made.
+                Otherwise the change is made, and the client waits afterwards.
         """
         found = self._bound(MUTATION, client_id)
         if found is None:
@@ -154,12 +156,12 @@ class Quotas:
         return 0 if strict else bucket.throttle_ms(bound)
 
     def _bound(self, key: str, client_id: str) -> tuple[float, _Client] | None:
-        """The quota of a client, and whose rate it limits; None for no quota."""
+        """A client's quota and the key of the rate that it limits, or None."""
         values = self.values
         for user in (ANONYMOUS, None, ""):
             for client in (client_id, None, ""):
-                # Kafka's order: user and client id, user, client id; the names of a
-                # client before the defaults.
+                # Kafka's order: user and client id, user, client id; a client's own
+                # names before the defaults.
                 entity = _entity(user, client)
                 if entity in values and key in values[entity]:
                     counted = (
@@ -184,7 +186,7 @@ class Quotas:
 
 
 def _entity(user: str | None, client_id: str | None) -> Entity:
-    """The entity of a user and a client id; None for a default, "" for no part."""
+    """The entity of a user and a client id: None is the default, "" is absent."""
     names = ((CLIENT_ID, client_id), (USER, user))
     return tuple((kind, name) for kind, name in names if name != "")
 
@@ -225,7 +227,7 @@ class Rate:
         samples[-1][2] += amount
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """The time after which the rate is the bound, if nothing is added."""
+        """Milliseconds until the rate is back at the bound, if nothing is added."""
         samples, window_ms = self._samples, self._window_ms
         while samples and now_ms - samples[0][1] >= self._count * window_ms:
             samples.popleft()
@@ -242,10 +244,10 @@ class Rate:
 
 
 class Bucket:
-    """Tokens that are refilled at the rate of a quota, up to a burst of some seconds.
+    """A token bucket, refilled at the rate of a quota up to a burst of some seconds.
 
     Attributes:
-        tokens: those that are left; below 0, the client has taken too many.
+        tokens: the tokens left; negative after the client has taken too many.
     """
 
     __slots__ = ("_refilled_at", "tokens")
@@ -260,5 +262,5 @@ class Bucket:
         self.tokens, self._refilled_at = min(burst, self.tokens + added), now
 
     def throttle_ms(self, bound: float) -> int:
-        """The time after which there are no tokens missing."""
+        """Milliseconds until no tokens are missing."""
         return _whole_ms(-self.tokens / bound * 1000)

@@ -1,18 +1,18 @@
 """Reassignments: partitions get other replicas (KIP-455).
 
-1. `begin`: the target nodes become replicas; those that are not among the targets stay
-   replicas, and are marked to be removed.
-2. When `is_complete`, which Kafka finds by the replicas in sync, and kohort by the
-   nodes that run, `complete` drops the replicas that are to be removed. It is asked at
-   once, and whenever a node starts.
-3. `cancel` drops those that were added instead.
+1. `begin`: the target nodes become replicas; the others stay replicas, marked for
+   removal.
+2. When `is_complete`, `complete` drops the replicas marked for removal. Kafka waits for
+   the new replicas to be in sync, kohort for their nodes to run: it checks at once and
+   whenever a node starts.
+3. `cancel` drops the added replicas instead.
 
 The caller elects the leaders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from kohort.broker.topics.topic import NO_REASSIGNMENT, Reassignment, Topic
 
@@ -24,18 +24,18 @@ def begin(topic: Topic, index: int, target: Sequence[int]) -> None:
     adding = sorted(set(target) - current)
     removing = sorted(current.difference(target))
     topic.replicas[index] = [*target, *removing]
-    # As in Kafka, an earlier reassignment adds and removes what it did, unless this
-    # one adds, or removes, something itself.
+    # As in Kafka, an earlier reassignment still adds and removes its replicas, unless
+    # this one adds, or removes, some itself.
     merged = Reassignment(adding or before.adding, removing or before.removing)
     if merged.adding or merged.removing:
         topic.reassignments[index] = merged
 
 
-def is_complete(topic: Topic, index: int, running: Container[int]) -> bool:
-    """Whether the nodes that a reassignment needs run."""
+def is_complete(topic: Topic, index: int, is_running: Callable[[int], bool]) -> bool:
+    """Returns whether the nodes that a reassignment needs are running."""
     reassignment = topic.reassignments[index]
     kept = _without(topic.replicas[index], reassignment.removing)
-    in_sync = [node for node in kept if node in running]
+    in_sync = [*filter(is_running, kept)]
     if not in_sync or any(node not in in_sync for node in reassignment.adding):
         return False
     # With fewer replicas than before, none of them may be missing.
@@ -50,7 +50,7 @@ def complete(topic: Topic, index: int) -> None:
 
 
 def original(topic: Topic, index: int) -> list[int]:
-    """The replicas that a partition has if its reassignment is cancelled."""
+    """Returns the replicas that a partition has after cancelling its reassignment."""
     reassignment = topic.reassignments.get(index, NO_REASSIGNMENT)
     return _without(topic.replicas[index], reassignment.adding)
 

@@ -1,6 +1,6 @@
-"""Configuration of groups, and of subscriptions to the metrics of clients.
+"""Configuration of groups, and of subscriptions to client metrics (KIP-714).
 
-Kafka keeps it for any name, whether there is such a group or not.
+Kafka stores it for any name, also if the group does not exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 LIMIT: Final = 1000
-"""Resources of a type that have a configuration: all of it is written at once."""
+"""Resources of a type that may have a configuration: each change writes all of it."""
 LONGEST: Final = 1_000_000
 """Characters of the names and settings of all resources, for the same reason."""
 
@@ -23,11 +23,11 @@ _SAVED_AS = {CLIENT_METRICS: "client-metrics ", GROUP: "group "}
 
 
 class TooManyError(Exception):
-    """The resources have as much configuration as they can have."""
+    """The limit on the configuration of resources is reached."""
 
 
 class ResourceConfigs:
-    """The settings of resources by type and name; those that have none are left out.
+    """The settings of resources by type and name; those without settings are left out.
 
     Args:
         changed: called after a change, to save it; may raise StorageError.
@@ -44,7 +44,7 @@ class ResourceConfigs:
         return list(self._by_type[resource_type])
 
     def settings(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The settings of a resource, as texts by key; empty if it has none."""
+        """The settings of a resource as texts by key; empty if it has none."""
         return self._by_type[resource_type].get(name, {})
 
     def put(self, resource_type: int, name: str, settings: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ class ResourceConfigs:
 
         Raises:
             TooManyError: there are too many settings already.
-            StorageError: the change could not be saved, and is taken back.
+            StorageError: the change could not be saved, and is undone.
         """
         of_type = self._by_type[resource_type]
         before = of_type.get(name)
@@ -83,13 +83,13 @@ class ResourceConfigs:
     # -- in the data directory
 
     def saved(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        """Yields the settings of all resources, by the name that they are saved as."""
+        """Yields the settings of all resources, by the name they are saved under."""
         for type_, prefix in _SAVED_AS.items():
             for name, settings in self._by_type[type_].items():
                 yield prefix + name, settings
 
     def restore(self, saved_as: str, settings: Mapping[str, str]) -> bool:
-        """Takes over saved settings; returns whether they are of such a resource."""
+        """Takes over saved settings; returns False if the name is not of this kind."""
         for type_, prefix in _SAVED_AS.items():
             if saved_as.startswith(prefix):
                 self._set(type_, saved_as.removeprefix(prefix), settings)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Final
+
 from kohort.broker.cluster.cluster import Cluster
+from kohort.broker.long_work import Pace
+from kohort.broker.topics.topic import Topic
+
+_PARTITION_COST: Final = 1
+"""Cost of one partition, as `Pace` counts."""
 
 
-def status(cluster: Cluster) -> dict[str, object]:
-    """Returns the nodes, the topics and the coordinators of a cluster."""
-    topics = cluster.topics.by_name.values()
+def status(cluster: Cluster) -> Generator[None, None, dict[str, object]]:
+    """Returns the nodes, the topics and the coordinators, a piece at a time."""
+    topics = [*cluster.topics.by_name.values()]
+    rows, pace = [], Pace()
+    for topic in topics:
+        partitions = yield from _partitions(topic, pace)
+        rows.append({"name": topic.name, "partitions": partitions})
     led = [leader for topic in topics for leader in topic.leaders]
     return {
         "cluster_id": cluster.id,
@@ -22,23 +34,7 @@ def status(cluster: Cluster) -> dict[str, object]:
             }
             for node in cluster.nodes.values()
         ],
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition": index,
-                        "replicas": list(topic.replicas[index]),
-                        "leader": topic.leaders[index],
-                        "leader_epoch": partition.leader_epoch,
-                        "log_start_offset": partition.log_start_offset,
-                        "log_end_offset": partition.log_end_offset,
-                    }
-                    for index, partition in enumerate(topic.partitions)
-                ],
-            }
-            for topic in topics
-        ],
+        "topics": rows,
         "coordinators": [
             {
                 "partition": shard.index,
@@ -49,3 +45,23 @@ def status(cluster: Cluster) -> dict[str, object]:
             for shard in cluster.shards
         ],
     }
+
+
+def _partitions(
+    topic: Topic, pace: Pace
+) -> Generator[None, None, list[dict[str, object]]]:
+    rows: list[dict[str, object]] = []
+    for index, partition in enumerate(topic.partitions):
+        rows.append(
+            {
+                "partition": index,
+                "replicas": list(topic.replicas[index]),
+                "leader": topic.leaders[index],
+                "leader_epoch": partition.leader_epoch,
+                "log_start_offset": partition.log_start_offset,
+                "log_end_offset": partition.log_end_offset,
+            }
+        )
+        if pace.spend(_PARTITION_COST):
+            yield
+    return rows

@@ -1,11 +1,11 @@
 """Saves the cluster's state to the data directory and restores it.
 
 1. `ClusterStorage` locks the directory.
-2. `restore` puts the configuration that was changed at run time back into effect, and
-   opens the logs. It returns the topics that were saved, and the first unused producer
-   id. The cluster takes them over.
-3. From then on each change is one line of ``cluster.log``; when that has grown long,
-   ``cluster.json`` is rewritten between the requests.
+2. `restore` applies the configuration that was changed at run time, and opens the logs.
+   It returns the saved topics and the first unused producer id, which the cluster takes
+   over.
+3. From then on each change is one line of ``cluster.log``; when that file has grown
+   long, ``cluster.json`` is rewritten between requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kohort.broker.config import (
     Config,
     ConfigError,
 )
-from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.directory import DataDir
 from kohort.broker.log.metadata import (
     ClusterChange,
     ClusterMetadata,
@@ -30,7 +30,7 @@ from kohort.broker.log.metadata import (
     TopicMetadata,
 )
 from kohort.broker.log.partition import Partition
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.broker.long_work import LongWork, finish
 from kohort.broker.topics.placement import spread
 from kohort.broker.topics.settings import log_config
@@ -40,12 +40,12 @@ from kohort.protocol.slotted import slotted
 log = telemetry.Logger("cluster")
 
 _ALL_BROKERS = ""
-"""Stands for all brokers where configuration is saved by broker."""
+"""Key of the configuration of all brokers, where configuration is saved by broker."""
 
 
 @slotted
 class Restored:
-    """The state that a data directory had saved, with the logs open."""
+    """The saved state of a data directory, with its logs open."""
 
     topics: Sequence[Topic]
     first_unused_producer_id: int
@@ -58,17 +58,16 @@ class ClusterStorage:
     """The data directory of a cluster.
 
     Args:
-        path: the directory; made if it does not exist.
+        path: the directory; created if it does not exist.
         cluster_id: the id of the cluster if the directory is new.
         config: the broker's configuration.
         resource_configs: the configuration of groups and client metrics.
         node_ids: the ids of the nodes, the first one first.
-        by_name: the topics of the cluster: its own mapping, which changes, as do the
-            next two.
+        by_name: the cluster's own mapping of topics, which changes, as do the next two.
         features: the finalized levels of features.
         quotas: the quotas of clients.
         now_ms: the clock, in ms since the epoch.
-        long_work: does the rewriting of ``cluster.json``.
+        long_work: runs the rewriting of ``cluster.json``.
 
     Raises:
         DataDirError: the directory cannot be used.
@@ -100,11 +99,11 @@ class ClusterStorage:
         self._first_unused_producer_id = 0
 
     def restore(self) -> Restored:
-        """Restores the state that the directory has; unlocks it if that fails.
+        """Restores the saved state; unlocks the directory if that fails.
 
         Raises:
-            DataDirError: acknowledged records may be lost; or configuration that was
-                changed at run time is invalid now.
+            DataDirError: acknowledged records may be lost, or configuration that was
+                changed at run time is now invalid.
             StorageError: files cannot be read or written.
         """
         try:
@@ -135,7 +134,7 @@ class ClusterStorage:
         ]
         self._first_unused_producer_id = found.next_producer_id
         self._data_dir.put_aside_the_rest()
-        # It is read once.
+        # Needed once only: frees the memory.
         self._data_dir.journal.found = None
         return Restored(
             topics,
@@ -147,7 +146,7 @@ class ClusterStorage:
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster: that of the directory, if it is not new."""
+        """The id of the cluster: that of the directory, unless it is new."""
         return self._data_dir.cluster_id
 
     def _topic(self, name: str, saved: TopicMetadata, number: int) -> Topic:
@@ -161,9 +160,9 @@ class ClusterStorage:
             # All nodes run now, so reassignments are complete.
             replicas = [id_ for id_ in there if id_ not in partition.removing] or there
             if not replicas:
-                # There were more nodes before.
+                # The cluster had more nodes before.
                 (replicas,) = spread(1, 1, self._node_ids, (), number + index)
-            # A start is an election, as in Kafka: each begins an epoch.
+            # As in Kafka, a start is an election, so each begins a leader epoch.
             topic.partitions.append(
                 self.open_partition(topic, index, partition.epoch + 1)
             )
@@ -173,7 +172,7 @@ class ClusterStorage:
         return topic
 
     def open_partition(self, topic: Topic, index: int, leader_epoch: int) -> Partition:
-        """Opens the log of a partition, or makes it.
+        """Opens the log of a partition, or creates it.
 
         Raises:
             DataDirError: acknowledged records may be lost.
@@ -197,10 +196,10 @@ class ClusterStorage:
         self._data_dir.delete_partition(topic.name, index)
 
     def topics_changed(self, topics: Mapping[str, Topic | None]) -> None:
-        """Writes down topics that are new, or have changed; None for deleted ones.
+        """Saves new and changed topics; None stands for a deleted one.
 
         Raises:
-            StorageError: it is as if nothing had changed.
+            StorageError: nothing was saved.
         """
         self._append(
             ClusterChange(
@@ -212,31 +211,31 @@ class ClusterStorage:
         )
 
     def config_changed(self) -> None:
-        """Writes down configuration that was changed while the broker runs.
+        """Saves configuration that was changed at run time.
 
         Raises:
-            StorageError: a start finds the configuration of before.
+            StorageError: the next start finds the previous configuration.
         """
         self._append(ClusterChange({}, configs=self._configs()))
 
     def features_changed(self) -> None:
-        """Writes down the finalized levels of features.
+        """Saves the finalized levels of features.
 
         Raises:
-            StorageError: a start finds the levels of before.
+            StorageError: the next start finds the previous levels.
         """
         self._append(ClusterChange({}, features=self._features))
 
     def quotas_changed(self) -> None:
-        """Writes down the quotas of clients.
+        """Saves the quotas of clients.
 
         Raises:
-            StorageError: a start finds the quotas of before.
+            StorageError: the next start finds the previous quotas.
         """
         self._append(ClusterChange({}, quotas=self._quotas))
 
     def save_producer_ids(self, first_unused: int) -> None:
-        """Saves the first producer id that has not been set aside.
+        """Saves the first producer id that is not reserved.
 
         Raises:
             StorageError: a restart would hand out ids again.
@@ -252,8 +251,8 @@ class ClusterStorage:
 
     def _rewrite_soon(self) -> Generator[None, None, None]:
         try:
-            # The change comes first: only then does the cluster have its topics, and
-            # cluster.json without them would say that it has the change.
+            # The change first: the cluster has its topics only then, and a cluster.json
+            # without them would claim to contain the change.
             yield
             yield from self._rewrite()
         finally:
@@ -276,7 +275,7 @@ class ClusterStorage:
         return self._data_dir.journal.rewrite(self._topics(), rest)
 
     def _topics(self) -> Iterator[tuple[str, TopicMetadata]]:
-        """Yields the topics, each in the state of the moment when it is saved."""
+        """Yields the topics, each in its state at the moment of saving."""
         for name in list(self._by_name):
             topic = self._by_name.get(name)
             if topic is not None:
@@ -292,15 +291,15 @@ class ClusterStorage:
         }
 
     def save(self) -> None:
-        """Writes down the state of the cluster, except its logs, all at once.
+        """Saves the state of the cluster, except its logs, all at once.
 
         Raises:
-            StorageError: the state written before stays.
+            StorageError: the previous saved state stays.
         """
         finish(self._everything())
 
     def checkpoint(self) -> None:
-        """Writes down up to where logs are on the disk: a crash leaves less to check.
+        """Saves how far logs are on the disk: a start after a crash checks less.
 
         Raises:
             StorageError: checkpoints cannot be written.
@@ -312,14 +311,14 @@ class ClusterStorage:
         self._data_dir.flush(self._now_ms())
 
     def close(self) -> None:
-        """Saves all state, and unlocks the directory; errors are logged."""
+        """Saves all state and unlocks the directory; errors are logged."""
         if self._data_dir.journal.has_changes:
             finish(self._rewrite())
         self._data_dir.close()
 
 
 def _not_rewritten(error: Exception) -> None:
-    # cluster.log has all changes: it grows for a while, and a start reads it.
+    # No harm: cluster.log has all changes. It grows, and the next start reads it.
     log.warning("cluster_json_not_written", reason=str(error))
 
 
@@ -340,5 +339,5 @@ def _saved(topic: Topic) -> TopicMetadata:
 
 
 def _texts(values: dict[str, str | None]) -> dict[str, str]:
-    """Without passwords: their values are not shown, and not written down."""
+    """Drops passwords, whose values are neither shown nor saved."""
     return {name: text for name, text in values.items() if text is not None}

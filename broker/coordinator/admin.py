@@ -27,7 +27,7 @@ def describe(
 ) -> DescribeGroupResult:
     """One group; an unknown one is Dead, without an error.
 
-    Metadata and protocol are those of a generation in force: only Stable has one.
+    Only Stable has metadata and a protocol: those of the current generation.
     """
     group = committed_group(appends, groups, event.group_id)
     if group is None:
@@ -46,7 +46,7 @@ def describe(
 def list_groups(
     appends: Appends, groups: dict[str, Group], event: ListGroups
 ) -> ListGroupsResult:
-    """Groups by state and type; no filter means all, case does not matter."""
+    """Lists groups by state and type; no filter means all, case does not matter."""
     states = {state.lower() for state in event.states}
     types = {each.lower() for each in event.types}
     if types and GROUP_TYPE not in types:

@@ -1,19 +1,18 @@
-"""Appends that are not in the log yet: what waits for them, and what they would change.
+"""Appends that are not in the log yet: the requests and changes that depend on them.
 
 Kafka's coordinator does not wait for its log. It hands records over, goes on with the
 next request, and comes back when they are written or refused. Meanwhile:
 
-1. `Appends.add` numbers an append and keeps what follows from it (`Waiting`). The
-   driver collects appends, and writes them together: in the next turn of the event
-   loop, or after ``group.coordinator.append.linger.ms``.
-2. The answers of heartbeats, commits, departures and deletions wait for all appends
-   before them (`Appends.after`). Joins and syncs wait for none but their own.
+1. `Appends.add` numbers an append and keeps the consequences (`Waiting`). The driver
+   collects appends and writes them together: in the next turn of the event loop, or
+   after ``group.coordinator.append.linger.ms``.
+2. The responses to heartbeats, commits, departures and deletions wait for all appends
+   before them (`Appends.after`). Joins and syncs wait only for their own append.
 3. Commits and deletions have changed the groups already. Requests that only read
    (OffsetFetch, DescribeGroups, ListGroups) see the groups as the log has them:
    `committed_offsets`, `committed_groups`.
-4. The driver reports `Appended`, or `AppendFailed` for one that the log refused, which
-   is one that is too large. The coordinator then finishes or takes back each append by
-   its `Completion`.
+4. The driver reports `Appended`, or `AppendFailed` if an append was too large for the
+   log. The coordinator then finishes or undoes each append by its `Completion`.
 
 If the log cannot be written at all, the coordinator is unloaded instead.
 """
@@ -21,34 +20,43 @@ If the log cannot be written at all, the coordinator is unloaded instead.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-from kohort.broker.coordinator.effects import Append, Effect, Record
-from kohort.broker.coordinator.group import Group, OffsetEntry
+from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
+from kohort.broker.coordinator.effects import Append, Effect, Written
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Protocols
 from kohort.protocol.slotted import slotted
-
-OffsetBefore = tuple[tuple[str, int], OffsetEntry | None, int | None]
-"""(topic and partition, the entry before, when that was to expire if its commit said
-so); None for none."""
 
 
 @slotted
 class GroupChange:
-    """A group before records that change it are in the log."""
+    """A group as it was before records that change it are in the log.
+
+    Attributes:
+        group: the group.
+        keys: the offsets that changed, in order.
+        entries: their previous values; None for none.
+        expire_ms: their previous expiry if a commit set one; None for none. Empty if no
+            offset of the group had one.
+        pending: their previous pending offsets; None for none. Empty if no pending
+            offset changed.
+        was_made: the group did not exist before.
+        was_deleted: the group no longer exists.
+    """
 
     group: Group
-    offsets: Sequence[OffsetBefore]
-    """The offsets that changed, as they were; in the order of the changes."""
+    keys: Sequence[OffsetKey] = ()
+    entries: Sequence[OffsetEntry | None] = ()
+    expire_ms: Sequence[int | None] = ()
+    pending: Sequence[dict[int, OffsetEntry | None] | None] = ()
     was_made: bool = False
-    """The group did not exist before."""
     was_deleted: bool = False
-    """The group does not exist any more."""
 
 
 @slotted
 class Changed:
-    """Groups have changed: taken back if the append fails."""
+    """Groups have changed; the change is undone if the append fails."""
 
     changes: Sequence[GroupChange]
 
@@ -61,12 +69,12 @@ class Assigned:
     generation_id: int
     leader: str
     assignments: dict[str, bytes]
-    """All members have one; those that the leader left out, empty bytes."""
+    """Assignments of all members; empty bytes for those that the leader left out."""
 
 
 @slotted
 class Replaced:
-    """The JoinGroup of a static member that is replaced in a Stable group."""
+    """The JoinGroup that replaces a static member of a Stable group."""
 
     group_id: str
     group_instance_id: str
@@ -89,7 +97,7 @@ class Waiting:
 
     Attributes:
         append: its records and its id.
-        completion: what it finishes.
+        completion: the step that it completes.
         effects: notices and replies that wait for it.
     """
 
@@ -108,8 +116,8 @@ class Appends:
 
     Attributes:
         waiting: oldest first.
-        unwritten: ids of groups that were made without a record. As in Kafka, requests
-            that only read see them once another append is in the log.
+        unwritten: ids of groups created without a record. As in Kafka, requests that
+            only read see them once another append is in the log.
     """
 
     __slots__ = ("_latest", "unwritten", "waiting")
@@ -121,7 +129,7 @@ class Appends:
 
     def add(
         self,
-        records: Sequence[Record],
+        records: Sequence[Written],
         completion: Completion,
         effects: list[Effect],
         *,
@@ -130,10 +138,10 @@ class Appends:
         """Numbers an append.
 
         Args:
-            records: to be written together.
-            completion: what the append finishes.
+            records: records to be written together.
+            completion: the step that the append completes.
             effects: notices and replies that wait for it.
-            is_atomic: whether they have to fit into one batch.
+            is_atomic: whether the records have to fit into one batch.
         """
         self._latest += 1
         opens_window = type(completion) is Assigned or type(completion) is Replaced
@@ -142,7 +150,7 @@ class Appends:
         return append
 
     def after(self, effect: Effect, now: list[Effect]) -> None:
-        """Keeps an effect until all appends are in the log; else adds it to `now`."""
+        """Keeps an effect until all appends are in the log, or adds it to `now`."""
         if self.waiting:
             self.waiting[-1].effects.append(effect)
         else:
@@ -154,26 +162,6 @@ class Appends:
         while waiting and waiting[0].append.append_id <= append_id:
             self.unwritten.clear()
             yield waiting.popleft()
-
-    def take_plain(self, append_id: int) -> list[Effect] | None:
-        """Removes the only append up to this one, and returns its effects: a commit.
-
-        Returns:
-            None if there is another one, or if it finishes more than that.
-        """
-        if len(self.waiting) != 1:
-            return None
-        (only,) = self.waiting
-        done = only.completion
-        if (
-            only.append.append_id > append_id
-            or type(done) is not Changed
-            or any(change.was_deleted for change in done.changes)
-        ):
-            return None
-        self.waiting.clear()
-        self.unwritten.clear()
-        return only.effects
 
     def remove(self, append_id: int) -> Waiting:
         """Removes an append of the latest turn."""
@@ -188,7 +176,7 @@ class Appends:
                 yield from reversed(each.completion.changes)
 
 
-# -- what requests that only read see
+# -- groups as requests that only read see them
 
 
 def committed_group(
@@ -233,9 +221,33 @@ def committed_offsets(
         if change.group is group:
             if found is None:
                 found = dict(group.offsets)
-            for key, entry, _ in reversed(change.offsets):
+            # Latest first: a commit may have a partition twice.
+            changed = zip(reversed(change.keys), reversed(change.entries), strict=True)
+            for key, entry in changed:
                 if entry is None:
                     found.pop(key, None)
                 else:
                     found[key] = entry
     return group.offsets if found is None else found
+
+
+def unstable_offsets(
+    appends: Appends, groups: dict[str, Group], group_id: str
+) -> Container[OffsetKey]:
+    """Returns the offsets of a group that an open transaction in the log may change."""
+    group = committed_group(appends, groups, group_id)
+    if group is None:
+        return ()
+    found: dict[OffsetKey, object] | None = None
+    if appends.waiting:
+        for change in appends.changes():
+            if change.group is group and change.pending:
+                if found is None:
+                    found = dict(group.pending)
+                changed = zip(change.keys, change.pending, strict=True)
+                for key, before in reversed([*changed]):
+                    if before is None:
+                        found.pop(key, None)
+                    else:
+                        found[key] = before
+    return group.pending if found is None else found

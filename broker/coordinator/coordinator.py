@@ -1,7 +1,7 @@
 """The group coordinator: takes events one by one, and returns their effects.
 
-It decides as Apache Kafka 4.3 does for groups of the classic protocol. It reads
-no clock and draws no random number: the time comes with each event, ids from
+It decides as Apache Kafka 4.3 does for groups of the classic protocol. It reads no
+clock and draws no random number: the time comes with each event, ids from
 `new_member_id`.
 
 One rebalance through the files: ana, the leader, and ben are in a Stable group, and
@@ -15,23 +15,26 @@ carl joins.
 3. Heartbeats of ana and ben are answered REBALANCE_IN_PROGRESS from now on, so they
    join again. `join._rejoin` lets their joins wait, too.
 4. The last join comes, or the timer fires: `rebalance.complete_join` ends the join
-   phase. It removes members that are late (`removal.remove`), sees that the leader
+   phase. It removes members that are late (`removal.remove`), ensures that the leader
    has joined (`Group.elect_leader`), starts the generation, chooses its protocol
    (`Group.next_generation`: CompletingRebalance), and answers all joins. The leader's
    answer lists the members. The timer ("sync", group) is armed.
 5. SyncGroups of ben and carl wait in `sync.sync`. ana's brings the assignments:
-   `sync._store_assignments` appends the group's record. When the log has it
+   `sync.store_assignments` appends the group's record. When the log has it
    (`appends`), `sync.assigned` makes the group Stable and answers all syncs. A
    SyncGroup that comes later is answered at once.
 6. A member whose SyncGroup does not come before the timer fires is removed
    (`rebalance.sync_expired`), and the next rebalance starts.
 
-A rebalance also starts when members leave or fall silent (`leave`), when a static
-member is replaced (`static`), or when too many members are loaded (`load`). Of an Empty
-group it starts with initial windows in place of step 3 (`rebalance`, KIP-134).
+A rebalance also starts when members leave or their sessions expire (`leave`), when a
+static member is replaced (`static`), or when a loaded group has too many members
+(`load`). In an Empty group it starts with initial windows in place of step 3
+(`rebalance`, KIP-134).
 
 Each event has one `Turn`, which collects its effects: appends and timers, then notices
-for listeners (`notices`), then replies. `state` has the table of states.
+for listeners (`notices`), then replies. The most frequent events do without:
+heartbeats, commits, and joins and syncs that only wait (`join.only_wait`,
+`sync.only_wait`). `state` has the table of states.
 """
 
 from __future__ import annotations
@@ -45,16 +48,27 @@ from kohort.broker.coordinator import (
     leave,
     notices,
     offsets,
+    powers,
     rebalance,
     removal,
     static,
     sync,
+    transactions,
 )
-from kohort.broker.coordinator.appends import Appends, Assigned, Changed, Replaced
+from kohort.broker.coordinator.appends import (
+    Appends,
+    Assigned,
+    Changed,
+    Replaced,
+    committed_group,
+)
 from kohort.broker.coordinator.effects import (
     Arm,
+    CommitRecords,
     Effect,
+    HeartbeatResult,
     JoinResult,
+    Notice,
     Reply,
     Result,
     SyncResult,
@@ -63,22 +77,35 @@ from kohort.broker.coordinator.effects import (
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
+    CommitInTransaction,
     CommitOffsets,
+    Credited,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     Event,
+    Expire,
     Expired,
     FetchOffsets,
     Heartbeat,
+    HoldGroup,
     Join,
+    Kick,
     Leave,
+    LimitGroup,
     ListGroups,
+    Mute,
+    ReleaseGroup,
     Sync,
     TopicsDeleted,
+    TransactionEnded,
+    TriggerRebalance,
+    Unmute,
 )
 from kohort.broker.coordinator.group import HEARTBEAT_RESULTS, Group
+from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.load import Loading
+from kohort.broker.coordinator.pending import OpenTransactions
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.errors import ErrorCode
@@ -86,15 +113,15 @@ from kohort.protocol.errors import ErrorCode
 _Handler = Callable[[Any, float], list[Effect]]
 
 OFFSETS_KEY = ("offsets",)
-"""The timer of the check for offsets that are to expire."""
+"""The timer of the check for expired offsets."""
 _RESPONSE_ERRORS: dict[int, int] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The errors of requests whose records the log refused, where they differ: clients
-would take the log's own for an error of theirs."""
+"""Error codes sent in place of the log's own, where a client would take the log's code
+for an error in its request."""
 
 CHECK_PAUSE = 0.05
-"""Seconds from one part of a check to the next: 50 coordinators may check at once."""
+"""Seconds between two parts of a check: 50 coordinators may check at once."""
 
 
 class Coordinator:
@@ -104,7 +131,8 @@ class Coordinator:
         settings: group coordinator settings; may be replaced at any time, with
             effect from the next event on.
         groups: by group id.
-        appends: those that are not in the log yet.
+        appends: appends that are not in the log yet.
+        transactions: the open transactions with offsets of its groups.
         listening: whether notices are made.
     """
 
@@ -114,14 +142,16 @@ class Coordinator:
         new_member_id: Callable[[str], str],
         *,
         heartbeats: bool = False,
+        lasting: Lasting | None = None,
     ) -> None:
-        """Makes a coordinator without groups.
+        """Creates a coordinator without groups.
 
         Args:
             settings: group coordinator settings.
-            new_member_id: makes an id that is not taken, of a client id or, for
-                static members, an instance id.
-            heartbeats: whether to make notices of heartbeats, too.
+            new_member_id: makes a unique id from a client id or, for static members,
+                an instance id.
+            heartbeats: whether heartbeats make notices, too.
+            lasting: powers in force, shared by all coordinators of a broker.
         """
         self.settings = settings
         self.groups: dict[str, Group] = {}
@@ -130,12 +160,15 @@ class Coordinator:
         self._unchecked: list[str] = []
         self._new_member_id = new_member_id
         self.appends = Appends()
+        self.transactions = OpenTransactions()
+        self.lasting = Lasting() if lasting is None else lasting
         self._handlers: dict[type, _Handler] = {
             Heartbeat: self._heartbeat,
             CommitOffsets: self._commit,
             Join: self._join,
-            Sync: self._in_turn(sync.sync),
+            Sync: self._sync,
             Leave: self._in_turn(leave.leave),
+            Credited: self._credited,
             Expired: self._expired,
             FetchOffsets: self._answered_by(offsets.fetch),
             DescribeGroup: self._answered_by(admin.describe),
@@ -143,18 +176,29 @@ class Coordinator:
             DeleteGroup: self._in_turn(admin.delete),
             DeleteOffsets: self._in_turn(offsets.delete),
             TopicsDeleted: self._in_turn(offsets.topics_deleted),
+            CommitInTransaction: self._commit_in_transaction,
+            TransactionEnded: self._transaction_ended,
+            Kick: self._in_turn(powers.kick),
+            Expire: self._in_turn(powers.expire),
+            Mute: self._mute,
+            Unmute: self._in_turn(powers.unmute),
+            TriggerRebalance: self._in_turn(powers.trigger),
+            HoldGroup: self._in_turn(powers.hold),
+            ReleaseGroup: self._in_turn(powers.release),
+            LimitGroup: self._in_turn(powers.limit),
             Appended: self._appended,
             AppendFailed: self._append_failed,
         }
-        if heartbeats:
-            self._handlers[Heartbeat] = self._noticed_heartbeat
+        self._makes_heartbeat_notices = heartbeats
+        self._hear = self._noticed_heartbeat if heartbeats else self._heartbeat
+        self._handlers[Heartbeat] = self._hear
 
     def start(self, now: float) -> list[Effect]:
         """Arms the timer that always runs: the check for expired offsets."""
         return [self._arm_check(now)]
 
     def unload(self) -> list[Effect]:
-        """Another coordinator takes the groups over.
+        """Ends the coordinator: another one takes over its groups.
 
         Returns:
             NOT_COORDINATOR to each request that waits.
@@ -172,10 +216,17 @@ class Coordinator:
                     effects.append(Reply(member.join_token, result))
                 if member.sync_token is not None:
                     effects.append(Reply(member.sync_token, SyncResult(error)))
+        self._forget_unwritten()
         return effects
 
+    def _forget_unwritten(self) -> None:
+        """Drops the mutes of groups that have no record in the log."""
+        for group_id in self.groups.keys() & self.lasting.muted.keys():
+            if committed_group(self.appends, self.groups, group_id) is None:
+                del self.lasting.muted[group_id]
+
     def take_over(self, loading: Loading, now: float) -> list[Effect]:
-        """Takes over the groups of a log, before any event of them is handled.
+        """Takes over the groups of a log, before any request for them is handled.
 
         Args:
             loading: has read all records of these groups.
@@ -185,11 +236,13 @@ class Coordinator:
             Timers and notices.
         """
         turn = self._turn(now)
+        self.transactions = loading.transactions
         loading.finish(turn, self.groups)
+        self._watch_muted()
         return turn.end()
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Takes an event.
+        """Handles an event.
 
         Args:
             event: a request, or a timer that fired.
@@ -202,7 +255,9 @@ class Coordinator:
         return self._handlers[type(event)](event, now)
 
     def _turn(self, now: float) -> Turn:
-        return Turn(self.settings, self.appends, now, listening=self.listening)
+        return Turn(
+            self.settings, self.appends, self.lasting, now, listening=self.listening
+        )
 
     def _in_turn(self, act: Callable[[Turn, dict[str, Group], Any], None]) -> _Handler:
         """Returns a handler of events that may change groups."""
@@ -217,7 +272,7 @@ class Coordinator:
     def _answered_by(
         self, ask: Callable[[Appends, dict[str, Group], Any], Result]
     ) -> _Handler:
-        """Returns a handler of events that only ask."""
+        """Returns a handler of events that only read."""
 
         def handle(event: Any, _: float) -> list[Effect]:
             return [Reply(event.token, ask(self.appends, self.groups, event))]
@@ -225,6 +280,64 @@ class Coordinator:
         return handle
 
     # -- the hot path
+
+    def hear(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        now: float,
+    ) -> HeartbeatResult | None:
+        """Handles a heartbeat that has no effect but its reply, as nearly all.
+
+        Returns:
+            The result; None if nothing was done, and `handle` has to handle it.
+        """
+        group = self.groups.get(group_id)
+        if group is None or generation_id != group.generation_id:
+            return None
+        member = group.members.get(member_id)
+        if (
+            member is None
+            or member.is_muted
+            or (
+                group_instance_id is not None
+                and group_instance_id != member.group_instance_id
+            )
+            or self.appends.waiting
+            or self._makes_heartbeat_notices
+        ):
+            return None
+        deadline = now + member.session_timeout
+        if deadline < member.armed:
+            return None
+        member.deadline = deadline
+        return group.heartbeat_result
+
+    def prepare_commit(self, event: CommitOffsets, now: float) -> CommitRecords | None:
+        """Checks a commit that only stores offsets, as nearly all: see `offsets`.
+
+        Returns:
+            Its records: the caller writes them, and calls `finish_commit`. None if
+            nothing was done, and `handle` has to handle it.
+        """
+        group = self.groups.get(event.group_id)
+        return offsets.prepare(self.settings, self.appends, group, event, now)
+
+    def finish_commit(
+        self, event: CommitOffsets, records: CommitRecords
+    ) -> Notice | None:
+        """Stores the offsets of `prepare_commit`: the log has their records.
+
+        Returns:
+            The notice for listeners. The reply is `offsets.COMMITTED`.
+        """
+        group = self.groups[event.group_id]
+        offsets.store(self.appends, group, records)
+        if not self.listening:
+            return None
+        return notices.offsets_committed(group, event, records.offsets)
 
     def _heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
         group = self.groups.get(event.group_id)
@@ -245,8 +358,34 @@ class Coordinator:
         error = self._heartbeat_error(group, event)
         return [Reply(event.token, HEARTBEAT_RESULTS[error])]
 
+    def _heartbeat_of_muted(self, event: Heartbeat, now: float) -> list[Effect]:
+        """Handles a heartbeat while members are muted: theirs change nothing.
+
+        A separate handler, so that heartbeats cost no more while no member is muted.
+        """
+        if not self.lasting.muted:
+            self._handlers[Heartbeat] = self._hear
+        group = self.groups.get(event.group_id)
+        member = None if group is None else group.members.get(event.member_id)
+        if member is None or not member.is_muted:
+            return self._hear(event, now)
+        deadline = member.deadline
+        effects = self._hear(event, now)
+        member.deadline = deadline
+        return effects
+
+    def _watch_muted(self) -> None:
+        if self.lasting.muted:
+            self._handlers[Heartbeat] = self._heartbeat_of_muted
+
+    def _mute(self, event: Mute, now: float) -> list[Effect]:
+        turn = self._turn(now)
+        powers.mute(turn, self.groups, event)
+        self._watch_muted()
+        return turn.end()
+
     def _noticed_heartbeat(self, event: Heartbeat, now: float) -> list[Effect]:
-        """The same, where listeners asked for heartbeats."""
+        """Handles a heartbeat and makes a notice, for listeners that asked for them."""
         effects = self._heartbeat(event, now)
         if self.listening:
             group = self.groups.get(event.group_id)
@@ -276,13 +415,25 @@ class Coordinator:
             listening=self.listening,
         )
 
+    # -- transactions
+
+    def _commit_in_transaction(
+        self, event: CommitInTransaction, now: float
+    ) -> list[Effect]:
+        turn = self._turn(now)
+        transactions.commit(turn, self.groups, self.transactions, event)
+        return turn.end()
+
+    def _transaction_ended(self, event: TransactionEnded, now: float) -> list[Effect]:
+        assert not self.appends.waiting, "the log has all appends before a marker"
+        turn = self._turn(now)
+        transactions.ended(turn, self.groups, self.transactions, event)
+        return turn.end()
+
     # -- the log
 
     def _appended(self, event: Appended, now: float) -> list[Effect]:
         """Finishes appends that are in the log."""
-        plain = self.appends.take_plain(event.append_id)
-        if plain is not None:
-            return plain
         turn = self._turn(now)
         for append in self.appends.take(event.append_id):
             turn.release(append)
@@ -296,7 +447,7 @@ class Coordinator:
         return turn.end()
 
     def _append_failed(self, event: AppendFailed, now: float) -> list[Effect]:
-        """Takes an append back that the log refused, and all that waited for it."""
+        """Undoes an append that the log refused, and everything that waited for it."""
         turn = self._turn(now)
         error = _RESPONSE_ERRORS.get(event.error_code, event.error_code)
         waiting = self.appends.remove(event.append_id)
@@ -317,14 +468,38 @@ class Coordinator:
     # -- members
 
     def _join(self, event: Join, now: float) -> list[Effect]:
+        group = self.groups.get(event.group_id)
+        if group is not None:
+            effects = join.only_wait(
+                self.settings,
+                self.lasting,
+                group,
+                event,
+                now,
+                listening=self.listening,
+            )
+            if effects is not None:
+                return effects
         turn = self._turn(now)
         join.join(turn, self.groups, event, self._new_member_id)
         return turn.end()
 
+    def _sync(self, event: Sync, now: float) -> list[Effect]:
+        group = self.groups.get(event.group_id)
+        if group is not None and sync.only_wait(group, event):
+            return []
+        turn = self._turn(now)
+        sync.sync(turn, self.groups, event)
+        return turn.end()
+
+    def _credited(self, event: Credited, _: float) -> list[Effect]:
+        leave.credited(self.groups, event)
+        return []
+
     # -- timers
 
     def _expired(self, event: Expired, now: float) -> list[Effect]:
-        """Handles a timer; one that is no longer needed has no effect."""
+        """Handles a timer; a timer that is no longer needed has no effect."""
         turn = self._turn(now)
         kind = event.key[0]
         if kind == "offsets":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, overload
 
 from kohort.broker.coordinator.events import (
     Client,
+    CommitInTransaction,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -16,6 +17,7 @@ from kohort.broker.coordinator.events import (
     Heartbeat,
     Join,
     Leave,
+    Offsets,
     Sync,
     TimerKey,
 )
@@ -26,9 +28,12 @@ from kohort.protocol.slotted import slotted
 MemberRows = Sequence[tuple[str, str | None, bytes]]
 """(member id, instance id, metadata) of each member, in the coordinator's order."""
 
+make = tuple.__new__
+"""``make(Notice, (...))`` with all fields: implemented in C, in a third of the time.
+Each member of a rebalance makes some of these tuples."""
 
-@slotted
-class JoinResult:
+
+class JoinResult(NamedTuple):
     """The answer to `Join`."""
 
     error_code: int
@@ -42,8 +47,7 @@ class JoinResult:
     """All members; for the leader only."""
 
 
-@slotted
-class SyncResult:
+class SyncResult(NamedTuple):
     """The answer to `Sync`."""
 
     error_code: int
@@ -70,10 +74,14 @@ class LeaveResult:
 
 @slotted
 class CommitResult:
-    """The answer to `CommitOffsets`: one code for all, or one per offset in order."""
+    """The answer to a commit: one code for all, or one per offset in order."""
 
     error_code: int
     codes: Sequence[int] | None = None
+
+
+FetchedOffset = tuple[int, int, int, str | None, int]
+"""(partition, offset, leader epoch, metadata, error code)."""
 
 
 @slotted
@@ -81,8 +89,7 @@ class FetchOffsetsResult:
     """The answer to `FetchOffsets`; an unknown offset is -1 without metadata."""
 
     error_code: int
-    topics: Sequence[tuple[str, Sequence[tuple[int, int, int, str | None]]]] = ()
-    """(topic, (partition, offset, leader epoch, metadata) each)."""
+    topics: Sequence[tuple[str, Sequence[FetchedOffset]]] = ()
 
 
 @slotted
@@ -133,6 +140,14 @@ class DeleteOffsetsResult:
     """(topic, (partition, error code) each)."""
 
 
+@slotted
+class CommandResult:
+    """The answer to a `Command`."""
+
+    refusal: str | None = None
+    """Why the command cannot be performed, in one sentence; None if it was."""
+
+
 Result = (
     JoinResult
     | SyncResult
@@ -144,19 +159,27 @@ Result = (
     | ListGroupsResult
     | DeleteGroupResult
     | DeleteOffsetsResult
+    | CommandResult
 )
 
 
 # -- results without a coordinator
 
-_NEEDS_GROUP_ID = (Join, Sync, Heartbeat, Leave, DeleteOffsets)
-"""Events that Kafka refuses without a group id before it looks for a coordinator."""
+_NEEDS_GROUP_ID = (
+    Join,
+    Sync,
+    Heartbeat,
+    Leave,
+    DeleteOffsets,
+)
+"""Events without a group id that Kafka refuses before it looks for a coordinator."""
 
 _ERROR_RESULTS: Final[dict[type, Callable[[int], Result]]] = {
     Heartbeat: HeartbeatResult,
     Sync: SyncResult,
     Leave: LeaveResult,
     CommitOffsets: CommitResult,
+    CommitInTransaction: CommitResult,
     FetchOffsets: FetchOffsetsResult,
     DeleteGroup: DeleteGroupResult,
     DeleteOffsets: DeleteOffsetsResult,
@@ -183,7 +206,7 @@ def refused(event: GroupEvent, error: ErrorCode, settings: GroupSettings) -> Res
 
 
 def reverted(result: Result, error: int = ErrorCode.NOT_COORDINATOR) -> Result:
-    """Returns the error in place of a result whose records were not written."""
+    """Turns a result into an error: its records were not written."""
     match result:
         case JoinResult():
             return JoinResult(error, result.member_id)
@@ -196,17 +219,45 @@ def reverted(result: Result, error: int = ErrorCode.NOT_COORDINATOR) -> Result:
 # -- effects
 
 
-@slotted
-class Reply:
+class Reply(NamedTuple):
     """Answer the request that brought this token; at most once per token."""
 
     token: object
     result: Result
 
 
+class Replies(NamedTuple):
+    """Answer several requests; their results are equal but for one value of each.
+
+    All syncs of a rebalance have one of these, and the joins of its followers have two:
+    those before and behind the leader's.
+    """
+
+    result: JoinResult | SyncResult
+    """The result without the value: a join's member id, or a sync's assignment."""
+    tokens: Sequence[object]
+    values: Sequence[str | bytes]
+    """The values, in the order of the tokens."""
+
+    def each(self) -> Iterator[Reply]:
+        """Yields the replies one by one."""
+        for token, value in zip(self.tokens, self.values, strict=True):
+            yield Reply(token, completed(self.result, value))
+
+
+def completed(result: Result, value: str | bytes) -> Result:
+    """The result of a `Replies` with the value of one request."""
+    if isinstance(result, JoinResult):
+        assert isinstance(value, str)
+        return result._replace(member_id=value)
+    assert isinstance(result, SyncResult)
+    assert isinstance(value, bytes)
+    return result._replace(assignment=value)
+
+
 @slotted
 class Forget:
-    """No reply will come for this token. Kafka, too, never answers its request."""
+    """No reply will follow for this token: Kafka never answers this request, either."""
 
     token: object
     why: str
@@ -214,7 +265,7 @@ class Forget:
 
 @slotted
 class Arm:
-    """Hand `Expired(key)` back at `deadline`; replaces an earlier timer of the key."""
+    """Submit `Expired(key)` at `deadline`; replaces an earlier timer of the key."""
 
     key: TimerKey
     deadline: float
@@ -248,14 +299,14 @@ class GroupRecord:
 
 @slotted
 class GroupTombstone:
-    """The group is gone."""
+    """The group was deleted."""
 
     group_id: str
 
 
 @slotted
 class OffsetRecord:
-    """A committed offset; None in place of the entry where it is gone."""
+    """A committed offset; the entry is None if the offset was deleted."""
 
     group_id: str
     topic: str
@@ -263,62 +314,150 @@ class OffsetRecord:
     entry: tuple[int, int, str, int] | None
     """(offset, leader epoch, metadata, commit time in ms since the epoch)."""
     expire_timestamp_ms: int = -1
-    """When it is to go, where the commit said so itself; else -1."""
+    """Expiry time if the commit set one; else -1."""
 
 
-Record = GroupRecord | GroupTombstone | OffsetRecord
+@slotted
+class PendingOffset:
+    """A committed offset that counts once its producer's transaction is committed."""
+
+    producer_id: int
+    offset: OffsetRecord
+
+    @property
+    def group_id(self) -> str:
+        """The group of the offset."""
+        return self.offset.group_id
+
+
+@slotted
+class TransactionEnd:
+    """A marker: the end of a producer's transaction in this partition (KIP-98).
+
+    It is read from the log; the partition's leader writes it, not the coordinator.
+    """
+
+    producer_id: int
+    is_commit: bool
+
+
+class CommitRecords(Sequence["OffsetRecord | PendingOffset"]):
+    """The records of a commit; each is made when it is read.
+
+    Commits are frequent: their columns go from the request to the log as they are.
+
+    Args:
+        group_id: the group.
+        offsets: the offsets to be stored.
+        commit_ms: the time of the commit, ms since the epoch.
+        expire_ms: the expiry time if the commit set one; else -1.
+        producer: id and epoch of the producer if they are pending; else None.
+
+    Attributes:
+        is_plain: whether there is neither metadata nor an expiry time.
+        group_id, offsets, commit_ms, expire_ms, producer: see Args.
+    """
+
+    __slots__ = (
+        "commit_ms",
+        "expire_ms",
+        "group_id",
+        "is_plain",
+        "offsets",
+        "producer",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        offsets: Offsets,
+        commit_ms: int,
+        expire_ms: int,
+        *,
+        is_plain: bool,
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        self.is_plain = is_plain
+        self.producer = producer
+        self.group_id = group_id
+        self.offsets = offsets
+        self.commit_ms = commit_ms
+        self.expire_ms = expire_ms
+
+    def __len__(self) -> int:
+        return len(self.offsets.partitions)
+
+    def __iter__(self) -> Iterator[OffsetRecord | PendingOffset]:
+        commit_ms, expire_ms = self.commit_ms, self.expire_ms
+        producer = self.producer
+        for topic, partition, offset, epoch, metadata, _ in self.offsets.rows():
+            entry = offset, epoch, metadata or "", commit_ms
+            record = OffsetRecord(self.group_id, topic, partition, entry, expire_ms)
+            yield record if producer is None else PendingOffset(producer[0], record)
+
+    @overload
+    def __getitem__(self, index: int) -> OffsetRecord | PendingOffset: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[OffsetRecord | PendingOffset]: ...
+
+    def __getitem__(
+        self, index: int | slice
+    ) -> OffsetRecord | PendingOffset | Sequence[OffsetRecord | PendingOffset]:
+        return [*self][index]
+
+
+Written = GroupRecord | GroupTombstone | OffsetRecord | PendingOffset
+"""Records that a coordinator writes."""
+Record = Written | TransactionEnd
+"""Records that a coordinator reads."""
 
 
 @slotted
 class Append:
-    """Write these records, after all that were appended before.
+    """Write these records, after all earlier appends.
 
     `Appended` or `AppendFailed` follows. An append is written or refused as a whole.
     """
 
-    records: Sequence[Record]
+    records: Sequence[Written]
     append_id: int
     """Ids ascend."""
     is_atomic: bool = True
-    """All of them have to fit into one batch."""
+    """All records have to fit into one batch."""
     opens_window: bool = False
-    """Requests that come before it is written may change what follows from it. For
-    others it makes no difference whether they come before or after."""
+    """Requests that arrive before it is written may change its consequences. For other
+    appends it makes no difference whether requests come before or after."""
 
 
 class Who(NamedTuple):
-    """The member that a notice is about, or a client that is no member."""
+    """The member that a notice is about, or a client that is not a member."""
 
     member_id: str | None
     group_instance_id: str | None = None
     client: Client | None = None
-    """The sender of the member's JoinGroup, or of the request; None: not known."""
+    """The sender of the member's JoinGroup, or of the request; None if unknown."""
 
 
 class Notice(NamedTuple):
-    """Something happened: an event of `kohort.broker.events.schema`, still raw.
+    """A raw notice: becomes an event of `kohort.broker.events.schema` when it is read.
 
-    Readers render it as an event by `kohort.broker.events.render`. Objects in its
-    fields never change afterwards.
-
-    A tuple, because each member of a rebalance makes some: see `make`.
+    `kohort.broker.events.render` renders it. The objects in its fields never change
+    afterwards.
     """
 
     kind: str
-    """As in ``rebalance_started``."""
+    """An event kind, for example ``rebalance_started``."""
     group_id: str | None
-    """None: it is about no group."""
+    """The group's id; None if the notice is about no group."""
     generation: int | None
-    """The group's, afterwards."""
+    """The group's generation after the event."""
     who: Who | None
     fields: Mapping[str, Any]
-    """Those of the kind, and ``cause`` and ``reason``; raw where `render` says so."""
+    """The kind's fields, ``cause`` and ``reason``; `render` converts raw values.
+    """
     weight: int = 1
     """Rows that it keeps in memory: members, partitions, or offsets."""
 
 
-make = tuple.__new__
-"""``make(Notice, (...))``, of all fields: in C, in a third of the time."""
-
-
-Effect = Reply | Forget | Arm | Disarm | Append | Notice
+Effect = Reply | Replies | Forget | Arm | Disarm | Append | Notice

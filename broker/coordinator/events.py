@@ -1,16 +1,18 @@
 """Events that a coordinator handles: requests of members and admins, and timers.
 
-API versions stop at the handlers: where a version changes the meaning of a request,
-the event has a capability (`member_id_required`), never a number. A `token` belongs
-to the caller; it comes back in `Reply` and is opaque here. Durations are in
-milliseconds, as on the wire.
+API versions stop at the handlers: if a version changes the meaning of a request, the
+event has a capability (`member_id_required`), never a number. A `token` belongs to the
+caller; it comes back in `Reply` and is opaque here. Durations are in milliseconds, as
+on the wire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Any, NamedTuple
 
+from kohort.broker.coordinator.state import GroupState
 from kohort.protocol.slotted import slotted
 
 TimerKey = tuple[str, ...]
@@ -24,12 +26,12 @@ class Client(NamedTuple):
     id: str
     host: str
     connection: int | None = None
-    """The number of its connection, unique in a run; None: not known."""
+    """The number of its connection, unique in a run; None if unknown."""
 
 
 @slotted
 class Join:
-    """A member wants to be in the next generation (JoinGroup)."""
+    """A member wants to join the next generation (JoinGroup)."""
 
     token: object
     group_id: str
@@ -50,7 +52,7 @@ class Join:
 
 @slotted
 class Sync:
-    """A member asks for its assignment; the leader sends those of all (SyncGroup)."""
+    """A member requests its assignment; the leader sends all of them (SyncGroup)."""
 
     token: object
     group_id: str
@@ -60,7 +62,7 @@ class Sync:
     protocol_type: str | None
     protocol_name: str | None
     protocol_required: bool
-    """Protocol type and name have to be there (KIP-559)."""
+    """Protocol type and name are required (KIP-559)."""
     assignments: Sequence[tuple[str, bytes]]
     """(member id, assignment)."""
 
@@ -78,7 +80,7 @@ class Heartbeat:
 
 @slotted
 class LeavingMember:
-    """One member of a `Leave`; an empty member id with an instance id is an admin's."""
+    """One member in a `Leave`. An admin names a static member by instance id alone."""
 
     member_id: str
     group_instance_id: str | None
@@ -95,16 +97,57 @@ class Leave:
 
 
 OffsetRow = tuple[str, int, int, int, str | None, int | None]
-"""(topic, partition, offset, leader epoch, metadata, the log's end).
+"""One row of `Offsets`."""
 
-The log's end, the offset of the next record, is for listeners only: minus the
-committed offset it is the lag. None: unknown.
-"""
+
+@slotted
+class Offsets:
+    """The offsets of a commit as columns of the same length, one row per partition."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    offsets: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    metadata: tuple[str | None, ...]
+    log_ends: tuple[int | None, ...]
+    """The offset of the next record, only for listeners: minus the committed offset it
+    is the lag. None if unknown."""
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    @staticmethod
+    def of(rows: Iterable[OffsetRow]) -> Offsets:
+        """Makes the columns of some rows."""
+        columns = [*zip(*rows, strict=True)]
+        return Offsets(*columns) if columns else NO_OFFSETS
+
+    def columns(self) -> tuple[tuple[Any, ...], ...]:
+        """The columns, in their order."""
+        return (
+            self.topics,
+            self.partitions,
+            self.offsets,
+            self.leader_epochs,
+            self.metadata,
+            self.log_ends,
+        )
+
+    def rows(self) -> Iterator[OffsetRow]:
+        """Yields the rows."""
+        return zip(*self.columns(), strict=True)
+
+    def only(self, wanted: Sequence[object]) -> Offsets:
+        """The rows for which `wanted` is true."""
+        return Offsets(*(tuple(compress(each, wanted)) for each in self.columns()))
+
+
+NO_OFFSETS = Offsets((), (), (), (), (), ())
 
 
 @slotted
 class CommitOffsets:
-    """Offsets to be stored (OffsetCommit); of a member where generation_id >= 0."""
+    """Offsets to be stored (OffsetCommit); from a member if generation_id >= 0."""
 
     token: object
     group_id: str
@@ -115,10 +158,29 @@ class CommitOffsets:
     unknown_group_is_illegal_generation: bool
     """The error for a generation of an unknown group: ILLEGAL_GENERATION before
     OffsetCommit v9, GROUP_ID_NOT_FOUND from then on."""
-    offsets: Sequence[OffsetRow]
+    offsets: Offsets
     retention_ms: int = -1
-    """How long to keep them, as OffsetCommit v2 to v4 may say; -1, and only that,
-    for the broker's own retention."""
+    """Retention that OffsetCommit v2 to v4 may set, in ms; exactly -1 means the
+    broker's own retention."""
+
+
+@slotted
+class CommitInTransaction:
+    """Offsets that count once a transaction is committed (TxnOffsetCommit).
+
+    The transaction coordinator has confirmed that the group's partition of
+    ``__consumer_offsets`` belongs to the transaction.
+    """
+
+    token: object
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    client: Client
+    producer_id: int
+    producer_epoch: int
+    offsets: Offsets
 
 
 @slotted
@@ -128,7 +190,9 @@ class FetchOffsets:
     token: object
     group_id: str
     topics: Sequence[tuple[str, Sequence[int]]] | None
-    """(topic, partitions); None for all that is committed."""
+    """(topic, partitions); None for all committed offsets."""
+    require_stable: bool = False
+    """No offsets that an open transaction may change (KIP-447)."""
 
 
 @slotted
@@ -141,7 +205,7 @@ class DescribeGroup:
 
 @slotted
 class ListGroups:
-    """All groups, or those in some states and of some types (ListGroups)."""
+    """A request for all groups, or those of some states and types (ListGroups)."""
 
     token: object
     states: Sequence[str]
@@ -150,7 +214,7 @@ class ListGroups:
 
 @slotted
 class DeleteGroup:
-    """A group without members is to go, with its offsets (DeleteGroups)."""
+    """Deletes a group without members, with its offsets (DeleteGroups)."""
 
     token: object
     group_id: str
@@ -158,7 +222,7 @@ class DeleteGroup:
 
 @slotted
 class DeleteOffsets:
-    """Committed offsets of a group are to go (OffsetDelete)."""
+    """Deletes committed offsets of a group (OffsetDelete)."""
 
     token: object
     group_id: str
@@ -167,9 +231,110 @@ class DeleteOffsets:
 
 @slotted
 class TopicsDeleted:
-    """Topics are gone; offsets that were committed for them go, too."""
+    """Topics were deleted; offsets committed for them are deleted, too."""
 
     topics: Sequence[str]
+
+
+@slotted
+class TransactionEnded:
+    """The marker that ends a producer's transaction is in the log of these groups.
+
+    All appends before it are `Appended`.
+    """
+
+    producer_id: int
+    is_commit: bool
+
+
+# -- commands: power over a group
+
+
+@slotted
+class Kick:
+    """Removes a member, or a pending member.
+
+    Its waiting request is answered UNKNOWN_MEMBER_ID.
+    """
+
+    token: object
+    group_id: str
+    member_id: str
+    reason: str | None = None
+
+
+@slotted
+class Expire:
+    """Ends the session of a member, or of a pending member, now."""
+
+    token: object
+    group_id: str
+    member_id: str
+
+
+@slotted
+class Mute:
+    """Stops counting anything that a member sends as a sign of life."""
+
+    token: object
+    group_id: str
+    member_id: str
+
+
+@slotted
+class Unmute:
+    """Ends a mute."""
+
+    token: object
+    group_id: str
+    member_id: str
+
+
+@slotted
+class TriggerRebalance:
+    """Starts a rebalance of a group."""
+
+    token: object
+    group_id: str
+    reason: str | None = None
+
+
+@slotted
+class HoldGroup:
+    """Holds a group in a state, from the moment it is in that state.
+
+    Its timers stand still, its requests wait, and the sessions of members with a
+    waiting request do not expire.
+    """
+
+    token: object
+    group_id: str
+    state: GroupState | None = None
+    """PreparingRebalance or CompletingRebalance; None: the one of them that the group
+    is in, else PreparingRebalance."""
+
+
+@slotted
+class ReleaseGroup:
+    """Lets a held group go on."""
+
+    token: object
+    group_id: str
+
+
+@slotted
+class LimitGroup:
+    """Gives a group a limit in place of ``group.max.size`` (KIP-389)."""
+
+    token: object
+    group_id: str
+    max_size: int | None
+    """Members; None: ``group.max.size`` applies again."""
+
+
+MemberCommand = Kick | Expire | Mute | Unmute
+Command = MemberCommand | TriggerRebalance | HoldGroup | ReleaseGroup | LimitGroup
+"""Commands of tests and operators; they are not part of Kafka's protocol."""
 
 
 @slotted
@@ -177,6 +342,16 @@ class Expired:
     """An armed timer fires."""
 
     key: TimerKey
+
+
+@slotted
+class Credited:
+    """Members count as heard from, until a time that the clock is moved to."""
+
+    group_id: str
+    member_ids: Sequence[str]
+    until: float
+    """Seconds since the epoch."""
 
 
 @slotted
@@ -188,14 +363,14 @@ class Appended:
 
 @slotted
 class AppendFailed:
-    """The log refused an append; all before it are `Appended`, none came after it."""
+    """The log refused an append; all earlier ones are `Appended`, none is later."""
 
     append_id: int
     error_code: int
-    """The error as Kafka's log has it, MESSAGE_TOO_LARGE for one."""
+    """The error of Kafka's log, for example MESSAGE_TOO_LARGE."""
     size_in_bytes: int
     max_size_in_bytes: int
-    """The largest batch that the log takes: ``max.message.bytes`` of the topic."""
+    """The largest batch that the log accepts: ``max.message.bytes`` of the topic."""
 
 
 GroupEvent = (
@@ -204,6 +379,7 @@ GroupEvent = (
     | Heartbeat
     | Leave
     | CommitOffsets
+    | CommitInTransaction
     | FetchOffsets
     | DescribeGroup
     | DeleteGroup
@@ -211,4 +387,14 @@ GroupEvent = (
 )
 """Requests about one group."""
 
-Event = GroupEvent | ListGroups | TopicsDeleted | Expired | Appended | AppendFailed
+Event = (
+    GroupEvent
+    | Command
+    | ListGroups
+    | TopicsDeleted
+    | TransactionEnded
+    | Expired
+    | Credited
+    | Appended
+    | AppendFailed
+)

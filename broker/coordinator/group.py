@@ -1,9 +1,14 @@
-"""One group: its members, its counters, its protocol. Decides nothing about time."""
+"""One group: its members, its counters, its protocol. It handles no time."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from kohort.broker.coordinator.committed import (
+    CommittedOffsets,
+    OffsetEntry,
+    OffsetKey,
+)
 from kohort.broker.coordinator.effects import (
     GroupRecord,
     HeartbeatResult,
@@ -31,62 +36,74 @@ HEARTBEAT_RESULTS = {int(code): HeartbeatResult(int(code)) for code in ErrorCode
 _ALIVE = HEARTBEAT_RESULTS[ErrorCode.NONE]
 _REBALANCING = HEARTBEAT_RESULTS[ErrorCode.REBALANCE_IN_PROGRESS]
 
-OffsetEntry = tuple[int, int, str, int]
-"""(offset, leader epoch, metadata, commit time in ms since the epoch)."""
+Pending = dict[OffsetKey, dict[int, OffsetEntry | None]]
+"""By (topic, partition), the pending offset of each producer id, in the order of the
+log. None: a later commit has taken its place."""
 
 
 class Group:
     """A group of the classic protocol.
 
     Attributes:
-        previous_state: where it came from. A group that prepares its rebalance
-            and was Empty before is in its initial windows (KIP-134).
+        previous_state: the state before. A group that prepares its rebalance and was
+            Empty before is in its initial windows (KIP-134).
         state_timestamp_ms: when it entered its state, ms since the epoch; -1
             if loaded from an old record without it.
-        protocol_type: None for a group that only ever had offsets.
+        protocol_type: None for a group that has only ever had offsets.
         heartbeat_result: the answer to a member's heartbeat in this state.
         members: by id; `ordered` has them in Kafka's order.
         static_members: member ids by instance id (KIP-345).
         pending_members: by id (KIP-394).
         pending_sync: members of this generation that have not synced yet.
-        awaiting_join: how many members have a join that waits.
-        support: how many members support a protocol.
+        awaiting_join: number of members with a waiting join; muted ones do not count.
+        support: number of members that support a protocol, by protocol.
         new_member_added: a member arrived in this initial window.
-        window_ms: the length of the initial window that is open; None for none.
+        window_ms: the length of the open initial window; None without one.
         remaining_ms: how much longer initial windows may last after that one.
-        join_deadline: when the join phase, or the window, ends; None outside.
+        join_deadline: end of the join phase, or of the window; None outside both.
         sync_deadline: when members that have not synced are removed.
+        rest: while the group is held, the seconds left until the deadline of its state;
+            None without a deadline.
+        parked: while the group is held or its leader is muted, the assignments that
+            the leader has sent, by member id.
         rows: the latest generation's members: (id, instance id, metadata).
-        started: when the join phase began, in seconds since the epoch.
-        completed: when the last one was over.
+        started: start of the join phase, in seconds since the epoch.
+        completed: end of the last join phase, likewise.
+        join_fields: the fields of the latest notice of a join. For listeners.
         waits: by member id, the members that this join phase waits for; once a wait
             is over, its end and whether the member rejoined. For listeners.
-        offsets: by (topic, partition).
-        expire_ms: when an offset expires, where its commit said so itself.
+        committed: see `offsets`.
+        expire_ms: the expiry of an offset, if its commit set one.
+        pending: offsets of open transactions; see `kohort.broker.coordinator.pending`.
     """
 
     __slots__ = (
         "_buckets",
         "_is_ordered",
+        "_latest_offer",
         "_subscribed",
         "_subscriptions",
         "awaiting_join",
+        "committed",
         "completed",
         "expire_ms",
         "generation_id",
         "group_id",
         "heartbeat_result",
         "join_deadline",
+        "join_fields",
         "leader",
         "members",
         "new_member_added",
-        "offsets",
+        "parked",
+        "pending",
         "pending_members",
         "pending_sync",
         "previous_state",
         "protocol_name",
         "protocol_type",
         "remaining_ms",
+        "rest",
         "rows",
         "started",
         "state",
@@ -99,7 +116,7 @@ class Group:
     )
 
     def __init__(self, group_id: str, now: float) -> None:
-        """An Empty group that is made at `now`, seconds since the epoch."""
+        """Creates an Empty group at `now`, seconds since the epoch."""
         self.group_id = group_id
         self.state: GroupState = EMPTY
         self.previous_state: GroupState = DEAD
@@ -120,18 +137,28 @@ class Group:
         self.remaining_ms = 0
         self.rows: MemberRows = ()
         self.started = self.completed = now
+        self.join_fields: dict[str, object] = {}
         self.waits: dict[str, tuple[float, bool] | None] = {}
         self.join_deadline: float | None = None
         self.sync_deadline: float | None = None
-        self.offsets: dict[tuple[str, int], OffsetEntry] = {}
-        self.expire_ms: dict[tuple[str, int], int] = {}
+        self.rest: float | None = None
+        self.parked: dict[str, bytes] | None = None
+        self.committed = CommittedOffsets()
+        self.expire_ms: dict[OffsetKey, int] = {}
+        self.pending: Pending = {}
         self._buckets = buckets_for(0)
         self._is_ordered = True
+        self._latest_offer: Protocols = ()
         self._subscriptions: MemberRows | None = None
         self._subscribed: frozenset[str] | None = None
 
+    @property
+    def offsets(self) -> dict[OffsetKey, OffsetEntry]:
+        """The committed offsets by (topic, partition)."""
+        return self.committed.read()
+
     def transition(self, state: GroupState, now: float) -> None:
-        """Goes to another state; see `kohort.broker.coordinator.state`."""
+        """Changes the state; see `kohort.broker.coordinator.state`."""
         check(self.state, state)
         self.previous_state = self.state
         self.state = state
@@ -141,7 +168,7 @@ class Group:
     # -- members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Takes in a member whose first join waits; the first one brings the type."""
+        """Adds a member whose first join waits; the first sets the protocol type."""
         self.protocol_type = protocol_type
         self._put(member)
         if member.group_instance_id is not None:
@@ -152,24 +179,34 @@ class Group:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member: Member) -> None:
-        """Takes out a member; leadership passes on."""
+        """Removes a member; leadership passes on."""
         del self.members[member.member_id]
         self.pending_sync.discard(member.member_id)
         self._count(member.protocols, -1)
-        if member.join_token is not None:
-            self.awaiting_join -= 1
+        self.drop_join(member)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
         self.elect_leader()
+
+    def park_join(self, member: Member, token: object) -> None:
+        """Lets a member's join wait."""
+        member.join_token = token
+        self.awaiting_join += not member.is_muted
+
+    def drop_join(self, member: Member) -> None:
+        """Stops the wait of a member's join, if one waits."""
+        if member.join_token is not None:
+            member.join_token = None
+            self.awaiting_join -= not member.is_muted
 
     def replace(
         self, old: Member, new_member_id: str, connection: int | None
     ) -> Member:
         """Gives a static member without waiting requests a new id (KIP-345).
 
-        Whether the old id has synced stays noted under the old id, as in Kafka:
-        replaced before it synced, a member of a Stable group causes a rebalance
-        when the time for syncs is over, even if it has synced under its new id.
+        As in Kafka, `pending_sync` keeps the old id: if a member is replaced before it
+        has synced, a Stable group rebalances when the time for syncs is over, even if
+        the member has synced under its new id.
         """
         new = Member(
             self.group_id,
@@ -188,7 +225,7 @@ class Group:
             self.static_members[old.group_instance_id] = new_member_id
         if self.leader == old.member_id:
             self.leader = new_member_id
-        # Others may still read the rows as they were.
+        # A new list: the old rows may be in use elsewhere.
         self.rows = [
             row if row[0] != old.member_id else (new_member_id, *row[1:])
             for row in self.rows
@@ -203,9 +240,10 @@ class Group:
         rebalance_timeout_ms: int,
     ) -> None:
         """Takes protocols and timeouts of a member's later JoinGroup."""
-        self._count(member.protocols, -1)
-        member.protocols = protocols
-        self._count(protocols, 1)
+        before, member.protocols = member.protocols, protocols
+        if [name for name, _ in before] != [name for name, _ in protocols]:
+            self._count(before, -1)
+            self._count(protocols, 1)
         member.set_timeouts(session_timeout_ms, rebalance_timeout_ms)
 
     def _put(self, member: Member) -> None:
@@ -214,14 +252,15 @@ class Group:
         self._is_ordered = False
 
     def ordered(self) -> Collection[Member]:
-        """The members in the order in which Kafka goes through them: a HashMap's.
+        """The members in the order in which Kafka iterates over them: a HashMap's.
 
-        It follows from the hashes of their ids, and from how many members the group
-        has ever had at once.
+        The order depends on the hashes of their ids, and on the largest number of
+        members that the group has ever had.
         """
         if not self._is_ordered:
-            # The sort is stable. Members of one bucket stay in order of arrival, also
-            # when the buckets were fewer: theirs was one bucket then, too.
+            # The sort is stable: members of one bucket stay in order of arrival. That
+            # also holds after the HashMap has grown: they shared one bucket before,
+            # too.
             mask = self._buckets - 1
             members = sorted(self.members.values(), key=lambda m: m.spread & mask)
             self.members = {member.member_id: member for member in members}
@@ -247,31 +286,31 @@ class Group:
         return 0
 
     def has_all_members_joined(self) -> bool:
-        """Whether all members have joined, and no pending member is left."""
+        """Returns whether all members have joined and no pending member is left."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest of all members' timeouts; once per rebalance."""
-        timeouts = (member.rebalance_timeout_ms for member in self.members.values())
+        """The longest timeout of all members; computed once per rebalance."""
+        timeouts = [member.rebalance_timeout_ms for member in self.members.values()]
         return max(0, max(timeouts, default=0))
 
     def elect_leader(self, *, of_generation: bool = False) -> bool:
-        """Keeps the leader if it can lead, else elects the first that can.
+        """Keeps the leader if it can lead, else elects the first member that can.
 
-        Any member can lead a group. A generation can only be led by a member that has
-        joined it: static members may be late (Kafka's `maybeElectNewJoinedLeader`,
-        where any member that can lead may be elected).
-        Nothing else makes a leader, but for a log that names it (`restore`); a static
-        member keeps the lead under its new id (`replace`).
+        Any member can lead a group, but only a member that has joined can lead a
+        generation: static members may be late (Kafka's `maybeElectNewJoinedLeader`,
+        where any member that can lead may be elected). There are two other ways to
+        become leader: a log names it (`restore`), and a static member stays leader
+        under its new id (`replace`).
 
         Returns:
             False if no member can lead.
         """
         leader = self.members.get(self.leader or "")
-        if leader is not None and not (of_generation and leader.join_token is None):
+        if leader is not None and (leader.has_joined or not of_generation):
             return True
         for member in self.ordered():
-            if not of_generation or member.join_token is not None:
+            if not of_generation or member.has_joined:
                 self.leader = member.member_id
                 return True
         if not self.members:
@@ -280,14 +319,23 @@ class Group:
 
     # -- protocols
 
+    def shared_offer(self, protocols: Protocols) -> Protocols:
+        """Returns these protocols, as the same object as in the join before.
+
+        Members of a group mostly subscribe alike: listeners then keep one object.
+        """
+        if protocols is not self._latest_offer and protocols != self._latest_offer:
+            self._latest_offer = protocols
+        return self._latest_offer
+
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols fits in."""
+        """Returns whether a member with these protocols can join."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
         if protocol_type != self.protocol_type:
             return False
-        everybody = len(self.members)
-        return any(self.support.get(name, 0) == everybody for name, _ in protocols)
+        support = [self.support.get(name, 0) for name, _ in protocols]
+        return len(self.members) in support
 
     def select_protocol(self) -> str:
         """Chooses the protocol that most members prefer, of those that all support."""
@@ -333,7 +381,7 @@ class Group:
 
         Args:
             member: the member.
-            members: all members, if it leads.
+            members: all members, if it is the leader.
             skip_assignment: whether it need not assign again (KIP-814).
         """
         return JoinResult(
@@ -347,15 +395,26 @@ class Group:
             members,
         )
 
-    def sync_result(self, member: Member) -> SyncResult:
-        """Returns the answer to a sync: the member's assignment."""
-        return SyncResult(0, self.protocol_type, self.protocol_name, member.assignment)
+    def followers_result(self) -> JoinResult:
+        """Returns the answer to the joins of all followers, without their ids."""
+        return JoinResult(
+            0,
+            "",
+            self.generation_id,
+            self.protocol_type,
+            self.protocol_name,
+            self.leader or "",
+        )
+
+    def sync_result(self) -> SyncResult:
+        """Returns the answer to syncs, without the members' assignments."""
+        return SyncResult(0, self.protocol_type, self.protocol_name)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members consume a topic, as of the last generation.
+        """Returns whether members consume a topic, as of the last generation.
 
-        Consumers that cannot be understood, or have no generation yet, might
-        consume anything.
+        Consumers with unreadable metadata, or without a generation, might consume any
+        topic.
         """
         if self.protocol_type != PROTOCOL_TYPE:
             return False
@@ -363,15 +422,15 @@ class Group:
         return topics is None or topic in topics
 
     def _note_subscriptions(self, members: MemberRows) -> None:
-        """Members that are no consumers leave it open for consumers that follow."""
+        """Notes a generation's consumers; other members leave the topics unknown."""
         self._subscribed = None
         is_known = self.protocol_type == PROTOCOL_TYPE
         self._subscriptions = members if is_known else None
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """All topics of the last generation's consumers; None if that is unknown.
+        """All topics of the last generation's consumers; None if unknown.
 
-        Worked out when asked for: generations come often, this question does not.
+        Computed on demand: generations are frequent, this question is rare.
         """
         if self._subscriptions is not None:
             self._subscribed = _topics(entry[2] for entry in self._subscriptions)
@@ -381,7 +440,7 @@ class Group:
     # -- the log
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupRecord:
-        """The group as it is to be found again; by default with its assignments."""
+        """The group as it is to be restored; by default with its assignments."""
         name = self.protocol_name
         return GroupRecord(
             self.group_id,
@@ -408,8 +467,8 @@ class Group:
     def restore(self, record: GroupRecord) -> None:
         """Restores a new group from its record: Stable, or Empty without members.
 
-        Members come back with the protocol that was chosen, and with no other: a
-        follower that rejoins with more of them has changed its metadata.
+        Members come back only with the protocol that was chosen, so a follower that
+        rejoins with more protocols has changed its metadata.
         """
         self.generation_id = record.generation_id
         self.protocol_type = record.protocol_type or None
@@ -444,8 +503,8 @@ class Group:
 def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """The topics in subscriptions; None if one of them cannot be decoded.
 
-    Only the fields of version 0 are read, as Kafka does: newer versions add
-    fields behind them, and those do not matter here.
+    Only the fields of version 0 are read, as in Kafka: newer versions append fields,
+    which do not matter here.
     """
     known = codec(Subscription, 0, flexible=False)
     topics: set[str] = set()
@@ -463,8 +522,8 @@ def _topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 def _first_in_java(names: Iterable[str], size: int) -> str:
     """Returns the name that comes first in a Java HashMap of this many entries.
 
-    That is how Kafka chooses among protocols with equally many votes: always the same
-    way, so that users rely on it.
+    Kafka breaks ties between protocols this way. It is deterministic, so users rely on
+    it.
     """
     buckets = buckets_for(size)
     return min(names, key=lambda name: spread(name) & (buckets - 1))

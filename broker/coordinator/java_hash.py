@@ -1,7 +1,7 @@
 """Java's hash and length of strings, and the order of a Java HashMap.
 
-Kafka places groups by the hash. Members of a group, and its protocols in a vote, are
-in a HashMap: the order of its buckets decides about leaders and ties.
+Kafka places groups by the hash. It keeps the members of a group, and the protocols in a
+vote, in a HashMap: the order of its buckets decides leaders and ties.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _FEWEST_BUCKETS = 16
 
 
 def spread(text: str) -> int:
-    """The bits of a string's hash from which a HashMap takes the number of its bucket.
+    """The bits of a string's hash from which a HashMap takes the bucket number.
 
-    Entries of one bucket iterate in order of insertion. Kafka differs from that for 9
-    strings in one bucket only, which a HashMap arranges as a tree.
+    Entries of one bucket iterate in order of insertion. Kafka differs only with 9 or
+    more strings in one bucket, which a HashMap arranges as a tree.
     """
     code = java_hash(text) & 0xFFFFFFFF
     return code ^ code >> 16
 
 
 def buckets_for(size: int, buckets: int = _FEWEST_BUCKETS) -> int:
-    """Buckets of a HashMap that has come to a size; it grows, and never shrinks."""
+    """Buckets of a HashMap that has grown to a size; it never shrinks."""
     while size > buckets * 3 // 4:
         buckets *= 2
     return buckets

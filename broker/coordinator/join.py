@@ -1,16 +1,41 @@
-"""JoinGroup: lets members in, has them come again, or refuses them."""
+"""JoinGroup: admits members, makes them join again, or refuses them.
+
+`join` checks in Kafka's order, and answers the first error at once:
+
+1. The group id, and the bounds of the session timeout.
+2. The group. A request without a member id creates one that does not exist.
+3. ``group.max.size`` (`_has_room`); a full group also removes the sender, if it is
+   late or pending.
+4. Protocols that all members support (`Group.supports`).
+
+Then the member id decides:
+
+- None, and no instance id: `_hand_out_id` answers MEMBER_ID_REQUIRED, if the client
+  knows that (KIP-394); else `_add_member`.
+- None, and an instance id: `static.replace` if the group has it, else `_add_member`.
+- That of a pending member: `_add_member`.
+- That of a member with unchanged protocols, in CompletingRebalance or, for a follower,
+  in Stable: `_answer_again`.
+- That of a member in any other case: `_rejoin`.
+
+`_add_member` and `_rejoin` leave the join waiting, and start or complete a rebalance
+(`rebalance.prepare_or_complete`), which answers it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from kohort.broker.coordinator import notices, rebalance, static
 from kohort.broker.coordinator.appends import Changed, GroupChange
-from kohort.broker.coordinator.effects import JoinResult, Who
+from kohort.broker.coordinator.effects import Effect, JoinResult, Who
 from kohort.broker.coordinator.events import Join
 from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.member import Member, PendingMember, Protocols
 from kohort.broker.coordinator.removal import remove, remove_pending
+from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -22,6 +47,8 @@ from kohort.protocol.consumer import PROTOCOL_TYPE, decode_subscription
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 
+_NAME = itemgetter(0)
+
 
 def join(
     turn: Turn,
@@ -29,7 +56,7 @@ def join(
     event: Join,
     new_member_id: Callable[[str], str],
 ) -> None:
-    """Takes a JoinGroup; a group that does not exist is made for newcomers."""
+    """Handles a JoinGroup; for newcomers, creates a group that does not exist."""
     settings = turn.settings
     if not event.group_id:
         _refuse(turn, None, event, ErrorCode.INVALID_GROUP_ID)
@@ -43,7 +70,7 @@ def join(
         if event.member_id:
             _refuse(turn, None, event, ErrorCode.UNKNOWN_MEMBER_ID)
             return
-        # It stays, Empty, even if this member is refused, as in Kafka.
+        # As in Kafka, the group stays, Empty, even if this member is refused.
         group = groups[event.group_id] = Group(event.group_id, turn.now)
         made = GroupChange(group, (), was_made=True)
         turn.append(group.record(), completion=Changed([made]))
@@ -51,7 +78,7 @@ def join(
     if not _has_room(turn, group, event.member_id):
         _turn_away(turn, group, event)
         return
-    protocols = _protocols(event)
+    protocols = group.shared_offer(_protocols(event))
     if not group.supports(event.protocol_type, protocols):
         _refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif event.member_id:
@@ -63,8 +90,68 @@ def join(
         _join_unknown(turn, group, event, protocols, new_member_id(prefix))
 
 
+# -- the hot path: all members but the first and the last of a rebalance
+
+
+def only_wait(
+    settings: GroupSettings,
+    lasting: Lasting,
+    group: Group,
+    event: Join,
+    now: float,
+    *,
+    listening: bool,
+) -> list[Effect] | None:
+    """Lets a join wait if that is all it does: its member joins again as before.
+
+    Returns:
+        The effects; None if nothing was done, and `join` has to handle it. It would do
+        the same with a join that only waits, at twice the cost.
+    """
+    member_id, protocols = event.member_id, event.protocols
+    member = group.members.get(member_id)
+    if not (
+        group.state is PREPARING_REBALANCE
+        and member is not None
+        and member.join_token is None
+        and not member.is_muted
+        and event.group_instance_id is None
+        and (
+            event.client is member.client
+            or event.client.connection == member.client.connection
+        )
+        and event.session_timeout_ms == member.session_timeout_ms
+        and event.rebalance_timeout_ms == member.rebalance_timeout_ms
+        and event.protocol_type == group.protocol_type
+        # Their names are those that the group knows, so all members support one.
+        and _have_same_names(protocols, member.protocols)
+        and group.awaiting_join + 1 < len(group.members) + len(group.pending_members)
+        and group.awaiting_join
+        < lasting.max_sizes.get(group.group_id, settings.max_size)
+        and settings.allows_session_timeout(event.session_timeout_ms)
+    ):
+        return None
+    member.protocols = group.shared_offer(tuple(protocols))
+    member.join_token = event.token
+    group.awaiting_join += 1
+    if not listening:
+        return []
+    notices.note_arrival(group, member_id, now)
+    return [notices.joined(group, member, event, "rejoin")]
+
+
+def _have_same_names(some: Sequence[tuple[str, bytes]], others: Protocols) -> bool:
+    if len(some) == len(others) == 1:
+        # Most members have one protocol, and lists of names take longer.
+        return some[0][0] == others[0][0]
+    return [*map(_NAME, some)] == [*map(_NAME, others)]
+
+
+# -- any join
+
+
 def _protocols(event: Join) -> Protocols:
-    """The protocols, each name once: a repeated one makes Kafka hang."""
+    """The protocols, each name once: a repeated name makes Kafka hang."""
     protocols = tuple(event.protocols)
     if len(protocols) > 1 and len({name for name, _ in protocols}) < len(protocols):
         first: dict[str, bytes] = {}
@@ -91,10 +178,10 @@ def _refuse(
 
 
 def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
-    """Whether a join may go on.
+    """Returns whether a join may go on.
 
-    During a rebalance those count that have joined it. So the members that
-    rejoin last are the ones that have to go where a group is too large.
+    During a rebalance, the members that have joined it count. So if a group is too
+    large, the members that rejoin last are refused.
     """
     if group.state is EMPTY:
         return True
@@ -102,14 +189,14 @@ def _has_room(turn: Turn, group: Group, member_id: str) -> bool:
     if group.state is PREPARING_REBALANCE:
         if member is not None and member.join_token is not None:
             return True
-        return group.awaiting_join < turn.settings.max_size
-    return member is not None or len(group.members) < turn.settings.max_size
+        return group.awaiting_join < turn.max_size(group)
+    return member is not None or len(group.members) < turn.max_size(group)
 
 
 def _turn_away(turn: Turn, group: Group, event: Join) -> None:
-    """Refuses a join to a full group; a late member loses its place.
+    """Refuses a join to a full group; a late member is removed.
 
-    The rebalance does not end by that, even if all remaining members have joined.
+    That does not end the rebalance, even if all remaining members have joined.
     """
     member = group.members.get(event.member_id)
     if member is not None:
@@ -130,7 +217,7 @@ def _turn_away(turn: Turn, group: Group, event: Join) -> None:
 def _join_unknown(
     turn: Turn, group: Group, event: Join, protocols: Protocols, member_id: str
 ) -> None:
-    """Handles a JoinGroup without a member id: a newcomer, or a static member."""
+    """Handles a JoinGroup without a member id: from a newcomer or a static member."""
     instance = event.group_instance_id
     if instance is not None:
         known = group.static_members.get(instance)
@@ -145,9 +232,10 @@ def _join_unknown(
 
 def _hand_out_id(turn: Turn, group: Group, event: Join, member_id: str) -> None:
     """Makes the sender a pending member, which has to join again (KIP-394)."""
-    deadline = turn.now + event.session_timeout_ms / 1000
+    timeout = event.session_timeout_ms / 1000
+    deadline = turn.now + timeout
     who = Who(member_id, None, event.client)
-    group.pending_members[member_id] = PendingMember(who, deadline)
+    group.pending_members[member_id] = PendingMember(who, deadline, timeout)
     turn.arm(("session", group.group_id, member_id), deadline)
     turn.reply(event.token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     notices.member_id_given(turn, group, member_id)
@@ -190,7 +278,7 @@ def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> 
         if event.group_instance_id is None:
             _add_member(turn, group, event, protocols, member_id)
         else:
-            # Static members are never pending: Kafka has no code for that.
+            # Static members are never pending, so Kafka has no error code for this.
             _refuse(turn, group, event, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         return
     error = group.validate_member(member_id, event.group_instance_id)
@@ -198,11 +286,15 @@ def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> 
         _refuse(turn, group, event, error)
         return
     member = group.members[member_id]
-    member.set_connection(event.client.connection)
+    if event.client is not member.client:
+        member.set_connection(event.client.connection)
+    if group.state is PREPARING_REBALANCE:
+        _rejoin(turn, group, member, event, protocols)
+        return
     is_leader = group.leader == member_id
     is_changed = member.protocols != protocols
     if group.state is COMPLETING_REBALANCE and not is_changed:
-        # Perhaps it never got the answer to its first join: it gets it again.
+        # Perhaps the response to its first join was lost: it gets the same one again.
         _answer_again(turn, group, member, event, is_leader=is_leader)
     elif group.state is STABLE and not is_changed and not is_leader:
         _answer_again(turn, group, member, event, is_leader=False)
@@ -213,7 +305,7 @@ def _join_known(turn: Turn, group: Group, event: Join, protocols: Protocols) -> 
 def _answer_again(
     turn: Turn, group: Group, member: Member, event: Join, *, is_leader: bool
 ) -> None:
-    """Answers a member with its current generation, which does not change."""
+    """Answers a member with its current generation, without a rebalance."""
     member.told_at = turn.now
     notices.member_joined(turn, group, member, event, "repeated")
     members = group.current_members() if is_leader else ()
@@ -229,47 +321,45 @@ def _rejoin(
 ) -> None:
     """Takes a member's join into the next generation.
 
-    Its earlier join, if one waits, was sent on a connection that the client has
-    given up. Kafka forgets that one. The helpful answer is REBALANCE_IN_PROGRESS,
-    which clients take as "keep your member id, join again"; UNKNOWN_MEMBER_ID
-    would make one that still listens throw away the id that it is joining with.
+    Its earlier join, if one waits, was sent on a connection that the client has given
+    up. Kafka never answers it. The helpful answer is REBALANCE_IN_PROGRESS, which
+    clients take as "keep your member id, join again"; after UNKNOWN_MEMBER_ID, a client
+    that still listens would throw away the id that it is joining with.
     """
     before = member.protocols
     is_changed = before != protocols
     if not is_changed:
-        protocols = before  # the same, but listeners need not keep both
+        protocols = before  # equal bytes, but one object: listeners need not keep both
     group.update(
         member, protocols, event.session_timeout_ms, event.rebalance_timeout_ms
     )
-    again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-    turn.give_up_join(group, member, again)
-    member.join_token = event.token
-    group.awaiting_join += 1
-    if (
-        is_changed
-        and group.leader == member.member_id
-        and group.state is not PREPARING_REBALANCE
-    ):
-        # Owned partitions in a leader's metadata are no change of subscription.
-        is_changed = not _is_same_offer(event.protocol_type, before, protocols)
+    if member.join_token is not None:
+        again = JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        turn.give_up_join(group, member, again)
+    group.park_join(member, event.token)
     notices.wait_ended(turn, group, member.member_id, came=True)
-    why = "metadata_changed" if is_changed else "leader"
     if group.state is PREPARING_REBALANCE:
-        why = "rejoin"
+        notices.member_joined(turn, group, member, event, "rejoin")
+        rebalance.try_complete_join(turn, group)
+        return
+    if is_changed and group.leader == member.member_id:
+        # Owned partitions in a leader's metadata are not a change of subscription.
+        is_changed = not _is_same_offer(event.protocol_type, before, protocols)
+    why = "metadata_changed" if is_changed else "leader"
     notices.member_joined(turn, group, member, event, why)
-    # A leader asks for a rebalance by joining: the topics that it assigns may have
+    # A leader requests a rebalance by joining: the topics that it assigns may have
     # changed while no member's metadata did.
     kind = "metadata_changed" if is_changed else "leader_rejoined"
     cause = Cause(kind, member.identity, event.reason)
-    rebalance.prepare_or_complete(turn, group, cause)
+    rebalance.prepare(turn, group, cause)
 
 
 def _is_same_offer(protocol_type: str | None, old: Protocols, new: Protocols) -> bool:
-    """Whether a consumer names the same assignors and topics as before.
+    """Returns whether a consumer names the same assignors and topics as before.
 
-    The bytes may differ all the same: since KIP-429 and KIP-792 a subscription has the
-    owned partitions and their generation, and sticky assignors repeat them in their
-    user data. Both follow from the last rebalance and are no reason for another one.
+    The bytes may still differ: since KIP-429 and KIP-792 a subscription has the owned
+    partitions and their generation, and sticky assignors repeat them in their user
+    data. Both follow from the last rebalance and are no reason for another one.
     """
     if protocol_type != PROTOCOL_TYPE or len(old) != len(new):
         return False

@@ -1,10 +1,10 @@
-"""Members that leave: by LeaveGroup, removed by an admin, or silent for too long."""
+"""Members that leave: by LeaveGroup, removed by an admin, or by an expired session."""
 
 from __future__ import annotations
 
 from kohort.broker.coordinator import notices, rebalance
 from kohort.broker.coordinator.effects import LeaveResult, Who
-from kohort.broker.coordinator.events import Leave, LeavingMember
+from kohort.broker.coordinator.events import Credited, Leave, LeavingMember
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import NEVER, Member
 from kohort.broker.coordinator.removal import remove, remove_pending
@@ -17,9 +17,12 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.errors import ErrorCode
 
+_MUTED = "a test had muted it"
+"""The reason of a rebalance caused by the end of a muted member's session."""
+
 
 def leave(turn: Turn, groups: dict[str, Group], event: Leave) -> None:
-    """Takes members out, and rebalances once for all of them."""
+    """Removes members, and rebalances once for all of them."""
     if not event.group_id:
         turn.reply(event.token, LeaveResult(ErrorCode.INVALID_GROUP_ID))
         return
@@ -55,7 +58,7 @@ def _validate(group: Group, leaving: LeavingMember) -> int:
 
 
 def _remove(turn: Turn, group: Group, leaving: LeavingMember) -> Who:
-    """Takes a member, or a pending member, out; returns its identity."""
+    """Removes a member, or a pending member; returns its identity."""
     member_id = leaving.member_id
     pending = group.pending_members.get(member_id)
     if pending is not None:
@@ -71,19 +74,36 @@ def _remove(turn: Turn, group: Group, leaving: LeavingMember) -> Who:
     return member.identity
 
 
-# -- silence
+# -- sessions
+
+
+def credited(groups: dict[str, Group], event: Credited) -> None:
+    """Extends members' sessions, as if heartbeats had arrived until then.
+
+    The clock is moved ahead: clients are alive, but had no time to send a heartbeat. A
+    pending member would have joined. A new member sends no heartbeats while its join
+    waits: as in Kafka, its time is limited. A muted one gets no credit.
+    """
+    group = groups[event.group_id]
+    for member_id in event.member_ids:
+        member = group.members.get(member_id)
+        if member is None:
+            pending = group.pending_members[member_id]
+            deadline = event.until + pending.session_timeout
+            pending = pending._replace(deadline=deadline)
+            group.pending_members[member_id] = pending
+        elif not (member.is_new or member.is_muted):
+            member.deadline = max(member.deadline, event.until + member.session_timeout)
 
 
 def session_expired(turn: Turn, group: Group, member_id: str) -> None:
-    """A session's timer fired; signs of life may have come since it was armed."""
+    """Handles a session's timer; signs of life may have arrived since it was armed."""
     pending = group.pending_members.get(member_id)
     if pending is not None:
         if turn.now < pending.deadline:
             turn.arm(("session", group.group_id, member_id), pending.deadline)
         else:
-            notices.pending_member_expired(turn, group, pending.identity)
-            remove_pending(turn, group, member_id)
-            _complete_without(turn, group)
+            expire_pending(turn, group, pending.identity)
         return
     member = group.members.get(member_id)
     if member is None:
@@ -92,24 +112,39 @@ def session_expired(turn: Turn, group: Group, member_id: str) -> None:
     if turn.now < member.deadline:
         member.armed = member.deadline
         turn.arm(member.session_key, member.deadline)
-    elif not member.satisfies_heartbeat:
-        _expire(turn, group, member)
+    elif not (member.satisfies_heartbeat or _waits_in_hold(turn, group, member)):
+        expire(turn, group, member)
 
 
-def _expire(turn: Turn, group: Group, member: Member) -> None:
-    notices.member_expired(turn, group, member)
+def _waits_in_hold(turn: Turn, group: Group, member: Member) -> bool:
+    """Returns whether a hold keeps a new member's join waiting beyond its session."""
+    return member.has_joined and turn.is_held(group)
+
+
+def expire_pending(turn: Turn, group: Group, who: Who) -> None:
+    """Removes a pending member that has not joined in time."""
+    notices.pending_member_expired(turn, group, who)
+    remove_pending(turn, group, who.member_id or "")
+    _complete_without(turn, group)
+
+
+def expire(turn: Turn, group: Group, member: Member, reason: str | None = None) -> None:
+    """Ends a member's session, because of silence unless `reason` is given."""
+    if member.is_muted and reason is None:
+        reason = _MUTED
+    notices.member_expired(turn, group, member, "commanded" if reason else "silent")
     remove(turn, group, member)
     if group.state in (STABLE, COMPLETING_REBALANCE):
-        cause = Cause("session_expired", member.identity)
+        cause = Cause("session_expired", member.identity, reason)
         rebalance.prepare(turn, group, cause)
     else:
         _complete_without(turn, group)
 
 
 def _complete_without(turn: Turn, group: Group) -> None:
-    """Ends the join phase if only the one that expired was missing.
+    """Ends the join phase if only the expired member was missing.
 
-    That ends initial windows early, too. Leaving does not, in Kafka either.
+    That ends initial windows early, too. A LeaveGroup does not, nor does it in Kafka.
     """
     if group.state is PREPARING_REBALANCE and group.has_all_members_joined():
         rebalance.complete_join(turn, group, "all_joined")

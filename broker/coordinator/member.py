@@ -16,30 +16,33 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class PendingMember(NamedTuple):
-    """A member id that was given out and has not joined yet (KIP-394)."""
+    """A member id that was handed out and has not joined yet (KIP-394)."""
 
     identity: Who
     deadline: float
-    """When it is forgotten."""
+    """When it is removed, in seconds since the epoch."""
+    session_timeout: float
+    """Its session timeout, in seconds."""
 
 
 class Member:
-    """A member, and the requests of it that wait for an answer.
+    """A member, and its requests that wait for an answer.
 
     Attributes:
-        join_token: of the join that waits; None where none does.
-        sync_token: of the sync that waits; None where none does.
+        join_token: the join that waits, or None.
+        sync_token: the sync that waits, or None.
+        is_muted: nothing that it sends counts as a sign of life.
         is_new: its first join has not been answered yet. The session of a new
             member ends even while its join waits.
         session_timeout: in seconds, for the hot path.
         deadline: when its session ends, unless it shows a sign of life.
         armed: when the session's timer fires next, at or before `deadline`;
-            never, where there is no timer.
+            infinity without a timer.
         client: the sender of its first JoinGroup, on the connection of the latest.
         identity: its ids and client, for notices.
-        spread: bits of the hash of its id, by which its group orders its members.
-        owned: the assignment that listeners know it by; unlike `assignment` it
-            stays while the group rebalances.
+        spread: bits of its id's hash, by which its group orders members.
+        owned: the assignment that listeners know; unlike `assignment`, it stays while
+            the group rebalances.
         told_at: when its join was answered, in seconds since the epoch.
     """
 
@@ -50,6 +53,7 @@ class Member:
         "deadline",
         "group_instance_id",
         "identity",
+        "is_muted",
         "is_new",
         "join_token",
         "member_id",
@@ -74,7 +78,7 @@ class Member:
         rebalance_timeout_ms: int,
         protocols: Protocols,
     ) -> None:
-        """A member without requests that wait, and without a session's timer.
+        """Creates a member without waiting requests and without a session timer.
 
         Args:
             group_id: its group.
@@ -98,14 +102,15 @@ class Member:
         self.join_token: object | None = None
         self.sync_token: object | None = None
         self.is_new = False
+        self.is_muted = False
         self.session_key: TimerKey = ("session", group_id, member_id)
         self.deadline = NEVER
         self.armed = NEVER
 
     def set_connection(self, connection: int | None) -> None:
-        """Notes where its latest JoinGroup came from.
+        """Notes the connection of its latest JoinGroup.
 
-        Its client id and host stay those of its first one, as in Kafka.
+        As in Kafka, client id and host stay those of the first one.
         """
         if connection != self.client.connection:
             self.client = self.client._replace(connection=connection)
@@ -119,10 +124,15 @@ class Member:
 
     @property
     def satisfies_heartbeat(self) -> bool:
-        """Whether it counts as alive without heartbeats: while a request waits."""
-        return not self.is_new and (
+        """True while a request of it waits: it is alive without heartbeats."""
+        return not (self.is_new or self.is_muted) and (
             self.join_token is not None or self.sync_token is not None
         )
+
+    @property
+    def has_joined(self) -> bool:
+        """True if a join of it waits, and counts."""
+        return self.join_token is not None and not self.is_muted
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Returns its metadata for a protocol; empty if it does not support it."""
@@ -132,7 +142,7 @@ class Member:
         return b""
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The first of its protocols that is a candidate."""
+        """Returns the first of its protocols that is a candidate."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

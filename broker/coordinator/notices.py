@@ -1,18 +1,17 @@
 """Notices of the coordinator's decisions: one function for each kind of event.
 
 A notice is raw: it holds objects that the decision had at hand, and `events.render`
-computes the event's fields when it is read. Without a listener, functions that take
-a `Turn` do nothing. Those without one return notices; commits and heartbeats, which
-have no turn, call them only for listeners.
+computes the event's fields when it is read. Without a listener, functions that take a
+`Turn` do nothing. Those without one return notices; commits and heartbeats, which have
+no turn, call them only if there are listeners.
 
-Some state is kept for notices alone: a group's `rows`, `started`, `completed` and
+Some state is kept only for notices: a group's `rows`, `started`, `completed` and
 `waits`, a member's `owned` and `told_at`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import chain
 
 from kohort.broker.coordinator.effects import (
     Append,
@@ -20,27 +19,33 @@ from kohort.broker.coordinator.effects import (
     MemberRows,
     Notice,
     OffsetRecord,
+    PendingOffset,
     Who,
     make,
 )
 from kohort.broker.coordinator.events import (
+    NO_OFFSETS,
     AppendFailed,
+    Command,
+    CommitInTransaction,
     CommitOffsets,
     Heartbeat,
     Join,
     LeavingMember,
-    OffsetRow,
+    Offsets,
 )
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member
+from kohort.broker.coordinator.pending import OpenCommit
 from kohort.broker.coordinator.state import DEAD, EMPTY, PREPARING_REBALANCE
 from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
 
 _BYTES_PER_ROW = 100
-"""Bytes that weigh as much as a row: a topic's name, and some partitions."""
+"""Bytes that count as a row: a topic's name and some partitions."""
 _NO_WAIT = (0.0, False)
+_OFFSETS = (OffsetRecord, PendingOffset)
 
 
 def _add(
@@ -66,7 +71,7 @@ def append_failed(turn: Turn, append: Append, event: AppendFailed) -> None:
     if turn.listening:
         record = append.records[0]
         fields = {
-            "cause": "offsets" if isinstance(record, OffsetRecord) else "group",
+            "cause": "offsets" if isinstance(record, _OFFSETS) else "group",
             "error": ErrorCode(event.error_code).name,
             "size_bytes": event.size_in_bytes,
             "max_bytes": event.max_size_in_bytes,
@@ -97,19 +102,34 @@ def member_joined(
 ) -> None:
     """A JoinGroup was accepted."""
     if turn.listening:
-        # Five fields at most: a dict of six is twice as large.
-        _add(
-            turn,
-            "member_joined",
-            group,
-            member.identity,
-            len(member.protocols),
-            cause=cause,
-            reason=event.reason,
-            timeouts_ms=(event.session_timeout_ms, event.rebalance_timeout_ms),
-            protocol_type=event.protocol_type,
-            protocols=member.protocols,
-        )
+        turn.notices.append(joined(group, member, event, cause))
+
+
+def joined(group: Group, member: Member, event: Join, cause: str) -> Notice:
+    """A JoinGroup was accepted."""
+    protocols = member.protocols
+    # Five fields at most: a dict of six is twice as large.
+    fields: dict[str, object] = {
+        "cause": cause,
+        "reason": event.reason,
+        "timeouts_ms": (event.session_timeout_ms, event.rebalance_timeout_ms),
+        "protocol_type": event.protocol_type,
+        "protocols": protocols,
+    }
+    if fields == group.join_fields:
+        # One object for all members that join alike: it is kept for readers.
+        fields = group.join_fields
+    else:
+        group.join_fields = fields
+    notice = (
+        "member_joined",
+        group.group_id,
+        group.generation_id,
+        member.identity,
+        fields,
+        1 + len(protocols),
+    )
+    return make(Notice, notice)
 
 
 _REFUSALS = {
@@ -140,7 +160,7 @@ def member_replaced(
 ) -> None:
     """A static member came back under a new id, with the old one's partitions.
 
-    The old one was last `heard` of then, in seconds since the epoch.
+    `heard` is when the broker last heard of the old one, in seconds since the epoch.
     """
     if not turn.listening:
         return
@@ -180,10 +200,10 @@ def member_left(
     )
 
 
-def member_expired(turn: Turn, group: Group, member: Member) -> None:
+def member_expired(turn: Turn, group: Group, member: Member, cause: str) -> None:
     """A member's session ended."""
     heard = turn.last_heard(member)
-    _add(turn, "member_expired", group, member.identity, heard=heard)
+    _add(turn, "member_expired", group, member.identity, cause=cause, heard=heard)
 
 
 def member_kicked(
@@ -195,7 +215,7 @@ def member_kicked(
     *,
     was_pending: bool = False,
 ) -> None:
-    """The coordinator removes a member, or a pending member, last `heard` of then."""
+    """The coordinator removed a member, or a pending member, last `heard` of then."""
     _add(
         turn,
         "member_kicked",
@@ -208,7 +228,7 @@ def member_kicked(
 
 
 def leader_chosen(turn: Turn, group: Group, cause: str, previous: str | None) -> None:
-    """The group's leader, where there is one and it is not the previous one."""
+    """The group has a leader, and it is not the previous one."""
     leader = group.leader
     if leader is not None and leader != previous:
         who = group.members[leader].identity
@@ -232,7 +252,7 @@ def heartbeat(group: Group | None, event: Heartbeat, code: int) -> Notice:
 
 
 def group_state(turn: Turn, group: Group) -> None:
-    """The state of a group changed."""
+    """The group's state changed."""
     _add(
         turn,
         "group_state",
@@ -243,7 +263,7 @@ def group_state(turn: Turn, group: Group) -> None:
 
 
 def rebalance_started(turn: Turn, group: Group, cause: Cause) -> None:
-    """The join phase begins, and with it the waits for those that have not joined."""
+    """The join phase began, and with it the waits for members that have not joined."""
     if not turn.listening:
         return
     members = [member.member_id for member in group.ordered()]
@@ -273,13 +293,19 @@ def rebalance_started(turn: Turn, group: Group, cause: Cause) -> None:
 
 
 def wait_ended(turn: Turn, group: Group, member_id: str, *, came: bool) -> None:
-    """The join phase waits no more for a member: `join_completed` says how long."""
+    """The join phase no longer waits for a member; `join_completed` has the wait."""
     if group.waits and group.waits.get(member_id, _NO_WAIT) is None:
         group.waits[member_id] = (turn.now, came)
 
 
+def note_arrival(group: Group, member_id: str, now: float) -> None:
+    """The same for a member that has come."""
+    if group.waits.get(member_id, _NO_WAIT) is None:
+        group.waits[member_id] = (now, True)
+
+
 def window_opened(turn: Turn, group: Group, cause: str) -> None:
-    """An initial window opened; one of no length is not worth a notice."""
+    """An initial window opened; a window of no length makes no notice."""
     if group.window_ms:
         _add(
             turn,
@@ -321,7 +347,7 @@ def join_completed(
 def assignment_made(
     turn: Turn, group: Group, size: int, synced: Sequence[Member]
 ) -> None:
-    """The leader brought `size` bytes of assignments, for which `synced` had waited."""
+    """The leader sent `size` bytes of assignments, for which `synced` had waited."""
     if not turn.listening:
         return
     leader = group.leader or ""
@@ -343,18 +369,23 @@ def assignment_made(
             if before != after:
                 member.owned = after
                 _partitions_changed(turn, group, member, before, after, "assigned")
+    group_id, generation, add = group.group_id, group.generation_id, turn.notices.append
+    fields: dict[str, object] = {"since": None}
     for member in synced:
-        member_synced(turn, group, member)
+        if member.told_at != fields["since"]:
+            # One object for all members whose joins were answered together.
+            fields = {"since": member.told_at}
+        notice = "member_synced", group_id, generation, member.identity, fields, 1
+        add(make(Notice, notice))
 
 
 def member_synced(turn: Turn, group: Group, member: Member) -> None:
-    """A member was given its assignment."""
-    if turn.listening:
-        _add(turn, "member_synced", group, member.identity, since=member.told_at)
+    """A member was given its assignment, which was there already."""
+    _add(turn, "member_synced", group, member.identity, since=member.told_at)
 
 
 def partitions_gone(turn: Turn, group: Group, member: Member) -> None:
-    """A member that was removed owns nothing any more."""
+    """A removed member no longer owns partitions."""
     if member.owned:
         _partitions_changed(turn, group, member, member.owned, b"", "gone")
 
@@ -395,76 +426,146 @@ def group_loaded(turn: Turn, group: Group) -> None:
         for member in group.ordered():
             owned = member.owned = member.assignment
             if owned:
-                # It has them as before: nothing is gained, nothing lost.
+                # It has its previous partitions: none gained, none lost.
                 _partitions_changed(turn, group, member, owned, owned, "loaded")
+
+
+# -- commands
+
+
+def commanded(
+    turn: Turn,
+    groups: dict[str, Group],
+    event: Command,
+    verb: str,
+    who: Who | None = None,
+    **fields: object,
+) -> None:
+    """A test or an operator gave a command; the group need not exist."""
+    if turn.listening:
+        group = groups.get(event.group_id)
+        generation = None if group is None else group.generation_id
+        made = {"cause": verb, "held_in": None, "max_size": None, **fields}
+        notice = Notice("commanded", event.group_id, generation, who, made)
+        turn.notices.append(notice)
 
 
 # -- offsets
 
 
-def offsets_committed(
-    group: Group, event: CommitOffsets, offsets: Sequence[OffsetRow]
-) -> Notice:
+def offsets_committed(group: Group, event: CommitOffsets, offsets: Offsets) -> Notice:
     """Offsets of a commit were stored."""
-    fields: dict[str, object] = {"offsets": tuple(chain.from_iterable(offsets))}
-    return _commit("offsets_committed", group, event, fields, len(offsets))
+    # As in `_commit`, inlined: commits take this path.
+    member = group.members.get(event.member_id)
+    who = sender(group, event) if member is None else member.identity
+    fields = {"offsets": _flat(offsets)}
+    rows = 1 + len(offsets.partitions)
+    kind, generation = "offsets_committed", group.generation_id
+    return make(Notice, (kind, event.group_id, generation, who, fields, rows))
+
+
+def offsets_committed_in_transaction(
+    turn: Turn,
+    group: Group,
+    producer_id: int,
+    keys: Sequence[tuple[str, int]],
+    commit: OpenCommit,
+) -> None:
+    """A transaction was committed; its offsets count from now on."""
+    if turn.listening:
+        rows = [(*key, *group.offsets[key][:3], commit.log_ends[key]) for key in keys]
+        fields = {"offsets": _flat(Offsets.of(rows)), "producer_id": producer_id}
+        _add(turn, "offsets_committed", group, commit.who, len(keys), **fields)
 
 
 def commit_refused(
-    group: Group | None, event: CommitOffsets, offsets: Sequence[OffsetRow], code: int
+    group: Group | None,
+    event: CommitOffsets | CommitInTransaction,
+    offsets: Offsets,
+    code: int,
 ) -> Notice:
     """Offsets of a commit were refused; its group need not exist."""
-    fields: dict[str, object] = {
-        "offsets": tuple(chain.from_iterable(offsets)),
-        "error": ErrorCode(code).name,
-    }
+    error = ErrorCode(code).name
+    fields: dict[str, object] = {"offsets": _flat(offsets), "error": error}
+    if type(event) is CommitInTransaction:
+        fields["producer_id"] = event.producer_id
     return _commit("commit_refused", group, event, fields, len(offsets))
 
 
 def commit_handled(
     group: Group, event: CommitOffsets, codes: Sequence[int] | None, *, is_new: bool
 ) -> list[Effect]:
-    """Offsets of a commit that made its group, or that was refused in part."""
-    notices: list[Effect] = []
-    if codes is None:
-        stored, refused = event.offsets, []
-    else:
-        rows = [*zip(event.offsets, codes, strict=True)]
-        stored = [offset for offset, code in rows if not code]
-        refused = [offset for offset, code in rows if code]
-    if is_new:
-        fields = {"state": EMPTY.value, "previous_state": DEAD.value}
-        notices.append(Notice("group_state", group.group_id, 0, None, fields))
+    """Offsets of a commit that created its group, or that was refused in part."""
+    notices = _made(group) if is_new else []
+    stored = event.offsets
+    if codes is not None:
+        stored = event.offsets.only([not code for code in codes])
     if stored:
         notices.append(offsets_committed(group, event, stored))
-    if refused:
-        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        notices.append(commit_refused(group, event, refused, too_large))
-    return notices
+    return notices + _refused_in_part(group, event, codes)
+
+
+def pending_stored(
+    group: Group,
+    event: CommitInTransaction,
+    codes: Sequence[int] | None,
+    *,
+    is_new: bool,
+) -> list[Effect]:
+    """Pending offsets were stored; they are no event before they count."""
+    made = _made(group) if is_new else []
+    return made + _refused_in_part(group, event, codes)
+
+
+def _made(group: Group) -> list[Effect]:
+    """A commit created its group."""
+    fields = {"state": EMPTY.value, "previous_state": DEAD.value}
+    return [Notice("group_state", group.group_id, 0, None, fields)]
+
+
+def _refused_in_part(
+    group: Group,
+    event: CommitOffsets | CommitInTransaction,
+    codes: Sequence[int] | None,
+) -> list[Effect]:
+    """Offsets of a commit with metadata that is too long."""
+    refused = NO_OFFSETS if codes is None else event.offsets.only(codes)
+    if not refused:
+        return []
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return [commit_refused(group, event, refused, too_large)]
+
+
+def _flat(offsets: Offsets) -> tuple[object, ...]:
+    """The columns that events show, one after the other: see `render`.
+
+    Thousands of notices are kept, and the garbage collector would have to visit tuples
+    in a tuple.
+    """
+    numbers = offsets.partitions + offsets.offsets + offsets.log_ends
+    return offsets.topics + numbers
 
 
 def _commit(
     kind: str,
     group: Group | None,
-    event: CommitOffsets,
+    event: CommitOffsets | CommitInTransaction,
     fields: dict[str, object],
     rows: int,
 ) -> Notice:
-    """A notice of a commit.
-
-    Its offsets are flat: notices are kept by the thousand, and tuples in a tuple would
-    be the garbage collector's.
-    """
-    generation = member = None
-    if group is not None:
-        generation = group.generation_id
-        member = group.members.get(event.member_id)
-    if member is not None:
-        who = member.identity
-    else:
-        sender = event.member_id or None, event.group_instance_id, event.client
-        who = make(Who, sender)
+    """A notice of a commit."""
+    generation = None if group is None else group.generation_id
+    who = sender(group, event)
     return make(Notice, (kind, event.group_id, generation, who, fields, 1 + rows))
+
+
+def sender(group: Group | None, event: CommitOffsets | CommitInTransaction) -> Who:
+    """Returns the member that commits, or the client if it is none."""
+    member = None if group is None else group.members.get(event.member_id)
+    if member is not None:
+        return member.identity
+    who = event.member_id or None, event.group_instance_id, event.client
+    return make(Who, who)
 
 
 def offsets_deleted(
@@ -478,5 +579,5 @@ def offsets_deleted(
 def offsets_expired(
     turn: Turn, group: Group, expired: Collection[tuple[str, int]]
 ) -> None:
-    """Offsets were kept for as long as their retention says."""
+    """Offsets expired: their retention is over."""
     _add(turn, "offsets_expired", group, None, len(expired), expired=expired)

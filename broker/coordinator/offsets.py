@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
+from itertools import repeat
+from typing import Final
 
-from kohort.broker.coordinator import notices
+from kohort.broker.coordinator import notices, pending
 from kohort.broker.coordinator.appends import (
     Appends,
     Changed,
     GroupChange,
-    OffsetBefore,
     committed_offsets,
+    unstable_offsets,
 )
+from kohort.broker.coordinator.committed import OffsetEntry, OffsetKey
 from kohort.broker.coordinator.effects import (
     Arm,
+    CommitRecords,
     CommitResult,
     DeleteOffsetsResult,
     Effect,
+    FetchedOffset,
     FetchOffsetsResult,
     GroupTombstone,
     OffsetRecord,
-    Record,
     Reply,
+    Written,
 )
 from kohort.broker.coordinator.events import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
+    Offsets,
     TopicsDeleted,
 )
-from kohort.broker.coordinator.group import Group, OffsetEntry
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.java_hash import java_length
+from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.coordinator.state import (
     COMPLETING_REBALANCE,
@@ -42,12 +49,74 @@ from kohort.broker.coordinator.state import (
 from kohort.broker.coordinator.turn import Turn
 from kohort.protocol.consumer import PROTOCOL_TYPE
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.row_cache import RowCache
 
-_COMMITTED = CommitResult(ErrorCode.NONE)
+_KEYS: Final[RowCache[tuple[Sequence[str], Sequence[int]], tuple[OffsetKey, ...]]] = (
+    RowCache()
+)
+"""Lists of keys, by topics and partitions."""
+COMMITTED: Final = CommitResult(ErrorCode.NONE)
+"""The answer to most commits."""
 _REFUSED = {int(code): CommitResult(int(code)) for code in ErrorCode}
 
 
 # -- commit: on the hot path, so without a Turn
+#
+# Nearly all commits change nothing but offsets that are in the log already, and are
+# written at once. `prepare` checks such a commit, the driver writes its records, and
+# `store` changes the group: there is nothing to undo, and nothing waits. `commit` does
+# the rest: it changes the group first, and its reply waits for the records.
+
+
+def prepare(
+    settings: GroupSettings,
+    appends: Appends,
+    group: Group | None,
+    event: CommitOffsets,
+    now: float,
+) -> CommitRecords | None:
+    """Checks a commit of a group's offsets, if nothing else depends on it.
+
+    Returns:
+        Its records, for `store` when they are in the log; None if nothing was done, and
+        `commit` has to handle it.
+    """
+    wanted = event.offsets
+    if (
+        group is None
+        or appends.waiting
+        or group.pending
+        or group.expire_ms
+        or event.retention_ms != -1
+        or not wanted.partitions
+        or _validate(group, event)
+    ):
+        return None
+    has_texts = any(wanted.metadata)
+    if has_texts and without_too_long(settings, wanted)[0] is not wanted:
+        return None
+    if group.state is not EMPTY:
+        member = group.members[event.member_id]
+        if not member.is_muted:
+            deadline = now + member.session_timeout
+            if deadline < member.armed:
+                return None
+            member.deadline = deadline
+    now_ms = int(now * 1000)
+    return CommitRecords(group.group_id, wanted, now_ms, -1, is_plain=not has_texts)
+
+
+def store(appends: Appends, group: Group, records: CommitRecords) -> None:
+    """Stores the offsets of `prepare`, whose records are in the log."""
+    appends.unwritten.clear()
+    wanted = records.offsets
+    group.committed.put(
+        keys_of(wanted),
+        wanted.offsets,
+        wanted.leader_epochs,
+        wanted.metadata,
+        records.commit_ms,
+    )
 
 
 def commit(
@@ -59,7 +128,7 @@ def commit(
     *,
     listening: bool,
 ) -> list[Effect]:
-    """Stores offsets; a simple consumer's first commit makes its group.
+    """Stores offsets; a simple consumer's first commit creates its group.
 
     Refusals are answered at once, stored offsets when they are in the log.
     """
@@ -75,18 +144,14 @@ def commit(
     if group is None:
         group = Group(event.group_id, now)
     elif group.state is STABLE or group.state is PREPARING_REBALANCE:
-        # In these states a commit is a sign of life. `_validate` has seen to it
-        # that it comes from a member.
-        member = group.members[event.member_id]
-        deadline = member.deadline = now + member.session_timeout
-        if deadline < member.armed:
-            member.armed = deadline
-            effects.append(Arm(member.session_key, deadline))
-    records, before, result = _store(settings, group, event, now)
+        # In these states a commit is a sign of life. `_validate` has checked that it
+        # comes from a member.
+        _keep_alive(group.members[event.member_id], now, effects)
+    records, change, result = _store(settings, group, event, now, is_new=is_new)
     if is_new:
         groups[event.group_id] = group
         if not records:
-            # Kafka, too, makes the group although all metadata is too long.
+            # Kafka, too, creates the group although all metadata is too long.
             appends.unwritten.add(event.group_id)
     told = _told(group, event, result, is_new=is_new) if listening else []
     told.append(Reply(event.token, result))
@@ -94,9 +159,18 @@ def commit(
         for effect in told:
             appends.after(effect, effects)
         return effects
-    change = Changed((GroupChange(group, before, is_new),))
-    effects.append(appends.add(records, change, told))
+    effects.append(appends.add(records, Changed((change,)), told))
     return effects
+
+
+def _keep_alive(member: Member, now: float, effects: list[Effect]) -> None:
+    """Restarts a member's session, unless the member is muted."""
+    if member.is_muted:
+        return
+    deadline = member.deadline = now + member.session_timeout
+    if deadline < member.armed:
+        member.armed = deadline
+        effects.append(Arm(member.session_key, deadline))
 
 
 def _told(
@@ -129,36 +203,76 @@ def _validate(group: Group | None, event: CommitOffsets) -> int:
 
 
 def _store(
-    settings: GroupSettings, group: Group, event: CommitOffsets, now: float
-) -> tuple[list[Record], list[OffsetBefore], CommitResult]:
-    group_id, offsets, expire = group.group_id, group.offsets, group.expire_ms
+    settings: GroupSettings,
+    group: Group,
+    event: CommitOffsets,
+    now: float,
+    *,
+    is_new: bool,
+) -> tuple[CommitRecords, GroupChange, CommitResult]:
+    """Changes the group's offsets, column by column: most commits have several."""
     now_ms = int(now * 1000)
-    longest = settings.offset_metadata_max_bytes
-    records: list[Record] = []
-    before: list[OffsetBefore] = []
-    codes: list[int] | None = None
-    expire_ms = -1 if event.retention_ms == -1 else now_ms + event.retention_ms
-    for i, offset in enumerate(event.offsets):
-        topic, partition, value, leader_epoch, metadata, _ = offset
-        if metadata and is_too_long(metadata, longest):
-            codes = codes or [0] * len(event.offsets)
-            codes[i] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            continue
-        key = topic, partition
-        before.append((key, offsets.get(key), expire.get(key) if expire else None))
-        offsets[key] = entry = (value, leader_epoch, metadata or "", now_ms)
-        if expire_ms != -1:
-            expire[key] = expire_ms
-        elif expire:
+    retention_ms = event.retention_ms
+    expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+    wanted, result = event.offsets, COMMITTED
+    texts: Iterable[str] = repeat("", len(wanted))
+    has_texts = any(wanted.metadata)
+    if has_texts:
+        wanted, result = without_too_long(settings, wanted)
+        texts = [text or "" for text in wanted.metadata]
+    offsets, expire = group.offsets, group.expire_ms
+    keys = keys_of(wanted)
+    change = GroupChange(
+        group,
+        keys,
+        [*map(offsets.get, keys)],
+        [*map(expire.get, keys)] if expire else (),
+        pending.supersede(group, keys) if group.pending else (),
+        is_new,
+    )
+    times = repeat(now_ms, len(keys))
+    entries = zip(wanted.offsets, wanted.leader_epochs, texts, times, strict=True)
+    offsets.update(zip(keys, entries, strict=True))
+    if expire_ms != -1:
+        expire.update(dict.fromkeys(keys, expire_ms))
+    elif expire:
+        for key in keys:
             expire.pop(key, None)
-        records.append(OffsetRecord(group_id, topic, partition, entry, expire_ms))
-    if codes is None:
-        return records, before, _COMMITTED
-    return records, before, CommitResult(ErrorCode.NONE, codes)
+    records = CommitRecords(
+        group.group_id,
+        wanted,
+        now_ms,
+        expire_ms,
+        is_plain=not has_texts and expire_ms == -1,
+    )
+    return records, change, result
+
+
+def keys_of(offsets: Offsets) -> tuple[OffsetKey, ...]:
+    """The keys of these offsets, the same objects for all groups that commit them."""
+    columns = offsets.topics, offsets.partitions
+    keys = _KEYS.get(columns)
+    if keys is None:
+        keys = _KEYS.keep(columns, (*zip(*columns, strict=True),), len(offsets))
+    return keys
+
+
+def without_too_long(
+    settings: GroupSettings, wanted: Offsets
+) -> tuple[Offsets, CommitResult]:
+    """Leaves out offsets whose metadata is too long; each of them gets an error."""
+    longest, texts = settings.offset_metadata_max_bytes, wanted.metadata
+    refused = [text is not None and is_too_long(text, longest) for text in texts]
+    if not any(refused):
+        return wanted, COMMITTED
+    stored = wanted.only([not each for each in refused])
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    codes = [too_large if each else 0 for each in refused]
+    return stored, CommitResult(ErrorCode.NONE, codes)
 
 
 def is_too_long(metadata: str, longest: int) -> bool:
-    """Whether Kafka refuses metadata of this length: Java counts UTF-16 units."""
+    """Returns whether Kafka refuses metadata this long: Java counts UTF-16 units."""
     return 2 * len(metadata) > longest and java_length(metadata) > longest
 
 
@@ -168,24 +282,43 @@ def is_too_long(metadata: str, longest: int) -> bool:
 def fetch(
     appends: Appends, groups: dict[str, Group], event: FetchOffsets
 ) -> FetchOffsetsResult:
-    """Committed offsets; unknown groups, topics and partitions have none."""
+    """Returns committed offsets; unknown groups, topics and partitions have none.
+
+    A partition that has only a pending offset is missing if all topics are wanted.
+    """
     offsets = committed_offsets(appends, groups, event.group_id)
-    rows: list[tuple[str, list[tuple[int, int, int, str | None]]]] = []
+    unstable: Container[OffsetKey] = ()
+    if event.require_stable:
+        unstable = unstable_offsets(appends, groups, event.group_id)
+
+    rows: list[tuple[str, list[FetchedOffset]]] = []
     if event.topics is None:
-        by_topic: dict[str, list[tuple[int, int, int, str | None]]] = {}
-        for (topic, partition), entry in offsets.items():
-            by_topic.setdefault(topic, []).append(_row(partition, entry))
+        by_topic: dict[str, list[FetchedOffset]] = {}
+        for key, entry in offsets.items():
+            row = _UNSTABLE if key in unstable else entry
+            by_topic.setdefault(key[0], []).append(_row(key[1], row))
         rows.extend(by_topic.items())
+    elif unstable:
+        for topic, partitions in event.topics:
+            keys = [(topic, p) for p in partitions]
+            found = [_UNSTABLE if k in unstable else offsets.get(k) for k in keys]
+            rows.append((topic, [*map(_row, partitions, found)]))
     else:
         for topic, partitions in event.topics:
             rows.append((topic, [_row(p, offsets.get((topic, p))) for p in partitions]))
     return FetchOffsetsResult(ErrorCode.NONE, rows)
 
 
-def _row(partition: int, entry: OffsetEntry | None) -> tuple[int, int, int, str | None]:
+_UNSTABLE: Final[OffsetEntry] = (-1, -1, "", -1)
+"""Stands for an offset that an open transaction may change."""
+
+
+def _row(partition: int, entry: OffsetEntry | None) -> FetchedOffset:
     if entry is None:
-        return partition, -1, -1, ""
-    return partition, entry[0], entry[1], entry[2]
+        return partition, -1, -1, "", 0
+    if entry is _UNSTABLE:
+        return partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return partition, entry[0], entry[1], entry[2], 0
 
 
 # -- delete (KIP-496)
@@ -200,7 +333,7 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
     elif group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
     elif group.state is not EMPTY and group.protocol_type != PROTOCOL_TYPE:
-        # Only the metadata of consumers has a subscription that can be read.
+        # Only consumers' metadata has a subscription that can be read.
         error = ErrorCode.NON_EMPTY_GROUP
     if error or group is None:
         turn.reply(event.token, DeleteOffsetsResult(error))
@@ -214,9 +347,9 @@ def delete(turn: Turn, groups: dict[str, Group], event: DeleteOffsets) -> None:
         else:
             removal.remove(group, [(topic, p) for p in partitions])
         topics.append((topic, [(p, int(code)) for p in partitions]))
-    if removal.records:
-        gone = [key for change in removal.changes for key, _, _ in change.offsets]
-        notices.offsets_deleted(turn, group, gone, "admin")
+    deleted = removal.committed()
+    if deleted:
+        notices.offsets_deleted(turn, group, deleted, "admin")
     removal.append(turn, is_atomic=True)
     turn.reply_after_appends(event.token, DeleteOffsetsResult(ErrorCode.NONE, topics))
 
@@ -226,10 +359,11 @@ def topics_deleted(turn: Turn, groups: dict[str, Group], event: TopicsDeleted) -
     gone = frozenset(event.topics)
     removal = _Removal()
     for group in groups.values():
-        keys = [key for key in group.offsets if key[0] in gone]
-        removal.remove(group, keys)
-        if keys:
-            notices.offsets_deleted(turn, group, keys, "topic_deleted")
+        deleted = [key for key in group.offsets if key[0] in gone]
+        waiting = [key for key in group.pending if key[0] in gone]
+        removal.remove(group, [*deleted, *waiting])
+        if deleted:
+            notices.offsets_deleted(turn, group, deleted, "topic_deleted")
     removal.append(turn, is_atomic=False)
 
 
@@ -244,40 +378,59 @@ class _Removal:
     __slots__ = ("changes", "records")
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[Written] = []
         self.changes: list[GroupChange] = []
 
-    def remove(self, group: Group, keys: Iterable[tuple[str, int]]) -> None:
-        """Removes those of these offsets that the group has."""
-        before = self._remove(group, keys)
-        if before:
-            self.changes.append(GroupChange(group, before))
+    def committed(self) -> list[OffsetKey]:
+        """The removed offsets, without those that only were pending."""
+        return [
+            key
+            for change in self.changes
+            for key, entry in zip(change.keys, change.entries, strict=True)
+            if entry is not None
+        ]
+
+    def remove(self, group: Group, keys: Iterable[OffsetKey]) -> None:
+        """Removes these offsets, if the group has them, and their pending ones."""
+        change = self._remove(group, keys)
+        if change.keys:
+            self.changes.append(change)
 
     def _remove(
-        self, group: Group, keys: Iterable[tuple[str, int]]
-    ) -> list[OffsetBefore]:
-        before: list[OffsetBefore] = []
-        for key in keys:
-            entry = group.offsets.pop(key, None)
-            if entry is not None:
-                before.append((key, entry, group.expire_ms.pop(key, None)))
-                self.records.append(OffsetRecord(group.group_id, *key, None))
-        return before
+        self, group: Group, keys: Iterable[OffsetKey], *, was_deleted: bool = False
+    ) -> GroupChange:
+        offsets, waiting = group.offsets, group.pending
+        gone = [key for key in dict.fromkeys(keys) if key in offsets or key in waiting]
+        entries = [offsets.pop(key, None) for key in gone]
+        expire_before = [group.expire_ms.pop(key, None) for key in gone]
+        pending_before = [waiting.pop(key, None) for key in gone] if waiting else ()
+        group_id = group.group_id
+        self.records += (OffsetRecord(group_id, *key, None) for key in gone)
+        return GroupChange(
+            group,
+            gone,
+            entries,
+            expire_before,
+            pending_before,
+            was_deleted=was_deleted,
+        )
 
     def bury(self, turn: Turn, groups: dict[str, Group], group: Group) -> None:
         """Removes a group without members, with its offsets."""
-        before = self._remove(group, [*group.offsets])
+        keys = [*group.offsets, *group.pending]
+        change = self._remove(group, keys, was_deleted=True)
         for member_id in group.pending_members:
             turn.disarm(("session", group.group_id, member_id))
         group.pending_members.clear()
         del groups[group.group_id]
         self.records.append(GroupTombstone(group.group_id))
-        self.changes.append(GroupChange(group, before, was_deleted=True))
+        self.changes.append(change)
 
     def append(self, turn: Turn, *, is_atomic: bool) -> None:
         """Writes the records; the notices of this turn wait for them.
 
-        As in Kafka, what an admin deletes has to fit into one batch (`is_atomic`).
+        As in Kafka, the offsets that an admin deletes have to fit into one batch
+        (`is_atomic`).
         """
         if self.records:
             changed = Changed(self.changes)
@@ -285,33 +438,34 @@ class _Removal:
 
 
 def buried(turn: Turn, changed: Changed) -> None:
-    """The log has these changes: the groups that were deleted are Dead."""
+    """The log has these changes: marks the deleted groups as Dead."""
     for change in changed.changes:
         if change.was_deleted:
             change.group.transition(DEAD, turn.now)
             notices.group_state(turn, change.group)
+            turn.lasting.rebalances.pop(change.group.group_id, None)
 
 
 # -- expire
 
 
 CHECKED_AT_ONCE = 1000
-"""Groups, at `COST_OF_GROUP`, and offsets that one part of a check looks at: 0.5 ms
-where all of them go."""
+"""Groups, weighted by `COST_OF_GROUP`, and offsets per part of a check: 0.5 ms if all
+of them expire."""
 COST_OF_GROUP = 5
-"""Offsets that cost as much as a group does."""
+"""Offsets that cost as much as a group."""
 
 
 def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[str]:
-    """Removes offsets that were kept long enough, and groups that have nothing left.
+    """Removes expired offsets, and groups that have nothing left.
 
     Args:
-        turn: the turn that it happens in.
+        turn: the turn of the check.
         groups: all groups.
-        group_ids: those that are to be checked; some may be gone.
+        group_ids: the groups to check; some may no longer exist.
 
     Returns:
-        Those that are left for other turns.
+        The ids left for other turns.
     """
     removal = _Removal()
     looked_at = 0
@@ -328,20 +482,19 @@ def expire(turn: Turn, groups: dict[str, Group], group_ids: list[str]) -> list[s
         if expired:
             removal.remove(group, expired)
             notices.offsets_expired(turn, group, expired)
-        if group.state is EMPTY and not group.offsets:
+        if group.state is EMPTY and not group.offsets and not group.pending:
             removal.bury(turn, groups, group)
     removal.append(turn, is_atomic=False)
     return group_ids[checked:]
 
 
 def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
-    """The offsets of one group that go.
+    """The offsets of one group that have expired.
 
-    They are kept from the day on which the group became Empty; those of topics
-    that the consumers of a Stable group do not subscribe to, and those of
-    simple consumers, from their commit on (KIP-211). During rebalances, where
-    subscriptions are not understood, and where members are no consumers, all
-    are kept.
+    Their retention begins when the group becomes Empty. It begins with the commit for
+    topics that the consumers of a Stable group do not subscribe to, and for simple
+    consumers (KIP-211). No offset expires during a rebalance, if subscriptions cannot
+    be read, or if members are not consumers.
     """
     since_ms: int | None = None
     if group.protocol_type is not None:
@@ -363,7 +516,7 @@ def _expired(turn: Turn, group: Group) -> list[tuple[str, int]]:
         else:
             kept_since_ms = entry[3] if since_ms is None else since_ms
             is_over = now_ms - kept_since_ms >= retention_ms
-        if is_over and not group.is_subscribed_to(key[0]):
+        if is_over and key not in group.pending and not group.is_subscribed_to(key[0]):
             expired.append(key)
     return expired
 

@@ -1,14 +1,18 @@
 """From one generation to the next: the join phase and its timers.
 
-The initial windows (KIP-134) as Kafka has them: the first join to an Empty group
-opens one of the full delay. If a member joined meanwhile, another one follows, as
-long as the delay or the rest of the rebalance timeout, whichever is less.
+The initial windows (KIP-134) as Kafka has them: the first join to an Empty group opens
+one of the full delay. If a member joined meanwhile, another one follows, as long as the
+delay or the rest of the rebalance timeout, whichever is less.
 """
 
 from __future__ import annotations
 
 from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.effects import MemberRows, SyncResult, Who
+from kohort.broker.coordinator.effects import (
+    MemberRows,
+    SyncResult,
+    Who,
+)
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import Member
 from kohort.broker.coordinator.removal import remove
@@ -21,14 +25,14 @@ from kohort.broker.coordinator.turn import Cause, Turn
 from kohort.protocol.errors import ErrorCode
 
 _SHORTEST_RETRY_MS = 10
-"""A join phase in which no member has joined starts again after the rebalance timeout,
-which may be 0 for static members: Kafka then tries without a pause."""
+"""A join phase without any join starts again after the rebalance timeout, which may be
+0 for static members: Kafka then retries without a pause."""
 
 _SYNC_AGAIN = SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def prepare_or_complete(turn: Turn, group: Group, cause: Cause) -> None:
-    """Starts a rebalance, or tries to complete the one under way."""
+    """Starts a rebalance, or tries to complete the one in progress."""
     if group.state is PREPARING_REBALANCE:
         try_complete_join(turn, group)
     else:
@@ -36,11 +40,13 @@ def prepare_or_complete(turn: Turn, group: Group, cause: Cause) -> None:
 
 
 def prepare(turn: Turn, group: Group, cause: Cause) -> None:
-    """Starts a rebalance: from now on joins are waited for."""
+    """Starts a rebalance: from now on the group waits for joins."""
     if group.state is COMPLETING_REBALANCE:
         give_up_syncs(turn, group, _SYNC_AGAIN)
     _end_sync_phase(turn, group)
     is_initial = group.state is EMPTY
+    begun = turn.lasting.rebalances
+    begun[group.group_id] = begun.get(group.group_id, 0) + 1
     notices.rebalance_started(turn, group, cause)
     group.transition(PREPARING_REBALANCE, turn.now)
     notices.group_state(turn, group)
@@ -48,38 +54,51 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
         delay_ms = turn.settings.initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
         _open_window(turn, group, delay_ms, remaining_ms, "first")
-    elif group.has_all_members_joined():
+    elif group.has_all_members_joined() and not _is_kept(turn, group):
         complete_join(turn, group, "all_joined")
     else:
-        _arm_join(turn, group, group.rebalance_timeout_ms())
+        _arm_join(turn, group, group.rebalance_timeout_ms() / 1000)
 
 
 def try_complete_join(turn: Turn, group: Group) -> None:
-    """Ends the join phase if all members have joined; initial windows stay open."""
+    """Ends the join phase if all members have joined; initial windows stay open.
+
+    A held group without members does not wait for the end of its window, which stands
+    still.
+    """
+    is_open = group.previous_state is EMPTY and (
+        bool(group.members) or not turn.is_held(group)
+    )
     if (
         group.state is PREPARING_REBALANCE
-        and group.previous_state is not EMPTY
+        and not is_open
         and group.has_all_members_joined()
     ):
         complete_join(turn, group, "all_joined")
 
 
 def complete_join(turn: Turn, group: Group, cause: str) -> None:
-    """Ends the join phase, for a cause, and starts the next generation."""
+    """Ends the join phase, for a cause, and starts the next generation.
+
+    A held group with members stays in its join phase.
+    """
+    if _is_kept(turn, group):
+        return
     if not group.members:
         cause = "nobody_left"
     if group.join_deadline is not None:
         group.join_deadline = None
         turn.disarm(("join", group.group_id))
+    group.rest = None
     group.window_ms = None
     _remove_late_members(turn, group)
     _keep_within_max_size(turn, group)
     previous_leader = group.leader
     if group.members and not group.elect_leader(of_generation=True):
-        # Only static members that are late are left. They stay until their sessions
-        # end, and a generation needs a leader that has joined.
+        # Only late static members are left. They stay until their sessions end, and a
+        # generation needs a leader that has joined.
         timeout_ms = group.rebalance_timeout_ms()
-        _arm_join(turn, group, max(timeout_ms, _SHORTEST_RETRY_MS))
+        _arm_join(turn, group, max(timeout_ms, _SHORTEST_RETRY_MS) / 1000)
         return
     before = group.rows
     listed = group.next_generation(turn.now)
@@ -91,40 +110,55 @@ def complete_join(turn: Turn, group: Group, cause: str) -> None:
         turn.append(group.record())
         return
     _answer_joins(turn, group, listed)
-    timeout_ms = group.rebalance_timeout_ms()
-    group.sync_deadline = turn.now + timeout_ms / 1000
-    turn.arm(("sync", group.group_id), group.sync_deadline)
+    _arm_sync(turn, group, group.rebalance_timeout_ms() / 1000)
+
+
+def _is_kept(turn: Turn, group: Group) -> bool:
+    """Returns whether a hold keeps the state; a group without members becomes Empty."""
+    return bool(group.members) and turn.is_held(group)
 
 
 def _answer_joins(turn: Turn, group: Group, listed: MemberRows) -> None:
-    """Answers every join by the new generation; the leader's lists all members."""
-    leader = group.leader
+    """Answers every join with the new generation; the leader's lists all members."""
+    leader, now = group.leader, turn.now
+    result = group.followers_result()
+    tokens: list[object] = []
+    member_ids: list[str] = []
     for member in group.ordered():
-        if member.join_token is not None:
-            members = listed if member.member_id == leader else ()
-            turn.reply(member.join_token, group.join_result(member, members))
+        token = member.join_token
+        if token is not None:
+            if member.member_id == leader:
+                turn.reply_alike(result, tokens, member_ids)
+                tokens, member_ids = [], []
+                turn.reply(token, group.join_result(member, listed))
+            else:
+                tokens.append(token)
+                member_ids.append(member.member_id)
             member.join_token = None
         member.is_new = False
-        member.told_at = turn.now
-        turn.keep_alive(member, member.session_timeout)
-        group.pending_sync.add(member.member_id)
+        member.told_at = now
+    turn.reply_alike(result, tokens, member_ids)
+    turn.keep_all_alive(group.ordered())
+    group.pending_sync.update(group.members)
     group.awaiting_join = 0
 
 
 def _remove_late_members(turn: Turn, group: Group) -> None:
     """Removes members that have not rejoined in time; static ones may be late.
 
-    That way Kafka lets a group grow beyond group.max.size, when others take the
-    room of static members that are away. With helpful strictness the limit of KIP-389
-    holds: as many of those go as there are members too many.
+    In Kafka a group can therefore outgrow group.max.size, when others take the places
+    of static members that are away. With helpful strictness the limit of KIP-389 holds:
+    late static members are removed until the group is within it.
     """
-    late = [m for m in group.ordered() if m.join_token is None]
-    surplus = len(group.members) - turn.settings.max_size
+    if group.awaiting_join == len(group.members):
+        return
+    late = [m for m in group.ordered() if not m.has_joined]
+    surplus = len(group.members) - turn.max_size(group)
     for member in late:
         if member.group_instance_id is None:
             _kick(turn, group, member, "did_not_join_in_time")
             surplus -= 1
-    for member in late if turn.settings.is_helpful else ():
+    for member in late if _keeps_limit(turn, group) else ():
         if surplus > 0 and member.group_instance_id is not None:
             _kick(turn, group, member, "did_not_join_in_time")
             surplus -= 1
@@ -132,13 +166,18 @@ def _remove_late_members(turn: Turn, group: Group) -> None:
 
 def _keep_within_max_size(turn: Turn, group: Group) -> None:
     """Removes members above a limit lowered while joins waited. Kafka keeps them."""
-    if not turn.settings.is_helpful:
+    if not _keeps_limit(turn, group):
         return
-    surplus = len(group.members) - turn.settings.max_size
+    surplus = len(group.members) - turn.max_size(group)
     if surplus > 0:
         for member in [*group.ordered()][-surplus:]:
             code = ErrorCode.GROUP_MAX_SIZE_REACHED
             _kick(turn, group, member, "group_over_max_size", code)
+
+
+def _keeps_limit(turn: Turn, group: Group) -> bool:
+    """Returns whether the limit is strict; a group's own limit always is."""
+    return turn.settings.is_helpful or group.group_id in turn.lasting.max_sizes
 
 
 def _kick(
@@ -156,21 +195,60 @@ def _kick(
 # -- timers
 
 
-def _arm_join(turn: Turn, group: Group, timeout_ms: int) -> None:
-    group.join_deadline = turn.now + timeout_ms / 1000
+def wait_for_sync(turn: Turn, group: Group, member: Member) -> None:
+    """Waits for a member's sync again, for the full time if all have synced."""
+    group.pending_sync.add(member.member_id)
+    if group.sync_deadline is None and group.rest is None:
+        _arm_sync(turn, group, group.rebalance_timeout_ms() / 1000)
+
+
+def stop_timer(turn: Turn, group: Group) -> None:
+    """Stops the timer of a group that is now held; keeps the time left."""
+    deadline = group.join_deadline or group.sync_deadline
+    if deadline is not None:
+        kind = "sync" if group.join_deadline is None else "join"
+        turn.disarm((kind, group.group_id))
+        group.join_deadline = group.sync_deadline = None
+        group.rest = max(0.0, deadline - turn.now)
+
+
+def go_on(turn: Turn, group: Group) -> None:
+    """Lets a held group go on: its timer runs for the time that was left."""
+    rest, group.rest = group.rest, None
+    if rest is None:
+        return
+    if group.state is PREPARING_REBALANCE:
+        _arm_join(turn, group, rest)
+    else:
+        _arm_sync(turn, group, rest)
+
+
+def _arm_join(turn: Turn, group: Group, seconds: float) -> None:
+    if turn.is_held(group):
+        group.rest = seconds
+        return
+    group.join_deadline = turn.now + seconds
     turn.arm(("join", group.group_id), group.join_deadline)
+
+
+def _arm_sync(turn: Turn, group: Group, seconds: float) -> None:
+    if turn.is_held(group):
+        group.rest = seconds
+        return
+    group.sync_deadline = turn.now + seconds
+    turn.arm(("sync", group.group_id), group.sync_deadline)
 
 
 def _open_window(
     turn: Turn, group: Group, window_ms: int, remaining_ms: int, cause: str
 ) -> None:
     group.window_ms, group.remaining_ms = window_ms, remaining_ms
-    _arm_join(turn, group, window_ms)
+    _arm_join(turn, group, window_ms / 1000)
     notices.window_opened(turn, group, cause)
 
 
 def join_expired(turn: Turn, group: Group) -> None:
-    """The time for joins, or an initial window, is over."""
+    """Ends the time for joins, or an initial window."""
     deadline = group.join_deadline
     if deadline is None:
         return
@@ -179,8 +257,8 @@ def join_expired(turn: Turn, group: Group) -> None:
         return
     group.join_deadline = None
     if group.window_ms is not None and group.remaining_ms and group.new_member_added:
-        # Where nothing remains, new_member_added stays, and doubles the first window
-        # of the group's next life, as in Kafka.
+        # If no time remains, new_member_added stays set and doubles the first window of
+        # the group's next life, as in Kafka.
         group.new_member_added = False
         next_ms = min(turn.settings.initial_rebalance_delay_ms, group.remaining_ms)
         remaining_ms = max(group.remaining_ms - group.window_ms, 0)
@@ -210,7 +288,7 @@ def sync_expired(turn: Turn, group: Group) -> None:
     prepare(turn, group, Cause("sync_timeout", whose[0], None, culprits))
 
 
-# -- the sync phase, as far as a rebalance ends it
+# -- the end of the sync phase by a rebalance
 
 
 def give_up_syncs(turn: Turn, group: Group, result: SyncResult) -> None:
@@ -223,6 +301,7 @@ def give_up_syncs(turn: Turn, group: Group, result: SyncResult) -> None:
 
 def _end_sync_phase(turn: Turn, group: Group) -> None:
     group.pending_sync.clear()
+    group.rest = group.parked = None
     if group.sync_deadline is not None:
         group.sync_deadline = None
         turn.disarm(("sync", group.group_id))

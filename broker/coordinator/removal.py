@@ -1,4 +1,4 @@
-"""Removes members from their group, for any reason; takes back changes of groups."""
+"""Removes members from their group, for any reason; undoes changes of groups."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def remove(
     member: Member,
     code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
 ) -> None:
-    """Takes a member out of its group, and answers its requests that wait by `code`.
+    """Removes a member from its group, and answers its waiting requests with `code`.
 
-    UNKNOWN_MEMBER_ID makes a client that is still there join as a new member. Kafka
+    UNKNOWN_MEMBER_ID makes a client that is still alive join as a new member. Kafka
     leaves a waiting sync without an answer.
     """
     turn.answer_join(group, member, JoinResult(code, ""))
@@ -33,7 +33,7 @@ def remove(
 
 
 def remove_pending(turn: Turn, group: Group, member_id: str) -> None:
-    """Forgets a pending member (KIP-394)."""
+    """Removes a pending member (KIP-394)."""
     del group.pending_members[member_id]
     notices.wait_ended(turn, group, member_id, came=False)
 
@@ -41,20 +41,12 @@ def remove_pending(turn: Turn, group: Group, member_id: str) -> None:
 def take_back(
     turn: Turn, groups: dict[str, Group], change: GroupChange, error: int
 ) -> None:
-    """Restores a group as it was before records that the log refused.
+    """Restores a group to its state before records that the log refused.
 
-    The joins that wait in a group that is not made after all get the error.
+    Joins that wait in a group whose creation is undone get the error.
     """
     group = change.group
-    for key, entry, expire_ms in reversed(change.offsets):
-        if entry is None:
-            group.offsets.pop(key, None)
-        else:
-            group.offsets[key] = entry
-        if expire_ms is None:
-            group.expire_ms.pop(key, None)
-        else:
-            group.expire_ms[key] = expire_ms
+    _restore_offsets(change)
     if change.was_deleted:
         groups[group.group_id] = group
     if change.was_made:
@@ -65,4 +57,27 @@ def take_back(
             turn.disarm(("session", group.group_id, member_id))
         if group.join_deadline is not None:
             turn.disarm(("join", group.group_id))
+        turn.lasting.rebalances.pop(group.group_id, None)
         del groups[group.group_id]
+
+
+def _restore_offsets(change: GroupChange) -> None:
+    group = change.group
+    expire_before = change.expire_ms or (None,) * len(change.keys)
+    before = zip(change.keys, change.entries, expire_before, strict=True)
+    # Latest first: a commit may have a partition twice.
+    for key, entry, expire_ms in reversed([*before]):
+        if entry is None:
+            group.offsets.pop(key, None)
+        else:
+            group.offsets[key] = entry
+        if expire_ms is None:
+            group.expire_ms.pop(key, None)
+        else:
+            group.expire_ms[key] = expire_ms
+    if change.pending:
+        for key, pending in reversed([*zip(change.keys, change.pending, strict=True)]):
+            if pending is None:
+                group.pending.pop(key, None)
+            else:
+                group.pending[key] = pending

@@ -24,13 +24,13 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000
     """``offsets.retention.check.interval.ms``"""
     is_helpful: bool = False
-    """``kohort.strictness`` is ``helpful``: requests that Kafka forgets are answered,
-    and static members count for ``group.max.size``, too."""
+    """``kohort.strictness`` is ``helpful``: requests that Kafka never answers are
+    answered, and static members count for ``group.max.size``, too."""
     new_member_join_timeout_ms: int = 300_000
-    """How long a join of a new member may wait before it has to ask again. New
-    members know no id to heartbeat with, so nothing else would notice that they
-    are gone. A constant in Kafka."""
+    """How long a join of a new member may wait before it has to join again. New members
+    know no id to heartbeat with, so nothing else would notice that they are gone. A
+    constant in Kafka."""
 
     def allows_session_timeout(self, timeout_ms: int) -> bool:
-        """Whether a member may join with this session timeout."""
+        """Returns whether a member may join with this session timeout."""
         return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms

@@ -1,4 +1,4 @@
-"""The states of a group and the transitions between them: this table is all of them."""
+"""The states of a group and the transitions between them; the table is complete."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 
 
 def check(before: GroupState, after: GroupState) -> None:
-    """Lets a transition of the table pass.
+    """Raises if the table does not have a transition.
 
     Raises:
-        AssertionError: the table does not have it: a mistake of ours.
+        AssertionError: it does not; a defect of ours.
     """
     if after not in TRANSITIONS[before]:
         raise AssertionError(f"no transition from {before} to {after}")

@@ -14,7 +14,6 @@ from kohort.broker.coordinator.state import (
     STABLE,
 )
 from kohort.broker.coordinator.turn import Cause, Turn
-from kohort.protocol import slotted
 from kohort.protocol.errors import ErrorCode
 
 
@@ -26,10 +25,10 @@ def replace(
     old_member_id: str,
     new_member_id: str,
 ) -> None:
-    """Gives the place of a static member to the process that brings its instance id.
+    """Gives a static member's place to the process with its instance id.
 
     Args:
-        turn: gets the effects.
+        turn: collects the effects.
         group: the member's group.
         event: the JoinGroup of the new process, without a member id.
         protocols: the event's protocols.
@@ -51,8 +50,7 @@ def replace(
     )
     notices.member_replaced(turn, group, event, old, member, heard)
     notices.leader_chosen(turn, group, "replaced", old_leader)
-    member.join_token = event.token
-    group.awaiting_join += 1
+    group.park_join(member, event.token)
     if group.state is STABLE and group.select_protocol() == group.protocol_name:
         completion = Replaced(
             group.group_id,
@@ -71,31 +69,31 @@ def replace(
     notices.wait_ended(turn, group, member.member_id, came=True)
     cause = Cause("static_member_replaced", member.identity, event.reason)
     if group.state in (STABLE, COMPLETING_REBALANCE):
-        # Stable: the group's protocol changes. CompletingRebalance: the leader
-        # may already have assigned something to the old id.
+        # Stable: the group's protocol changes. CompletingRebalance: the leader may
+        # already have assigned partitions to the old id.
         rebalance.prepare(turn, group, cause)
     else:
         rebalance.try_complete_join(turn, group)
 
 
 def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
-    """The record is written: answers with the current generation.
+    """Answers with the current generation, now that the record is written.
 
-    A leader that comes back need not assign again: the answer says so, where the
-    client understands skip_assignment (KIP-814). Else the answer names the old id as
-    the leader, so that the client does not assign.
+    A leader that comes back need not assign again: the answer says so, if the client
+    understands skip_assignment (KIP-814). Otherwise the answer names the old id as the
+    leader, so that the client does not assign.
     """
     group, member = _waiting(groups, done)
     if group is None or member is None:
         return
     is_leader = group.leader == member.member_id
     if is_leader and done.can_skip_assignment and group.state is PREPARING_REBALANCE:
-        # A rebalance has begun meanwhile, so that there are no members to list: the
-        # join waits on for the next generation. Followers get this one.
+        # A rebalance has begun meanwhile, so there are no members to list: the join
+        # keeps waiting for the next generation. Followers get this one.
         return
     member.told_at = turn.now
     if not done.can_skip_assignment:
-        result = slotted.replace(group.join_result(member), leader=done.old_leader)
+        result = group.join_result(member)._replace(leader=done.old_leader)
     elif is_leader:
         members = group.current_members()
         result = group.join_result(member, members, skip_assignment=True)
@@ -103,26 +101,24 @@ def replaced(turn: Turn, groups: dict[str, Group], done: Replaced) -> None:
         result = group.join_result(member)
     turn.answer_join(group, member, result)
     if member.armed == NEVER:
-        # While its join waited its session ended unheeded. Otherwise the one goes on
-        # that began when it joined, with the timeout of the old process.
+        # While its join waited, the end of its session was ignored. Otherwise the
+        # session that began with its join continues, with the timeout of the old
+        # process.
         turn.keep_alive(member, member.session_timeout)
 
 
 def not_replaced(
     turn: Turn, groups: dict[str, Group], failed: Replaced, error: int
 ) -> None:
-    """The record was refused: the member has its old id again."""
+    """Gives the member its old id again: the record was refused."""
     group, member = _waiting(groups, failed)
     if group is None or member is None:
         return
     turn.answer_join(
         group,
         member,
-        slotted.replace(
-            group.join_result(member),
-            error_code=error,
-            member_id="",
-            leader=failed.old_leader,
+        group.join_result(member)._replace(
+            error_code=error, member_id="", leader=failed.old_leader
         ),
     )
     group.update(
@@ -140,7 +136,7 @@ def not_replaced(
 def _waiting(
     groups: dict[str, Group], completion: Replaced
 ) -> tuple[Group | None, Member | None]:
-    """Returns the group and the member whose join still waits for this append."""
+    """Returns the group and the member, if its join still waits for this append."""
     group = groups.get(completion.group_id)
     if group is None:
         return None, None

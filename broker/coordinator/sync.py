@@ -1,4 +1,16 @@
-"""The sync phase: the leader brings assignments, the others fetch theirs."""
+"""The sync phase: the leader brings assignments, the others fetch theirs.
+
+1. `sync` checks the request in Kafka's order. In Stable it is answered at once. In
+   CompletingRebalance it waits in its member (`sync_token`).
+2. The leader's request brings the assignments. They are parked in the group, and
+   `store_assignments` appends the group's record with them, unless the group is held
+   or the leader muted: then the release or unmute does it.
+3. When the record is in the log, `assigned` makes the group Stable, and answers all
+   syncs. If the log refused it, `not_assigned` answers them with the error, and
+   rebalances.
+4. `has_synced` counts the members that have synced. If some are missing when the timer
+   ("sync", group) fires, `rebalance.sync_expired` removes them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +31,38 @@ from kohort.protocol.errors import ErrorCode
 _ERRORS = {int(code): SyncResult(int(code)) for code in ErrorCode}
 
 
+def only_wait(group: Group, event: Sync) -> bool:
+    """Lets a sync wait if that is all it does, and returns whether it does.
+
+    That of a follower, while another member's is still to come. All other syncs are
+    left to `sync`; these would do the same there, with more calls.
+    """
+    member_id = event.member_id
+    member = group.members.get(member_id)
+    if (
+        group.state is COMPLETING_REBALANCE
+        and member is not None
+        and member.sync_token is None
+        and not member.is_muted
+        and member_id != group.leader
+        and len(group.pending_sync) > 1
+        and (
+            # A dynamic member that names the protocol: this is cheaper than the rest.
+            (
+                event.generation_id == group.generation_id
+                and event.group_instance_id is None
+                and event.protocol_name == group.protocol_name
+                and event.protocol_type == group.protocol_type
+            )
+            or not _validate(group, event)
+        )
+    ):
+        member.sync_token = event.token
+        group.pending_sync.discard(member_id)
+        return True
+    return False
+
+
 def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
     """Answers a SyncGroup, or lets it wait for the leader's."""
     group = groups.get(event.group_id)
@@ -27,18 +71,23 @@ def sync(turn: Turn, groups: dict[str, Group], event: Sync) -> None:
         turn.reply(event.token, _ERRORS[error])
         return
     member = group.members[event.member_id]
-    _has_synced(turn, group, event.member_id)
+    if not member.is_muted:
+        has_synced(turn, group, event.member_id)
     if group.state is STABLE:
-        turn.reply(event.token, group.sync_result(member))
+        turn.reply_alike(group.sync_result(), [event.token], [member.assignment])
         notices.member_synced(turn, group, member)
         return
-    # A client that asks again has given up its first request. Kafka forgets that one;
-    # the helpful answer is the code that every client follows by joining again.
-    again = _ERRORS[ErrorCode.REBALANCE_IN_PROGRESS]
-    turn.give_up_sync(member, again, "the member has sent another SyncGroup")
+    if member.sync_token is not None:
+        # A client that asks again has given up its first request. Kafka never answers
+        # that one; the helpful answer is the code that every client follows by joining
+        # again.
+        again = _ERRORS[ErrorCode.REBALANCE_IN_PROGRESS]
+        turn.give_up_sync(member, again, "the member has sent another SyncGroup")
     member.sync_token = event.token
     if group.leader == event.member_id:
-        _store_assignments(turn, group, event)
+        given = dict(event.assignments)
+        group.parked = {each: given.get(each, b"") for each in group.members}
+        store_assignments(turn, group)
 
 
 def _validate(group: Group | None, event: Sync) -> int:
@@ -62,50 +111,67 @@ def _validate(group: Group | None, event: Sync) -> int:
     return 0
 
 
-def _has_synced(turn: Turn, group: Group, member_id: str) -> None:
+def has_synced(turn: Turn, group: Group, member_id: str) -> None:
+    """Notes that a member has synced; after the last one, stops the timer."""
     group.pending_sync.discard(member_id)
-    if not group.pending_sync and group.sync_deadline is not None:
+    if group.pending_sync:
+        return
+    if group.state is COMPLETING_REBALANCE:
+        group.rest = None
+    if group.sync_deadline is not None:
         group.sync_deadline = None
         turn.disarm(("sync", group.group_id))
 
 
-def _store_assignments(turn: Turn, group: Group, event: Sync) -> None:
-    """Writes the group's record; members that the leader left out get empty bytes.
+def store_assignments(turn: Turn, group: Group) -> None:
+    """Writes the assignments that the leader has sent, unless a hold prevents it.
 
-    Until it is written the group stays in CompletingRebalance, and anything that begins
-    a rebalance there makes these assignments void.
+    Members that the leader left out get empty bytes. A hold, or a muted leader, leaves
+    the assignments parked. Until they are written the group stays in
+    CompletingRebalance, and a rebalance that begins there makes them void.
     """
-    given = dict(event.assignments)
-    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    assignments, leader = group.parked, group.members[group.leader or ""]
+    if assignments is None or leader.is_muted or turn.is_held(group):
+        return
+    group.parked = None
     completion = Assigned(
-        group.group_id, group.generation_id, event.member_id, assignments
+        group.group_id, group.generation_id, leader.member_id, assignments
     )
     turn.append(group.record(assignments), completion=completion)
 
 
 def assigned(turn: Turn, groups: dict[str, Group], done: Assigned) -> None:
-    """The record is written: makes the group Stable, and answers the waiting syncs."""
+    """Makes the group Stable and answers the waiting syncs: the record is written."""
     group = _current(groups, done)
     if group is None:
         return
+    if turn.is_held(group):
+        # The hold began while the record was being written; it will be written again.
+        group.parked = done.assignments
+        return
     group.transition(STABLE, turn.now)
     size, synced = 0, []
+    tokens: list[object] = []
+    assignments: list[bytes] = []
     for member in group.ordered():
         assignment = done.assignments[member.member_id]
         member.assignment = assignment
         size += len(assignment)
         if member.sync_token is not None:
-            turn.answer_sync(member, group.sync_result(member))
-            # While its sync waited its session may have ended unheeded.
-            turn.keep_alive(member, member.session_timeout)
+            tokens.append(member.sync_token)
+            assignments.append(assignment)
+            member.sync_token = None
             synced.append(member)
+    turn.reply_alike(group.sync_result(), tokens, assignments)
+    # While their syncs waited, the ends of their sessions may have been ignored.
+    turn.keep_all_alive(synced)
     notices.assignment_made(turn, group, size, synced)
 
 
 def not_assigned(
     turn: Turn, groups: dict[str, Group], failed: Assigned, error: int
 ) -> None:
-    """The record was refused: answers waiting syncs by the error, and rebalances."""
+    """Answers waiting syncs with the error and rebalances: the record was refused."""
     group = _current(groups, failed)
     if group is not None:
         rebalance.give_up_syncs(turn, group, _ERRORS[error])

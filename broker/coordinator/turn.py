@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kohort.broker.coordinator.appends import Appends, Changed, Completion, Waiting
 from kohort.broker.coordinator.effects import (
@@ -11,14 +11,17 @@ from kohort.broker.coordinator.effects import (
     Effect,
     Forget,
     JoinResult,
-    Record,
+    Replies,
     Reply,
     Result,
     SyncResult,
     Who,
+    Written,
+    make,
 )
 from kohort.broker.coordinator.events import TimerKey
 from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.member import NEVER, Member
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.protocol.slotted import slotted
@@ -26,29 +29,30 @@ from kohort.protocol.slotted import slotted
 
 @slotted
 class Cause:
-    """Why a group rebalances."""
+    """The cause of a rebalance."""
 
     kind: str
-    """As in ``member_joined``."""
+    """A word such as ``member_joined``."""
     who: Who | None = None
-    """The member that caused it; of several the first."""
+    """The member that caused it; the first if there are several."""
     reason: str | None = None
     """The client's own words (KIP-800)."""
     culprits: Sequence[str | None] = ()
-    """The ids of all members that caused it, where there are several."""
+    """The ids of all members that caused it, if there are several."""
 
 
 class Turn:
     """The coordinator's turn on one event.
 
-    Replies come last. A client that is answered may send its next request at
-    once, and that finds every timer in place.
+    Replies come last. A client that is answered may send its next request at once, and
+    that finds every timer in place.
     """
 
     __slots__ = (
         "_replies",
         "appends",
         "effects",
+        "lasting",
         "listening",
         "notices",
         "now",
@@ -56,11 +60,18 @@ class Turn:
     )
 
     def __init__(
-        self, settings: GroupSettings, appends: Appends, now: float, *, listening: bool
+        self,
+        settings: GroupSettings,
+        appends: Appends,
+        lasting: Lasting,
+        now: float,
+        *,
+        listening: bool,
     ) -> None:
-        """Begins at `now`, seconds since the epoch; notices only if listened to."""
+        """Begins at `now`, seconds since the epoch; has notices only for listeners."""
         self.settings = settings
         self.appends = appends
+        self.lasting = lasting
         self.now = now
         self.listening = listening
         self.effects: list[Effect] = []
@@ -75,23 +86,33 @@ class Turn:
 
     def reply(self, token: object, result: Result) -> None:
         """Answers a request."""
-        self._replies.append(Reply(token, result))
+        self._replies.append(make(Reply, (token, result)))
+
+    def reply_alike(
+        self,
+        result: JoinResult | SyncResult,
+        tokens: Sequence[object],
+        values: Sequence[str | bytes],
+    ) -> None:
+        """Answers several requests, in this order: see `Replies`."""
+        if tokens:
+            self._replies.append(make(Replies, (result, tokens, values)))
 
     def reply_after_appends(self, token: object, result: Result) -> None:
-        """Answers a request once all records of now and before are in the log."""
+        """Answers a request once all records up to now are in the log."""
         self.appends.after(Reply(token, result), self._replies)
 
-    def append(self, record: Record, completion: Completion = None) -> None:
+    def append(self, record: Written, completion: Completion = None) -> None:
         """Writes a record.
 
         Args:
             record: the record.
-            completion: what follows when it is written.
+            completion: the step that follows when it is written.
         """
         self.effects.append(self.appends.add((record,), completion, []))
 
     def append_changes(
-        self, records: Sequence[Record], changed: Changed, *, is_atomic: bool
+        self, records: Sequence[Written], changed: Changed, *, is_atomic: bool
     ) -> None:
         """Writes records of changes; all notices of this turn wait for them.
 
@@ -105,39 +126,67 @@ class Turn:
         self.effects.append(append)
 
     def release(self, waiting: Waiting) -> None:
-        """Lets out what waited for an append."""
+        """Adds the effects that waited for an append."""
         for effect in waiting.effects:
             if type(effect) is Reply:
                 self._replies.append(effect)
             else:
                 self.notices.append(effect)
 
+    # -- powers
+
+    def max_size(self, group: Group) -> int:
+        """The most members that a group may have (KIP-389)."""
+        limits = self.lasting.max_sizes
+        return limits.get(group.group_id, self.settings.max_size)
+
+    def is_held(self, group: Group) -> bool:
+        """Returns whether a group is held in its present state: timers stand still."""
+        return self.lasting.holds.get(group.group_id) is group.state
+
     # -- timers
 
     def arm(self, key: TimerKey, deadline: float) -> None:
-        """Sets a timer, seconds since the epoch."""
+        """Sets a timer; `deadline` is in seconds since the epoch."""
         self.effects.append(Arm(key, deadline))
 
     def disarm(self, key: TimerKey) -> None:
-        """A timer is not needed any more."""
+        """Removes a timer that is no longer needed."""
         self.effects.append(Disarm(key))
 
     def keep_alive(self, member: Member, timeout: float) -> None:
-        """Starts a member's session again, for `timeout` seconds.
+        """Restarts a member's session, for `timeout` seconds.
 
-        The timer that is armed may fire early: it is only replaced where it
-        would fire late. That makes a sign of life one assignment.
+        The armed timer may fire early; it is replaced only if it would fire late. That
+        makes a sign of life one assignment. The session of a muted member is not
+        restarted.
         """
+        if member.is_muted:
+            return
         deadline = member.deadline = self.now + timeout
         if deadline < member.armed:
             member.armed = deadline
             self.arm(member.session_key, deadline)
 
-    def last_heard(self, member: Member) -> float:
-        """When a member gave its last sign of life, in seconds since the epoch.
+    def keep_all_alive(self, members: Iterable[Member]) -> None:
+        """Restarts the sessions of members with their own timeouts; see `keep_alive`.
 
-        A member whose request waits counts as alive, unless it is new: nothing but
-        its JoinGroup was heard of that one.
+        One loop: it runs twice for each member of a rebalance.
+        """
+        now = self.now
+        for member in members:
+            if not member.is_muted:
+                deadline = member.deadline = now + member.session_timeout
+                if deadline < member.armed:
+                    member.armed = deadline
+                    self.arm(member.session_key, deadline)
+
+    def last_heard(self, member: Member) -> float:
+        """The time of a member's last sign of life, in seconds since the epoch.
+
+        A member whose request waits counts as alive, unless it is new: only its
+        JoinGroup has been heard. For a member that is credited with signs of life the
+        time is in the future (`leave.credited`).
         """
         if member.is_new:
             timeout_ms = self.settings.new_member_join_timeout_ms
@@ -147,7 +196,9 @@ class Turn:
         return member.deadline - member.session_timeout
 
     def end_session(self, member: Member) -> None:
-        """Ends the session timer of this member id."""
+        """Ends the session of this member id: its timer, and a mute."""
+        if member.is_muted:
+            self.lasting.unmute(member.session_key[1], member.member_id)
         if member.armed != NEVER:
             member.armed = NEVER
             self.disarm(member.session_key)
@@ -155,11 +206,10 @@ class Turn:
     # -- requests that wait
 
     def answer_join(self, group: Group, member: Member, result: JoinResult) -> None:
-        """Answers the join that waits, if any."""
+        """Answers the waiting join, if any."""
         if member.join_token is not None:
             self.reply(member.join_token, result)
-            member.join_token = None
-            group.awaiting_join -= 1
+            group.drop_join(member)
 
     def give_up_join(self, group: Group, member: Member, result: JoinResult) -> None:
         """Ends the wait of a join that another one replaces."""
@@ -168,20 +218,19 @@ class Turn:
             self.answer_join(group, member, result)
             return
         self.effects.append(Forget(token, "the member has sent another JoinGroup"))
-        member.join_token = None
-        group.awaiting_join -= 1
+        group.drop_join(member)
 
     def give_up_sync(self, member: Member, result: SyncResult, why: str) -> None:
-        """Ends the wait of a sync that Kafka never answers."""
+        """Ends the wait of a sync that Kafka never answers; Kafka has no mutes."""
         token = member.sync_token
-        if token is None or self.settings.is_helpful:
+        if token is None or self.settings.is_helpful or member.is_muted:
             self.answer_sync(member, result)
             return
         self.effects.append(Forget(token, why))
         member.sync_token = None
 
     def answer_sync(self, member: Member, result: SyncResult) -> bool:
-        """Answers the sync that waits; False where none does."""
+        """Answers the waiting sync; False if there is none."""
         if member.sync_token is None:
             return False
         self.reply(member.sync_token, result)

@@ -1,17 +1,19 @@
 """Publishes the accounts of rebalances, off the hot path, while a reader wants them.
 
-An event that is published only goes into a queue here, still raw. In the next turns of
-the event loop a few steps of work are done at a time. A step renders an event and takes
-it into `kohort.broker.events.account`, or it renders some rows of an account that is
-settled. With its last row the account becomes an event of the node that saw the
-rebalance begin, and only then the next event in the queue has its turn.
+1. A published event only goes into a queue here, still raw.
+2. In the next turns of the event loop, a few steps of work are done per turn. A step
+   renders an event and passes it to `kohort.broker.events.account`, or renders some
+   rows of an account that is settled.
+3. With its last row the account becomes an event of the node that saw the rebalance
+   begin. Only then is the next event in the queue handled.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from kohort.broker.coordinator.effects import Notice, Who
 from kohort.broker.coordinator.events import Client
@@ -19,6 +21,7 @@ from kohort.broker.events.account import Account, Accounts
 from kohort.broker.events.account.flow import KINDS
 from kohort.broker.events.account.values import key_of
 from kohort.broker.events.schema import BY_NAME
+from kohort.broker.events.seen import Seen
 from kohort.broker.long_work import DONE
 
 KIND: Final = "rebalance_account"
@@ -26,39 +29,26 @@ KIND: Final = "rebalance_account"
 UNHEARD: Final = (
     BY_NAME.keys() - KINDS - {"group_state", "node_started", "node_stopped"}
 )
-"""Kinds that no account needs: heartbeats and commits among them."""
+"""Kinds that no account needs, such as heartbeats and commits."""
 
 SLICE: Final = 40
-"""Steps of one turn: some 25 us each, so about a millisecond."""
+"""Steps per turn: some 25 us each, so about a millisecond."""
 BEHIND: Final = 10_000
-"""Events in the queue from which on five slices are taken in a turn."""
+"""Queue length from which a turn does five slices."""
 MOST: Final = 100_000
-"""Events that may wait. If more come, all are given up: the accounts of rebalances that
-were under way are marked as not whole."""
-
-
-class Seen(Protocol):
-    """An event as it was seen: `kohort.broker.events.bus.Seen`."""
-
-    @property
-    def time(self) -> float:
-        """The broker's clock, seconds since the epoch."""
-
-    @property
-    def notice(self) -> Notice:
-        """The event, raw."""
-
-    @property
-    def event(self) -> Mapping[str, Any]:
-        """The event, rendered."""
+"""Events that may wait. If more arrive, all are dropped, and the accounts of rebalances
+in progress are marked as incomplete."""
 
 
 class Accounting:
-    """Takes in a stream of events, and publishes the accounts of its rebalances.
+    """Reads a stream of events, and publishes the accounts of its rebalances.
 
     Args:
         publish: publishes a notice of a run's node, at a time.
         soon: calls a function in the next turn of the event loop.
+
+    Attributes:
+        idle: set while no event waits for a turn of the loop.
     """
 
     def __init__(
@@ -75,9 +65,11 @@ class Accounting:
         self._now = 0.0
         self._is_due = False
         self._is_closed = False
+        self.idle = asyncio.Event()
+        self.idle.set()
 
     def catch_up(self, past: Iterable[Seen]) -> None:
-        """Takes in remembered events; accounts among them are not published again."""
+        """Reads remembered events; accounts among them are not published again."""
         for seen in past:
             if seen.notice.kind == KIND:
                 self._published.add(key_of(seen.event))
@@ -85,19 +77,20 @@ class Accounting:
                 self.add(seen)
 
     def add(self, seen: Seen) -> None:
-        """Takes an event; the stream calls it."""
+        """Queues an event; the stream calls it."""
         self._queue.append(seen)
         self._now = max(self._now, seen.time)
         self._ask()
 
     def _ask(self) -> None:
-        """Asks for the next turn of the loop, once."""
+        """Schedules the next turn of the loop, once."""
         if not self._is_due:
             self._is_due = True
+            self.idle.clear()
             self._soon(self._turn)
 
     def finish(self) -> None:
-        """Takes in all that waits, at once: the stream ends, perhaps."""
+        """Handles the whole queue at once: the stream may end here."""
         while self._go_on(SLICE):
             pass
         for account in self._accounts.close():
@@ -105,7 +98,7 @@ class Accounting:
                 pass
 
     def close(self) -> None:
-        """Publishes nothing any more."""
+        """Stops publishing."""
         self._is_closed = True
         self._queue.clear()
         self._work = iter(())
@@ -116,9 +109,11 @@ class Accounting:
             self._give_up()
         if self._go_on(SLICE if len(self._queue) < BEHIND else 5 * SLICE):
             self._ask()
+        else:
+            self.idle.set()
 
     def _go_on(self, steps: int) -> bool:
-        """Does some steps of the work; whether any is left."""
+        """Does some steps of the work; returns whether any is left."""
         for _ in range(steps):
             if next(self._work, DONE) is DONE:
                 if not self._queue:

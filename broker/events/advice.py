@@ -1,4 +1,4 @@
-"""Thresholds of advice: findings of `kohort why` and the pipeline's rules share them.
+"""Thresholds of advice, shared by `kohort why` and the pipeline's rules.
 
 ``pipeline/event_schema.json`` has `as_json` under the key "advice".
 """
@@ -16,18 +16,18 @@ ARRIVAL_GAP_NS: Final = 10 * _SECOND
 """The longest pause between arrivals of one start. The longest useful initial delay is
 of that order; a member that comes later was added."""
 HELD_UP_NS: Final = 5 * _SECOND
-"""Waits for one member that are too long. A member learns of a rebalance by its next
-heartbeat: 3 s by default (heartbeat.interval.ms), and some time to revoke in."""
+"""Waits for one member that are too long. A member learns of a rebalance with its next
+heartbeat, 3 s by default (heartbeat.interval.ms), and needs some time to revoke."""
 EAGER_PAUSE_NS: Final = _SECOND
-"""The least pause of all members together that an eager rebalance has to cost, on
-average: below that, a pause goes unnoticed."""
+"""The least total pause that an eager rebalance has to cost on average: less goes
+unnoticed."""
 KEPT_SHARE: Final = 0.5
-"""Partitions that return, of all that were revoked: from half of them on most of the
-pause was for nothing."""
+"""Returning partitions as a share of all revoked ones: from half on, most of the pause
+was in vain."""
 
 
 def as_json() -> dict[str, Any]:
-    """All of it as JSON's types, for Spark."""
+    """All thresholds as JSON types, for Spark."""
     return {
         "arrival_gap_ns": ARRIVAL_GAP_NS,
         "held_up_ns": HELD_UP_NS,

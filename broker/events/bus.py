@@ -1,230 +1,63 @@
 """The one stream of events, in order, and its readers.
 
-The coordinators and the broker publish raw notices. A notice is rendered as an event
-when it is first read: without a reader it costs about half a microsecond and some
-memory, which is bounded. Log lines, files, pages and metrics are readers of this
-stream.
+1. The coordinators and the broker publish raw notices (`NodeEvents.publish`). Without a
+   reader, a notice costs about half a microsecond and some memory, which is bounded.
+2. Listeners are called with each notice at once; readers get it in their buffers. Log
+   lines, files, pages and metrics are readers of this stream.
+3. A notice is rendered as an event when it is first read, once for all readers.
+4. A reader never slows the broker down. A slow reader misses events, and gets one
+   `events_lost` per node in their place.
 
-A reader never slows the broker down. A slow reader misses events, and gets one
-`events_lost` per node in their place.
-
-Nothing here may be called from other threads than the event loop's.
+Only the event loop's thread may call anything here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
-from heapq import heapify, heapreplace, merge
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kohort.broker.clock import wall_ns
 from kohort.broker.coordinator.effects import Notice, make
 from kohort.broker.events import SCHEMA_VERSION
-from kohort.broker.events.render import render
+from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
+from kohort.broker.events.remembered import (
+    APART,
+    FREE_ROWS,
+    FREQUENT,
+    REMEMBERED,
+    ROWS_PER_EVENT,
+    Remembered,
+)
+from kohort.broker.events.seen import Seen, Source
 from kohort.broker.long_work import soon
 
 if TYPE_CHECKING:
     from kohort.broker.events.accounting import Accounting
+    from kohort.broker.events.types import Event
 
-REMEMBERED: Final = 10_000
-"""Events kept for later readers: some minutes of a busy broker."""
-
-ROWS_PER_EVENT: Final = 10
-"""Rows (offsets of a commit, members of a rebalance) that a buffer holds per event of
-its size. One commit can have 100,000 offsets: a limit on events alone is none."""
-
-_FREQUENT: Final = frozenset({"heartbeat", "offsets_committed"})
-"""Kinds of which the latest are remembered, and no more: they come per request."""
-
-_FREE: Final = 16
-"""Rows of an event that are not counted: the buffer has room for this many rows of
-each event, so that only events with more rows are tracked."""
-
-_ROOM: Final = 7 / 8
-"""Share of the groups' events that is left after `tidy` has removed some."""
-
-_FEW: Final = 50
-"""Events of a group's that are worth keeping together: a rebalance of 20 members."""
-
-Listener = Callable[["Seen"], object]
-
-
-class _Seen(NamedTuple):
-    source: NodeEvents
-    sequence: int
-    time: float
-    wall_ns: int
-    notice: Notice
-
-
-class Seen(_Seen):
-    """One event: its raw notice and, from the first read on, its rendered form.
-
-    A tuple for the same reason as `Notice`.
-
-    Attributes:
-        source: the node's part of the stream.
-        sequence: its number there.
-        time: the broker's clock, seconds since the epoch.
-        wall_ns: the machine's clock.
-        notice: the raw event.
-    """
-
-    @cached_property
-    def event(self) -> dict[str, Any]:
-        """The event, as in `kohort.broker.events.schema`; made once, for all."""
-        return {
-            **self.source.header,
-            "sequence": self.sequence,
-            "wall_ns": self.wall_ns,
-            **render(self.notice, self.time),
-        }
-
-
-class _Remembered:
-    """The latest events, and older events of each group, without the frequent kinds.
-
-    An event of another kind is in both. Removal does not look at the removed events:
-    they have left the processor's caches, so that would cost more than keeping them.
-
-    Attributes:
-        latest: of all groups, without gaps, the oldest first.
-        by_group: by group id, without the frequent kinds. All groups together have as
-            many as there are latest ones, and a few more until the next `tidy`. If
-            there are more, the groups with the most give up their oldest, so that a
-            busy group does not push out the events of a quiet one.
-        mask: `tidy` is due when no bit of a sequence is set that is set here.
-    """
-
-    __slots__ = (
-        "_heavy",
-        "_heavy_of_groups",
-        "_size",
-        "by_group",
-        "latest",
-        "mask",
-    )
-
-    def __init__(self, size: int) -> None:
-        self.latest: deque[Seen] = deque(maxlen=size)
-        self.by_group: dict[str, deque[Seen]] = {}
-        self.mask = 255 if size >= REMEMBERED else 0
-        self._size = size
-        self._heavy = _Heavy(size * ROWS_PER_EVENT)
-        self._heavy_of_groups = _Heavy(size * ROWS_PER_EVENT)
-
-    def of(self, group_id: str) -> deque[Seen]:
-        """The group's buffer of events, without the frequent kinds; made if missing."""
-        kept = self.by_group.get(group_id)
-        if kept is None:
-            kept = self.by_group[group_id] = deque()
-        return kept
-
-    def tidy(self) -> None:
-        """Makes some room where groups have too much, so that this is seldom done."""
-        by_group = self.by_group
-        count = sum(map(len, by_group.values()))
-        if count <= self._size:
-            return
-        most = self._size * _ROOM
-        heap = [(-len(kept), name) for name, kept in by_group.items()]
-        heapify(heap)
-        while count > most and -heap[0][0] > _FEW:
-            name = heap[0][1]
-            kept = by_group[name]
-            for _ in range(len(kept) // 2):
-                kept.popleft()
-                count -= 1
-            heapreplace(heap, (-len(kept), name))
-        # If all have little, those go of which nothing was heard for longest.
-        for name in sorted(by_group, key=self._last_heard):
-            if count <= most:
-                return
-            count -= len(by_group.pop(name))
-
-    def _last_heard(self, name: str) -> float:
-        kept = self.by_group[name]
-        return kept[-1].time if kept else 0.0
-
-    def weigh(self, seen: Seen) -> None:
-        """Counts an event of many rows; over the limit, removes the oldest of them."""
-        for gone in self._heavy.add(seen):
-            _forget(self.latest, gone)
-        kept = self.by_group.get(seen.notice.group_id or "")
-        if kept and kept[-1] is seen:
-            for gone in self._heavy_of_groups.add(seen):
-                name = gone.notice.group_id or ""
-                others = self.by_group.get(name)
-                _forget(others, gone)
-                if not others:
-                    self.by_group.pop(name, None)
-
-
-class _Heavy:
-    """Events of many rows, up to a number of rows.
-
-    Args:
-        most: how many; the latest event stays, however large it is.
-    """
-
-    __slots__ = ("_events", "_most", "_rows")
-
-    def __init__(self, most: int) -> None:
-        self._events: deque[Seen] = deque()
-        self._rows = 0
-        self._most = most
-
-    def add(self, seen: Seen) -> Iterator[Seen]:
-        """Takes one, and gives those that have to go."""
-        self._events.append(seen)
-        self._rows += seen.notice.weight
-        while self._rows > self._most and len(self._events) > 1:
-            gone = self._events.popleft()
-            self._rows -= gone.notice.weight
-            yield gone
-
-
-def _forget(events: deque[Seen] | None, gone: Seen) -> None:
-    """An event goes, if it has not gone yet, and those before it."""
-    first = next((seen for seen in events or () if seen.source is gone.source), None)
-    if events and first is not None and first.sequence <= gone.sequence:
-        while events.popleft() is not gone:
-            pass
-
-
-def _when(seen: Seen) -> tuple[float, int, int]:
-    """Sort key of an event among those of all nodes."""
-    return seen.time, seen.source.header["node"], seen.sequence
+Listener = Callable[[Seen], object]
 
 
 class Reader:
-    """Reader of the stream, at its own pace: an async iterator of events.
+    """A reader of the stream, at its own pace: an async iterator of events.
 
         with broker.events.subscribe() as reader:
             async for event in reader:
                 print(event["kind"])
 
-    Each event is a dict that all readers share: it is not to be changed. After
-    `close` those that have come are still given, and then the iteration ends.
+    Each event is a dict that all readers share: do not change it. After `close`, events
+    that have arrived can still be read; then the iteration ends.
 
     Attributes:
-        events: those that wait to be read; the latest stays, however large it is.
-        rows: how many rows they have.
-        size: how many of them may wait.
-        most_rows: how many rows may wait.
+        events: events that wait to be read; the latest stays, however large it is.
+        rows: the number of their rows.
+        size: maximum events that may wait.
+        most_rows: maximum rows that may wait.
         is_closed: whether it was closed.
-        lost: how many events it has missed so far.
+        lost: the number of events missed so far.
     """
 
     __slots__ = (
@@ -248,8 +81,8 @@ class Reader:
         self.most_rows = size * ROWS_PER_EVENT
         self.lost = 0
         self.is_closed = False
-        # By node's part of the stream: the first that was missed and the last.
-        self._gaps: dict[NodeEvents, tuple[int, Seen]] = {}
+        # By node's part of the stream: the first missed event and the last.
+        self._gaps: dict[Source, tuple[int, Seen]] = {}
         self._leave = leave
         self._wake: asyncio.Future[None] | None = None
 
@@ -260,17 +93,17 @@ class Reader:
         self.close()
 
     def __len__(self) -> int:
-        """How many events wait to be read, the announcements of gaps included."""
+        """The number of events that wait to be read, with announcements of gaps."""
         return len(self.events) + len(self._gaps)
 
     def __bool__(self) -> bool:
-        """A reader is one even if nothing waits."""
+        """True, even if no event waits."""
         return True
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> dict[str, Any]:
+    async def __anext__(self) -> Event:
         while not self.events:
             if self.is_closed:
                 raise StopAsyncIteration
@@ -278,9 +111,9 @@ class Reader:
         return self._next()
 
     async def wait(self) -> None:
-        """Returns as soon as there is something to `take`, or it is closed.
+        """Returns as soon as there is something to `take`, or the reader is closed.
 
-        One task at a time may wait.
+        Only one task at a time may wait.
         """
         if self.events or self.is_closed:
             return
@@ -291,16 +124,16 @@ class Reader:
         finally:
             self._wake = None
 
-    def take(self, most: int | None = None) -> list[dict[str, Any]]:
-        """Events that have come, without waiting; there may be none.
+    def take(self, most: int | None = None) -> list[Event]:
+        """Returns events that have arrived, perhaps none, without waiting.
 
         Args:
-            most: how many; None for all of them.
+            most: maximum number; None for all.
         """
         count = len(self) if most is None else min(most, len(self))
         return [self._next() for _ in range(count)]
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self) -> Event:
         if self._gaps:
             return self._gap()
         seen = self.events.popleft()
@@ -308,14 +141,14 @@ class Reader:
         return seen.event
 
     def close(self) -> None:
-        """Nothing is added any more; fine if it is closed."""
+        """Closes the reader; nothing is added any more. May be called again."""
         if not self.is_closed:
             self.is_closed = True
             self._leave(self)
             self._notify()
 
     def add(self, seen: Seen) -> None:
-        """Takes an event; the stream calls it."""
+        """Adds an event; the stream calls it."""
         events = self.events
         events.append(seen)
         self.rows += seen.notice.weight
@@ -337,15 +170,15 @@ class Reader:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _gap(self) -> dict[str, Any]:
-        """One `events_lost`, which bears the number of the last that is missing."""
+    def _gap(self) -> Event:
+        """Makes one `events_lost`, with the number of the last missing event."""
         source = next(iter(self._gaps))
         first, last = self._gaps.pop(source)
         return source.lost(first, last.sequence, last.time, last.wall_ns)
 
 
 class NodeEvents:
-    """One node's part of the stream: gives its events their numbers.
+    """One node's part of the stream: numbers its events.
 
     Attributes:
         header: the fields that all its events share.
@@ -377,7 +210,7 @@ class NodeEvents:
         }
 
     def publish(self, notice: Notice, now: float) -> None:
-        """Something happened.
+        """Publishes a notice.
 
         Args:
             notice: the raw event.
@@ -389,7 +222,10 @@ class NodeEvents:
             seen = make(Seen, (self, sequence, now, self._wall_ns(), notice))
             self._append(seen)
             kind, group_id, _, _, _, weight = notice
-            if kind not in _FREQUENT and group_id is not None:
+            if kind in APART:
+                if kind not in FREQUENT:
+                    stream.remembered.set_apart(seen)
+            elif group_id is not None:
                 try:
                     self._by_group[group_id].append(seen)
                 except KeyError:
@@ -397,12 +233,12 @@ class NodeEvents:
             for listener, unheard in stream.listeners:
                 if kind not in unheard:
                     listener(seen)
-            if weight > _FREE:
+            if weight > FREE_ROWS:
                 stream.remembered.weigh(seen)
             if not sequence & self._mask:
                 stream.remembered.tidy()
 
-    def lost(self, first: int, last: int, time: float, wall_ns: int) -> dict[str, Any]:
+    def lost(self, first: int, last: int, time: float, wall_ns: int) -> Event:
         """The `events_lost` for a reader that misses the events `first` to `last`.
 
         Only that reader gets it. Its sequence number is the last missing one, so that
@@ -412,7 +248,7 @@ class NodeEvents:
         return Seen(self, last, time, wall_ns, notice).event
 
     def tell(self, kind: str, now: float, /, **fields: object) -> None:
-        """Something happened that is about no group."""
+        """Publishes an event that is about no group."""
         self.publish(Notice(kind, None, None, None, fields), now)
 
 
@@ -421,16 +257,16 @@ class Events:
 
     Args:
         labels: the user's labels of this run: its name, settings, seed.
-        remembered: how many events to keep for those who come later.
-        wall: the machine's clock, ns since the epoch; virtual in a simulation.
+        remembered: number of events kept for later readers.
+        wall: the machine's clock, ns since the epoch; tests replace it.
 
     Attributes:
         run: unique to a start of the broker; empty before the first.
         labels: see above.
-        listening: whether events are made at all. To be set before the start.
-        heartbeats: whether heartbeats are events, too. To be set before the start.
+        listening: whether events are made at all. Set it before the start.
+        heartbeats: whether heartbeats are events, too. Set it before the start.
         wall_ns: see `wall`.
-        remembered: the latest events, and older ones of groups, as they were seen.
+        remembered: the latest events, and older ones of groups, with their times.
         listeners: see `listen`.
     """
 
@@ -446,7 +282,7 @@ class Events:
         self.listening = True
         self.heartbeats = False
         self.wall_ns = wall
-        self.remembered = _Remembered(remembered)
+        self.remembered = Remembered(remembered)
         self._nodes: dict[int, NodeEvents] = {}
         self._accounting: Accounting | None = None
         self._account_readers = 0
@@ -458,7 +294,7 @@ class Events:
     def hold_accounts(self) -> None:
         """Publishes ``rebalance_account`` from now on, for remembered events, too.
 
-        On the running loop; each call has to be undone by `release_accounts`.
+        On the running loop; each call needs a `release_accounts`.
         """
         self._account_readers += 1
         if self._accounting is None:
@@ -469,9 +305,14 @@ class Events:
             self.listen(self._accounting.add, UNHEARD)
 
     def finish_accounts(self) -> None:
-        """Publishes the accounts of all that has happened, at once."""
+        """Publishes the accounts of everything that has happened, at once."""
         if self._accounting is not None:
             self._accounting.finish()
+
+    async def accounts_made(self) -> None:
+        """Returns once all events so far have their accounts, as far as settled."""
+        if self._accounting is not None:
+            await self._accounting.idle.wait()
 
     def release_accounts(self) -> None:
         """Undoes `hold_accounts`: the last one ends it."""
@@ -484,14 +325,15 @@ class Events:
     def _publish_of(self, run: str, node: int, notice: Notice, now: float) -> None:
         if run == self.run:
             latest = self.remembered.latest
-            # Commits may be later: they change no account.
+            # Later commits do not matter: they change no account.
             time = max(now, latest[-1].time) if latest else now
             self.of(node).publish(notice, time)
 
     def begin(self, run: str) -> None:
-        """A start of the broker: all nodes count from 1 again."""
+        """Begins a run, at a start of the broker: all nodes count from 1 again."""
         self.run = run
         self._nodes = {}
+        self.remembered.transactions.begin()
 
     def of(self, node: int) -> NodeEvents:
         """A node's part of the stream."""
@@ -508,13 +350,13 @@ class Events:
         """Begins to read.
 
         Args:
-            size: how many events may wait to be read; when more come, the oldest
-                are given up, and an `events_lost` says which.
+            size: number of events that may wait to be read; if more arrive, the oldest
+                are dropped, and an `events_lost` says which.
             past: whether to begin with the remembered events.
-            accounts: whether to have ``rebalance_account`` published meanwhile.
+            accounts: whether to publish ``rebalance_account`` while reading.
 
         Returns:
-            A reader, to be closed.
+            A reader; close it in the end.
 
         Raises:
             ValueError: `size` is less than 1.
@@ -538,7 +380,7 @@ class Events:
     def listen(
         self, listener: Listener, unheard: AbstractSet[str] = frozenset()
     ) -> None:
-        """Has each event handed to a function at once, raw: it must be quick.
+        """Calls a function with each event at once, raw: it must be quick.
 
         Args:
             listener: the function.
@@ -547,47 +389,60 @@ class Events:
         self.listeners = (*self.listeners, (listener, unheard))
 
     def unlisten(self, listener: Listener) -> None:
-        """Undoes `listen`; fine if it has been undone."""
+        """Undoes `listen`; may be called again."""
         self.listeners = tuple(each for each in self.listeners if each[0] != listener)
 
-    def recent(self, group: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """The remembered events, the oldest first.
+    def recent(
+        self, group: str | None = None, *, transactions: bool = False
+    ) -> Sequence[Event]:
+        """Returns the remembered events, oldest first.
 
         Args:
             group: a group's id: the events of that group, which go back further. The
                 older ones lack the frequent kinds (heartbeats, accepted commits), so
                 the sequence numbers have gaps. None: the latest events of all
                 groups, without gaps.
+            transactions: whether to add a group's those of transactions, which may
+                hold back its records or offsets.
         """
-        return [seen.event for seen in self.seen(group)]
+        found = self.seen(group, transactions=transactions)
+        return [seen.event for seen in found]
 
-    def seen(self, group: str | None = None) -> list[Seen]:
-        """The same, as it was seen: another thread may render it."""
+    def seen(
+        self, group: str | None = None, *, transactions: bool = False
+    ) -> list[Seen]:
+        """The same as `recent`, not rendered yet: another thread may render them."""
         latest: Iterable[Seen] = self.remembered.latest
         if group is None:
             return [*latest]
-        latest = [seen for seen in latest if seen.notice.group_id == group]
-        return [*self.older([group]), *latest]
+        kinds = TRANSACTION_KINDS if transactions else ()
+        latest = [
+            seen
+            for seen in latest
+            if seen.notice.group_id == group or seen.notice.kind in kinds
+        ]
+        return [*self.older([group], transactions=transactions), *latest]
 
-    def older(self, groups: Collection[str]) -> list[Seen]:
+    def older(
+        self, groups: Collection[str], *, transactions: bool = False
+    ) -> list[Seen]:
         """Remembered events of groups (none: all groups) older than `latest`.
 
-        Not rendered yet; those of one group in order, of several by the clock.
-        """
-        by_group = self.remembered.by_group
-        latest = set(map(id, self.remembered.latest))
-        found = (
-            [seen for seen in by_group.get(group, ()) if id(seen) not in latest]
-            for group in groups or by_group
-        )
-        return list(merge(*found, key=_when))
-
-    def lost(self, node: int, first: int, last: int) -> dict[str, Any]:
-        """The `events_lost` for a reader of events that are no longer remembered.
+        Not rendered yet; one group's in order, several groups' by the clock.
 
         Args:
-            node: whose events are missing.
-            first: the number of the first one that is missing.
+            groups: their ids.
+            transactions: whether to add those of transactions: of open ones, and of
+                those that did not end well.
+        """
+        return self.remembered.older(groups, transactions=transactions)
+
+    def lost(self, node: int, first: int, last: int) -> Event:
+        """Makes the `events_lost` for a reader of events that are no longer remembered.
+
+        Args:
+            node: the node of the missing events.
+            first: the number of the first missing event.
             last: the number of the last one.
         """
         for seen in self.remembered.latest:

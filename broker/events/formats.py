@@ -1,8 +1,9 @@
-"""The schema of events in others' words: JSON Schema, Spark's, and the page's tables.
+"""The event schema in other formats: JSON Schema, Spark, Python types, and the docs.
 
     python -m kohort.broker.events.formats
 
-writes ``docs/events.schema.json``, and the tables of ``docs/events.md``, anew.
+writes ``docs/reference/events.schema.json``, the tables of
+``docs/reference/events.md``, and ``broker/events/types.py``.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _element(type_: Type) -> Type | None:
 def json_schema() -> dict[str, Any]:
     """One event as JSON Schema (draft 2020-12).
 
-    Unknown kinds and fields are valid: later versions may add some.
+    Unknown kinds and fields are valid, as later versions may add some.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -120,7 +121,7 @@ def _json_type(type_: Type) -> dict[str, Any]:
 def wide() -> list[Field]:
     """Every field of every kind, each once: the columns of one wide table.
 
-    Only `COMMON` has fields that are never null.
+    Only the fields of `COMMON` are never null.
     """
     fields = {field.name: field for field in COMMON}
     for kind in KINDS:
@@ -157,11 +158,96 @@ def _spark_type(type_: Type) -> Any:
     return _struct(ROWS[type_]) if type_ in ROWS else _SPARK[type_]
 
 
+# -- types of Python
+
+
+def python_types() -> str:
+    """The source of `kohort.broker.events.types`."""
+    parts = [_TYPES_HEAD]
+    parts += [_class(_row_class(name), fields) for name, fields in ROWS.items()]
+    of_kind = {"kind", "cause"}
+    common = [field for field in COMMON if field.name not in of_kind]
+    parts.append(_class("Common", common))
+    for kind in KINDS:
+        kind_field = f"    kind: {_literal([kind.name])}\n"
+        cause = _literal([*kind.causes]) if kind.causes else "NotRequired[None]"
+        said = f"{kind_field}    cause: {cause}\n"
+        parts.append(_class(_class_name(kind.name), kind.fields, "Common", said))
+    names = [kind.name for kind in KINDS]
+    parts.append(f"EventKind: TypeAlias = {_literal(names, indent=0)}\n")
+    union = "\n    | ".join(map(_class_name, names))
+    parts.append(f"Event: TypeAlias = (\n    {union}\n)\n")
+    return "\n\n".join(parts)
+
+
+_TYPES_HEAD = '''\
+"""Types of events, a TypedDict for each kind; type checkers narrow by `kind`.
+
+Generated from `kohort.broker.events.schema` by
+
+    python -m kohort.broker.events.formats
+
+At run time an event is a dict. A field that is NotRequired may be null or missing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypeAlias, TypedDict
+'''
+
+_PYTHON: dict[Type, str] = {
+    "string": "str",
+    "int": "int",
+    "long": "int",
+    "boolean": "bool",
+    "map": "dict[str, str]",
+}
+
+
+def _class_name(name: str) -> str:
+    return "".join(map(str.capitalize, name.split("_")))
+
+
+def _row_class(name: str) -> str:
+    return f"{_class_name(name)}Row"
+
+
+def _class(
+    name: str, fields: Iterable[Field], base: str = "TypedDict", first: str = ""
+) -> str:
+    lines = (f"    {field.name}: {_python(field)}\n" for field in fields)
+    return f"class {name}({base}):\n{first}{''.join(lines)}"
+
+
+def _python(field: Field) -> str:
+    if not field.words:
+        said = _python_type(field.type)
+        return f"NotRequired[{said} | None]" if field.may_be_null else said
+    if not field.may_be_null:
+        return _literal([*field.words])
+    words = _literal([*field.words], indent=8)
+    return f"NotRequired[\n        {words}\n        | None\n    ]"
+
+
+def _python_type(type_: Type) -> str:
+    element = _element(type_)
+    if element is not None:
+        return f"list[{_python_type(element)}]"
+    return _row_class(type_) if type_ in ROWS else _PYTHON[type_]
+
+
+def _literal(words: Sequence[str], indent: int = 4) -> str:
+    if len(words) == 1:
+        return f'Literal["{words[0]}"]'
+    rows = "".join(f'{" " * indent}    "{word}",\n' for word in words)
+    return f"Literal[\n{rows}{' ' * indent}]"
+
+
 # -- the page
 
 
 def tables() -> str:
-    """The tables of ``docs/events.md``."""
+    """The tables of ``docs/reference/events.md``."""
     parts = ["## Fields of every event", "", *_table(COMMON)]
     parts += ["", "## Rows", "", "Elements of list fields.", ""]
     for name, fields in ROWS.items():
@@ -202,7 +288,9 @@ def page(text: str) -> str:
 
 
 def main(docs: Path) -> None:
-    """Writes the files of the documents anew."""
+    """Writes the files of the documents, and the types, anew."""
+    types = Path(__file__).with_name("types.py")
+    types.write_text(python_types(), encoding="utf-8")
     schema = json.dumps(json_schema(), indent=2)
     (docs / "events.schema.json").write_text(f"{schema}\n", encoding="utf-8")
     path = docs / "events.md"
@@ -210,4 +298,4 @@ def main(docs: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path("docs"))
+    main(Path("docs/reference"))

@@ -1,8 +1,8 @@
-"""Log lines: the view of the stream that always runs.
+"""Log lines: the reader of the stream that always runs.
 
-Events that come once per member or request are logged at debug level, others for
-operators at higher ones. Lists are counted, not written out. A start and a stop log
-nothing: loading structlog takes longer than a start.
+Events that occur per member or request are logged at debug level, others for operators
+at higher ones. Lists are counted, not printed. Starts and stops are not logged: loading
+structlog takes longer than a start.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kohort.broker import telemetry
-from kohort.broker.events.bus import Seen
-from kohort.broker.events.render import ns
+from kohort.broker.clock import ns
+from kohort.broker.events.seen import Seen
 
 DETAILS: Final = frozenset(
     {
         "commit_refused",
+        "fault_struck",
         "group_state",
         "heartbeat",
         "leader_chosen",
@@ -29,9 +30,11 @@ DETAILS: Final = frozenset(
         "rebalance_account",
         "shard_loaded",
         "shard_unloaded",
+        "transaction_ended_in_partition",
+        "transaction_state",
     }
 )
-"""Kinds that come once per member, request, shard, or node."""
+"""Kinds that occur per member, request, transaction, shard, or node."""
 
 unheard: set[str] = set()
 """Kinds that are not logged at the current level."""
@@ -42,7 +45,7 @@ log = telemetry.Logger("groups")
 
 def _set_unheard() -> None:
     unheard.clear()
-    # One line for all groups says so, in Kafka's words: the driver's.
+    # The driver logs one line for all groups, in Kafka's words.
     unheard.add("offsets_expired")
     if not log.is_on("debug"):
         unheard.update(DETAILS)
@@ -54,11 +57,11 @@ telemetry.watch(_set_unheard)
 UNSAID: Final = frozenset(
     {"kind", "labels", "run", "schema", "sequence", "time_ns", "wall_ns"}
 )
-"""Fields that a line does without; it has its own time."""
+"""Fields that a log line leaves out; it has its own time."""
 
 
 def _completed(seen: Seen) -> dict[str, Any]:
-    """A `join_completed` with its lists counted, not made: they are long."""
+    """A `join_completed` with counts in place of its long lists."""
     notice = seen.notice
     fields = notice.fields
     return {
@@ -75,7 +78,7 @@ def _completed(seen: Seen) -> dict[str, Any]:
 
 
 def write_line(seen: Seen) -> None:
-    """Writes the line of an event, if the level that is set asks for it."""
+    """Logs an event, if the current level includes it."""
     kind = seen.notice.kind
     if kind in unheard or not log.is_on("info"):
         return

@@ -1,8 +1,8 @@
-"""Renders notices as events of JSON's types.
+"""Renders notices as events with JSON types.
 
-Most fields of a notice are fields of the event. The others are raw, and the table
-at the end has a function for each: assignments are still bytes, times are still
-seconds, and fields that can be computed are missing.
+Most fields of a notice are fields of the event. The others are raw: assignments are
+bytes, times are seconds, and computed fields are missing. The table at the end has a
+function for each kind with raw fields.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kohort.broker.clock import ns
 from kohort.broker.coordinator.effects import Notice
 from kohort.protocol.consumer import (
     PROTOCOL_TYPE,
@@ -24,34 +25,30 @@ Parts = list[dict[str, Any]]
 
 _NOBODY = (None, None, None)
 _NO_CLIENT = (None, None, None)
+_NO_FIELDS: Fields = {}
 
 
-def ns(seconds: float) -> int:
-    """Nanoseconds of seconds since the epoch, as clocks have them here."""
-    # In two parts: a product would be off by up to 128 ns.
-    whole = int(seconds)
-    return whole * 1_000_000_000 + round((seconds - whole) * 1_000_000_000)
-
-
-def render(notice: Notice, time: float) -> dict[str, Any]:
-    """Renders a notice: the fields of its event, without those of its source.
+def render(notice: Notice, time: float, source: Fields = _NO_FIELDS) -> dict[str, Any]:
+    """Renders a notice as the fields of its event.
 
     Args:
         notice: the raw event.
-        time: when, in seconds since the epoch.
+        time: its time, in seconds since the epoch.
+        source: the fields of its source, which come first.
 
     Returns:
-        A new dict of JSON's types, with every field of the kind.
+        A new dict of JSON types, with every field of the kind.
     """
-    member_id, instance_id, client = notice.who or _NOBODY
+    kind, group_id, generation, who, fields, _ = notice
+    member_id, instance_id, client = who or _NOBODY
     client_id, host, connection = client or _NO_CLIENT
-    fields = notice.fields
-    make = _MAKE.get(notice.kind)
+    make = _MAKE.get(kind)
     return {
-        "kind": notice.kind,
+        **source,
+        "kind": kind,
         "time_ns": ns(time),
-        "group": notice.group_id,
-        "generation": notice.generation,
+        "group": group_id,
+        "generation": generation,
         "member_id": member_id,
         "instance_id": instance_id,
         "client_id": client_id,
@@ -74,7 +71,7 @@ def _parts(pairs: Iterable[tuple[str, int]]) -> Parts:
 
 
 def assigned(data: bytes) -> set[tuple[str, int]]:
-    """The partitions of an assignment; none where it is not the consumer protocol's."""
+    """The partitions of an assignment; none if it is not the consumer protocol's."""
     if not data:
         return set()
     try:
@@ -96,15 +93,18 @@ def _partitions_changed(fields: Fields, _: float) -> Fields:
 
 
 def _committed(fields: Fields, _: float) -> Fields:
-    """Raw: the ``offsets`` of the request, their six fields one after the other."""
+    """Raw: the ``offsets``, four columns one after the other.
+
+    Also ``producer_id`` if they belong to a transaction.
+    """
     flat = fields["offsets"]
+    count = len(flat) // 4
+    columns = (flat[i * count : (i + 1) * count] for i in range(4))
     offsets = [
         {"topic": topic, "partition": partition, "offset": offset, "end_offset": end}
-        for topic, partition, offset, end in zip(
-            flat[::6], flat[1::6], flat[2::6], flat[5::6], strict=True
-        )
+        for topic, partition, offset, end in zip(*columns, strict=True)
     ]
-    return {**fields, "offsets": offsets}
+    return {"producer_id": None, **fields, "offsets": offsets}
 
 
 def _expired(fields: Fields, _: float) -> Fields:
@@ -118,8 +118,8 @@ def _deleted(fields: Fields, _: float) -> Fields:
 def _join_completed(fields: Fields, time: float) -> Fields:
     """Raw: ``before``, ``after``, ``started`` and ``waits``.
 
-    The first two are rows that begin with a member's id. Waits are by member id:
-    when it ended, and whether it came; None for one that was waited for to the end.
+    The first two are rows that begin with a member's id. ``waits`` has, by member id,
+    when the wait ended and whether the member joined; None if it lasted to the end.
     """
     now, started = ns(time), ns(fields["started"])
     before = [row[0] for row in fields["before"]]
@@ -147,7 +147,7 @@ def _join_completed(fields: Fields, time: float) -> Fields:
 def _assignment_made(fields: Fields, time: float) -> Fields:
     """Raw: the ``members``, as rows that end with the member's metadata.
 
-    And ``since``, the end of the join phase.
+    Also ``since``, the end of the join phase.
     """
     return {
         "protocol": fields["protocol"],
@@ -159,27 +159,35 @@ def _assignment_made(fields: Fields, time: float) -> Fields:
 
 
 def _silent(fields: Fields, time: float) -> Fields:
-    """Raw: when a member was ``heard`` of last."""
+    """Raw: ``heard``, when the broker last heard of a member."""
     made = dict(fields)
     made["silent_ns"] = max(0, ns(time) - ns(made.pop("heard")))
     return made
 
 
 def _joined(fields: Fields, _: float) -> Fields:
-    """Raw: as `_offer`; the cause says whether it is the first join."""
-    made = _offer(fields)
-    return {**made, "is_first": made["cause"] == "new"}
+    """Raw: as for `_offer`; the cause says whether it is the first join."""
+    known, made = _latest_join
+    if fields is not known:
+        made = _offer(fields)
+        made["is_first"] = made["cause"] == "new"
+        _latest_join[:] = fields, made
+    return made
 
 
 def _replaced(fields: Fields, time: float) -> Fields:
-    """Raw: as `_offer`, and when the old member was ``heard`` of last."""
+    """Raw: as for `_offer`, and ``heard``, the old member's last sign of life."""
     return _offer(_silent(fields, time))
 
 
-def _offer(fields: Fields) -> Fields:
-    """Raw: ``timeouts_ms``, of its session and of rebalances; ``protocol_type``.
+_latest_join: list[Fields] = [{}, {}]
+"""Raw fields, and rendered ones: members that join alike have the same object."""
 
-    And ``protocols``: the name of each and its metadata.
+
+def _offer(fields: Fields) -> dict[str, Any]:
+    """Raw: ``timeouts_ms`` of the session and of rebalances; ``protocol_type``.
+
+    Also ``protocols``: name and metadata of each.
     """
     made = dict(fields)
     made["session_timeout_ms"], made["rebalance_timeout_ms"] = made.pop("timeouts_ms")
@@ -200,8 +208,22 @@ def _rebalance_started(fields: Fields, _: float) -> Fields:
 
 
 def _member_synced(fields: Fields, time: float) -> Fields:
-    """Raw: ``since`` when its join was answered."""
+    """Raw: ``since``, when its join was answered."""
     return {"waited_ns": ns(time) - ns(fields["since"])}
+
+
+def _transaction_state(fields: Fields, _: float) -> Fields:
+    """Raw: ``partitions``, as pairs; ``groups``, their ids; ``old_state``.
+
+    Also ``started_ms``, ms since the epoch; -1 without a transaction.
+    """
+    made = dict(fields)
+    started_ms = made.pop("started_ms")
+    made["started_ns"] = None if started_ms < 0 else started_ms * 1_000_000
+    made["partitions"] = _parts(fields["partitions"])
+    made["group_ids"] = sorted(made.pop("groups"))
+    made["previous_state"] = made.pop("old_state")
+    return made
 
 
 _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
@@ -218,4 +240,5 @@ _MAKE: Mapping[str, Callable[[Fields, float], Fields]] = {
     "offsets_expired": _expired,
     "partitions_changed": _partitions_changed,
     "rebalance_started": _rebalance_started,
+    "transaction_state": _transaction_state,
 }

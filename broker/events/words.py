@@ -17,25 +17,28 @@ Words = Mapping[str, str]
 COOPERATIVE: Final = frozenset(
     {"cooperative-sticky", "stream", "compatible", "sessioned"}
 )
-"""Assignors whose members keep what they own while they rebalance (KIP-429): of
-kafka-clients, librdkafka, franz-go and kohort; of Kafka Streams since 2.4, which calls
-its assignor "stream"; of Kafka Connect (KIP-415, KIP-507; its eager one is "default").
-Any other name is taken for an eager assignor's."""
+"""Assignors whose members keep their partitions while they rebalance (KIP-429): those
+of kafka-clients, librdkafka, franz-go and kohort; of Kafka Streams since 2.4, which
+calls its assignor "stream"; of Kafka Connect (KIP-415, KIP-507; its eager one is
+"default"). Any other assignor counts as eager."""
 
 REBALANCE_CAUSES: Final[Words] = MappingProxyType(
     {
         "member_joined": "a new member joined",
         "member_left": "a member sent LeaveGroup, or an admin removed it",
         "session_expired": "a member sent no heartbeat for its session timeout",
-        "metadata_changed": "a member rejoined with other protocols or subscriptions",
+        "metadata_changed": "a member rejoined with different protocols or"
+        " subscriptions",
         "leader_rejoined": "the leader rejoined: its topics may have changed",
-        "static_member_replaced": "a static member came back, and the group needs a new"
+        "static_member_replaced": "a static member rejoined, and the group needs a new"
         " assignment: its assignor changes, or a join or sync phase was under way",
         "sync_timeout": "members did not send SyncGroup in time",
         "assignment_not_stored": "the log refused the leader's assignment: the group's"
         " record was too large",
         "group_over_max_size": "the group was loaded with more members than"
-        " group.max.size (KIP-389)",
+        " group.max.size, or a command limited it to fewer than it had (KIP-389)",
+        "member_kicked": "a command removed a member",
+        "requested": "a command asked for it",
     }
 )
 
@@ -46,45 +49,59 @@ REBALANCE_SENTENCES: Final[Words] = MappingProxyType(
     {
         "member_joined": "{who} joined",
         "member_left": "{who} left",
-        "session_expired": "the session of {who} expired",
-        "metadata_changed": "{who} rejoined with other protocols or subscriptions than"
-        " before",
+        "session_expired": "{who}'s session expired",
+        "metadata_changed": "{who} rejoined with different protocols or subscriptions",
         "leader_rejoined": "the leader, {who}, rejoined to reassign partitions",
-        "static_member_replaced": "the static member {who} came back under a new id,"
-        " and a new assignment was necessary",
+        "static_member_replaced": "the static member {who} rejoined with a new member"
+        " id, and the group needed a new assignment",
         "sync_timeout": "{who} did not send SyncGroup in time",
-        "assignment_not_stored": "the log refused the assignment of {who}, as the"
+        "assignment_not_stored": "the log refused the assignment of {who} because the"
         " group's record was too large",
         "group_over_max_size": "the group was loaded with more members than"
         " group.max.size",
+        "member_kicked": "a test kicked {who}",
+        "requested": "a test asked for a rebalance",
         UNSEEN: "the rebalance began before these events",
     }
 )
-"""The same causes as sentences: ``{who}`` stands for the members that caused it."""
+"""The same causes as sentences; ``{who}`` stands for the members that caused it."""
+
+COMMANDS: Final[Words] = MappingProxyType(
+    {
+        "kick": "the member is removed",
+        "expire": "the member's session expires now",
+        "mute": "nothing that the member sends counts as a sign of life",
+        "unmute": "the member is heard again",
+        "rebalance": "the group rebalances",
+        "hold": "the group stays in a state as soon as it is in it: see `held_in`",
+        "release": "the group goes on",
+        "limit": "the group has a limit in place of group.max.size: see `max_size`",
+    }
+)
 
 LEADER_CAUSES: Final[Words] = MappingProxyType(
     {
         "first": "it was the first to join",
-        "gone": "the previous leader is gone, and of the others it is the first by the"
-        " hash of the member id",
-        "late": "the previous leader did not join this generation in time, and of those"
-        " that did it is the first by the hash of the member id",
-        "replaced": "the previous leader came back under this id",
+        "gone": "the previous leader is gone, and of the remaining members it comes"
+        " first by the hash of the member id",
+        "late": "the previous leader did not rejoin in time, and of the members that"
+        " did, it comes first by the hash of the member id",
+        "replaced": "the previous leader rejoined with this member id",
         "loaded": "the log names it as the leader",
     }
 )
 
 OUTCOMES: Final[Words] = MappingProxyType(
     {
-        "completed": "the leader sent the assignment: the group was Stable",
-        "emptied": "no member was left: the group was Empty",
+        "completed": "the leader sent the assignment: the group became Stable",
+        "emptied": "no member was left: the group became Empty",
         "interrupted": "another rebalance began before the leader sent the assignment",
         "moved": "another coordinator loaded the group before the end",
         "cut": "the broker stopped before the end; `ended_ns` is the last event",
         "unseen": "the end is missing from the events; `ended_ns` is the last event"
         " before the gap",
-        "under_way": "the rebalance goes on: only in answers to a question, never in"
-        " the stream",
+        "under_way": "the rebalance is in progress: only in answers to a request, never"
+        " in the stream",
     }
 )
 
@@ -95,7 +112,8 @@ DEPARTURES: Final[Words] = MappingProxyType(
         "expired": "its session expired",
         "kicked": "the broker removed it: it missed the join phase or the sync phase,"
         " or the group was full",
-        "replaced": "a static member came back under a new id, and the old one is"
+        "commanded": "a command removed it, or ended its session",
+        "replaced": "its static member rejoined with a new member id, and the old id is"
         " fenced",
         "unseen": "a generation, or a coordinator that loaded the group, does not"
         " have it",
@@ -107,13 +125,14 @@ PIECES: Final[Words] = MappingProxyType(
         "initial_delay": "a window of the initial delay (KIP-134)",
         "join": "waiting for members to rejoin, and for pending members to join",
         "sync": "waiting for the leader's assignment",
+        "held": "a test held the group in this phase",
         "unseen": "the end of the join phase is missing from the events",
     }
 )
 
 PAUSE_ENDS: Final[Words] = MappingProxyType(
     {
-        "synced": "the member was given its assignment",
+        "synced": "the member got its assignment",
         "gone": "the member is gone",
         "rebalance": "another rebalance began; its account has the rest",
         "unseen": "the end is missing from the events, or has not come yet",
@@ -123,11 +142,12 @@ PAUSE_ENDS: Final[Words] = MappingProxyType(
 UNREAD_CAUSES: Final[Words] = MappingProxyType(
     {
         "paused": "an eager member revoked it to rejoin; counted from its JoinGroup",
-        "revoked": "a cooperative member was given an assignment without it",
+        "revoked": "a cooperative member got an assignment without it",
         "left": "its member left; counted from the LeaveGroup",
         "removed": "an admin removed its member",
         "expired": "the session of its member expired; counted from when the broker"
         " last heard of the member",
+        "commanded": "a command removed its member, or ended the member's session",
         "kicked": "the broker removed its member; counted from when the broker last"
         " heard of it",
         "replaced": "its static member was restarted; counted from when the broker"
@@ -136,6 +156,61 @@ UNREAD_CAUSES: Final[Words] = MappingProxyType(
         "group_empty": "the group was Empty",
     }
 )
+
+TRANSACTION_STATES: Final[Words] = MappingProxyType(
+    {
+        "Empty": "a producer has the id, and has not begun a transaction",
+        "Ongoing": "a transaction is open",
+        "PrepareCommit": "it will be committed: markers are being written",
+        "PrepareAbort": "it will be aborted: markers are being written",
+        "CompleteCommit": "it is committed: all markers are written",
+        "CompleteAbort": "it is aborted: all markers are written",
+        "Dead": "the id expired, and is forgotten",
+        "PrepareEpochFence": "its producer is about to be fenced",
+    }
+)
+
+TRANSACTION_ENDS: Final[Words] = MappingProxyType(
+    {
+        "client_committed": "the producer committed it",
+        "client_aborted": "the producer aborted it",
+        "timeout": "it was open for longer than its timeout",
+        "fenced": "another producer sent InitProducerId with the same transactional.id",
+        "operator": "an admin or a command ended it",
+    }
+)
+"""Causes of PrepareCommit and PrepareAbort."""
+
+TRANSACTION_CAUSES: Final[Words] = MappingProxyType(
+    {
+        "initialized": "a producer sent InitProducerId",
+        "client_began": "the producer added its first partition or group",
+        "client_added": "the producer added further partitions or groups",
+        **TRANSACTION_ENDS,
+        "markers_written": "all its partitions have the marker",
+        "id_expired": "the id was not used for transactional.id.expiration.ms",
+        "loaded": "the coordinator read it from its log",
+    }
+)
+
+FAULT_EFFECTS: Final[Words] = MappingProxyType(
+    {
+        "error": "it was answered with `error`, and had no effect",
+        "delay": "its answer was delayed",
+        "disconnect_before": "its connection was closed, and it had no effect",
+        "disconnect_after": "its connection was closed in place of an answer",
+        "swallow": "it had no effect and no answer",
+        "throttle": "its answer had a throttle time",
+        "duplicate": "it took effect twice",
+        "stale": "it was answered as an earlier one, and had no effect",
+        "corrupt": "bytes of its answer were changed",
+        "truncate": "half of its answer was sent, and the connection was closed",
+        "trickle": "its answer was sent byte by byte",
+        "black_hole": "nothing of the connection is read or answered",
+        "jitter": "what the connection sends and receives is delayed at random",
+    }
+)
+"""The effects of faults on a request; the last two affect a whole connection."""
 
 _SHARED: Final[Mapping[str, Words]] = MappingProxyType(
     {
@@ -147,11 +222,13 @@ _SHARED: Final[Mapping[str, Words]] = MappingProxyType(
         "pieces": PIECES,
         "pause_ends": PAUSE_ENDS,
         "unread_causes": UNREAD_CAUSES,
+        "transaction_states": TRANSACTION_STATES,
+        "transaction_ends": TRANSACTION_ENDS,
     }
 )
 
 
 def as_json() -> dict[str, Any]:
-    """All of it as JSON's types, for JavaScript and Spark."""
+    """All words as JSON types, for JavaScript and Spark."""
     shared: dict[str, Any] = {name: {**words} for name, words in _SHARED.items()}
     return {"cooperative": sorted(COOPERATIVE), **shared}

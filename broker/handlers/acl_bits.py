@@ -1,6 +1,6 @@
-"""ACL bits: the operations that a client may do, a bit per AclOperation (KIP-430).
+"""ACL bits: a client's allowed operations, a bit per AclOperation (KIP-430).
 
-Without an authorizer everything is allowed that applies to the resource.
+Without an authorizer, every operation that applies to the resource is allowed.
 """
 
 from __future__ import annotations
@@ -23,4 +23,4 @@ TOPIC = _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _CONFIGS
 CLUSTER = _CREATE | _ALTER | _DESCRIBE | _CLUSTER_ACTION | _CONFIGS | _IDEMPOTENT_WRITE
 
 NOT_ASKED_FOR = -(2**31)
-"""Stands in a response for operations that were not asked for."""
+"""Operations that were not requested, in a response."""

@@ -11,8 +11,7 @@ from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
 _ALTERED_COST = 1000
-"""Cost of altering a resource, as `Pace` counts: that is written down, and
-flushed."""
+"""Cost of altering a resource, as `Pace` counts: the change is written and flushed."""
 
 
 def alter(
@@ -24,8 +23,8 @@ def alter(
 
     Args:
         request: its message has `resources`.
-        check: checks the changes of a resource, whatever it is.
-        change: makes them; the resources that are refused here do not come to it.
+        check: checks the changes of a resource of any type.
+        change: makes them; called only for resources that pass the check.
 
     Returns:
         A row of the response each: error code, error message, type and name.
@@ -61,7 +60,7 @@ def check_value(name: str, value: str | None) -> None:
     """Checks that a key has a value.
 
     Raises:
-        RefusedError: INVALID_REQUEST, it is null.
+        RefusedError: INVALID_REQUEST if it is null.
     """
     if value is None:
         raise invalid(f"{name} is null")

@@ -34,7 +34,7 @@ _LONGEST_VALUE = 32767
 _MOST_KEYS = 1000
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
-# A running broker keeps its address; setting what it has is no change.
+# A running broker keeps its address; setting the present value changes nothing.
 _KEPT = ("listeners", "listener.security.protocol.map")
 
 _CLIENT_FIELDS = {
@@ -57,7 +57,7 @@ _UNITS_S = (86_400, 3_600, 60, 1)
 _MOST_SECONDS = 2**63
 
 _LONGEST_PATTERN = 1000
-# Java's regular expressions, in the places where Python's are others.
+# Java's regular expressions, where they differ from Python's.
 _JAVA_CLASS = re.compile(r"\\[pP](\{\w+\}|\w)")
 _JAVA_GROUP = re.compile(r"\(\?<(?=[A-Za-z])")
 _JAVA_REFERENCE = re.compile(r"\\k<(\w+)>")
@@ -71,8 +71,8 @@ class Target(Protocol):
     Attributes:
         values: the settings as texts, by key; None for passwords.
         keys: the existing keys.
-        has_lists: whether elements of lists can be added and taken away.
-        elsewhere: keys that are set for another resource only.
+        has_lists: whether elements of lists can be added and removed.
+        elsewhere: keys that can only be set on another resource.
     """
 
     values: Mapping[str, str | None]
@@ -81,7 +81,7 @@ class Target(Protocol):
     elsewhere: Collection[str]
 
     def put(self, values: Mapping[str, str | None], validate_only: bool) -> None:
-        """Takes these values in place of those that are set.
+        """Replaces the settings with these values.
 
         Raises:
             RefusedError: a value is invalid; nothing has changed.
@@ -92,8 +92,8 @@ def target(request: Request, resource_type: int, name: str) -> Target:
     """The resource whose configuration a request alters.
 
     Raises:
-        RefusedError: an invalid name, an unknown broker, or a type of resources that
-            has no configuration.
+        RefusedError: an invalid name, an unknown broker, or a resource type without
+            configuration.
     """
     if resource_type == configs.TOPIC:
         return _TopicTarget(request, name)
@@ -116,7 +116,7 @@ def _not_kept(error: StorageError) -> RefusedError:
 
 
 def _check_lengths(values: Mapping[str, str | None]) -> None:
-    """Checks the values that appending made longer than a request could set them."""
+    """Checks values that appending has made longer than a request could set them."""
     for name, text in values.items():
         if text is not None and len(text) > _LONGEST_VALUE:
             raise _invalid(f"{name}: the value is longer than {_LONGEST_VALUE}")
@@ -169,7 +169,7 @@ class _BrokerTarget:
         self._source = DYNAMIC_BROKER_CONFIG if name else DYNAMIC_DEFAULT_BROKER_CONFIG
         self._node = request.node
         self._cluster = request.node.cluster
-        # Kafka checks what is set for "01", and keeps it for no broker.
+        # Kafka checks the settings for "01", and stores them for no broker.
         self._is_known = name in {"", str(self._node.id)}
         levels = self._cluster.features.levels
         self._is_required = bool(levels.get(ELIGIBLE_LEADER_REPLICAS))
@@ -217,9 +217,9 @@ class _BrokerTarget:
 
 
 class _StoredTarget(ABC):
-    """The settings of a resource that are kept by its name.
+    """The settings of a resource that are stored by its name.
 
-    Its lists cannot be appended to: Kafka's controller has no schema of them.
+    Its lists cannot be appended to: Kafka's controller has no schema for them.
     """
 
     keys: Mapping[str, Key]
@@ -268,7 +268,7 @@ class _StoredTarget(ABC):
 
 
 class _GroupTarget(_StoredTarget):
-    """The settings of a group; kohort's classic groups have no use for them."""
+    """The settings of a group; kohort's classic groups do not use them."""
 
     keys: Mapping[str, Key] = GROUP_KEYS
 
@@ -299,7 +299,7 @@ def _check_reset(text: str) -> None:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether Java reads a text as a duration that is not negative."""
+    """Returns whether Java parses a text as a duration that is not negative."""
     match = _DURATION.fullmatch(text[:100])
     if match is None:
         return False
@@ -311,7 +311,7 @@ def _is_duration(text: str) -> bool:
 
 
 class _ClientMetricsTarget(_StoredTarget):
-    """A subscription to the metrics of clients (KIP-714); kohort asks for none."""
+    """A subscription to client metrics (KIP-714); kohort requests none."""
 
     keys: Mapping[str, Key] = CLIENT_METRICS_KEYS
 
@@ -338,7 +338,7 @@ class _ClientMetricsTarget(_StoredTarget):
 
 
 def _is_match(text: str) -> bool:
-    """Whether a text selects clients: a field, and a regular expression for it."""
+    """Returns whether a text selects clients: a field and a regular expression."""
     # Java's split drops empty strings at the end.
     field, *patterns = text.rstrip("=").split("=")
     if field.strip() not in _CLIENT_FIELDS or len(patterns) != 1:
@@ -347,7 +347,7 @@ def _is_match(text: str) -> bool:
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether a text is likely a regular expression of Java's; not used as one here."""
+    """Returns whether a text is likely a Java regular expression; never used."""
     if len(text) > _LONGEST_PATTERN:
         return True
     if _JAVA_LONELY_BRACE.search(text := _JAVA_CLASS.sub("a", text)):

@@ -29,8 +29,8 @@ NAMES = {
     CLIENT_METRICS: "client metrics",
     GROUP: "group",
 }
-"""The types of resources of which Kafka knows configurations (KIP-133, KIP-412,
-KIP-714, KIP-848)."""
+"""The resource types that have configurations in Kafka (KIP-133, KIP-412, KIP-714,
+KIP-848)."""
 
 _THROTTLED = re.compile(r"\s*(\*|\d+:\d+(\s*,\s*\d+:\d+)*)?\s*").fullmatch
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
@@ -60,7 +60,7 @@ def check_topic(config: Config, overrides: Mapping[str, str]) -> None:
 
 
 def check_topic_name(name: str) -> None:
-    """Checks that a topic could have the name.
+    """Checks that a name is a legal topic name.
 
     Raises:
         RefusedError: INVALID_TOPIC_EXCEPTION.
@@ -71,7 +71,7 @@ def check_topic_name(name: str) -> None:
 
 
 def check_broker(request: Request, name: str) -> None:
-    """Checks that the broker that is meant is the one that was asked.
+    """Checks that the named broker is the one that received the request.
 
     Raises:
         RefusedError: INVALID_REQUEST.
@@ -82,7 +82,7 @@ def check_broker(request: Request, name: str) -> None:
 
 
 def refused_type(resource_type: int) -> RefusedError:
-    """INVALID_REQUEST for a type of resources that a request cannot be about."""
+    """INVALID_REQUEST for a resource type that the API does not support."""
     kind = NAMES.get(resource_type, str(resource_type))
     why = f"this request cannot be about a resource of type {kind}"
     return RefusedError(ErrorCode.INVALID_REQUEST, why)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from kohort.broker.cluster.cluster import Cluster
+from kohort.broker.handlers.produce_verification import (
+    Batch,
+    Key,
+    ProduceVerification,
+    Refused,
+    Verified,
+    publish_fenced,
+)
 from kohort.broker.handlers.replicas import leader_endpoints, leader_hint, placed
-from kohort.broker.log.partition import NO_TRANSACTIONS, Partition
+from kohort.broker.log.partition import Partition
+from kohort.broker.log.producers import Verification
 from kohort.broker.log.results import AppendResult
 from kohort.broker.log.validation import UnreadBatch
 from kohort.broker.long_work import Work
@@ -35,49 +45,85 @@ _ADMIN_CLIENT = "__admin_client"
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_IDS = 13
 _TELLS_LEADERS = 10
-"""First version in which a wrong node names the leader (KIP-951)."""
+"""First version in which a node that is not the leader names the leader (KIP-951)."""
 
 _PIECE = 1024 * 1024
-"""Bytes of batches that are appended at a time: half a millisecond to check a CRC,
-and to write."""
+"""Bytes of batches appended at a time: half a millisecond to check a CRC, and to write.
+"""
 _ROW = 4096
-"""Bytes that cost as much as a row beside its batch."""
+"""Bytes that cost as much as a row, in addition to its batch."""
 _RECORD = 1024
-"""Bytes that cost as much as a record beside its own."""
+"""Bytes that cost as much as a record, in addition to its own."""
 
 _COUNT = struct.Struct(">i").unpack_from
 
+_NO_TRANSACTIONAL_ID = BatchError(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    "a batch of a transaction, and no transactional id",
+)
+
 _UNANSWERED = PartitionProduceResponse()
 
+_SEVERAL_PRODUCERS = BatchError(
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of several producers", on_wire=True
+)
+_UNVERIFIED: Verified = {}
+
 _Rows = dict[tuple[str, bytes], dict[int, PartitionProduceResponse]]
-"""Answers by topic, that is by name or id, and by partition."""
+"""Responses by topic (name or id) and by partition."""
+_Batches = dict[Key, PartitionProduceData]
 
 
 def handle(request: Request) -> Work:
     """Appends; answers once the records are in the logs, as there is one replica.
 
-    1. A transaction, or bytes that are no batch, in any partition: refuses all.
-    2. Refuses the partitions that do not exist, or whose bytes are not one batch.
-    3. Appends to the others. Of a partition that is named twice Kafka appends the
-       last batch only.
+    1. Refuses everything if any partition has a transaction without a transactional
+       id, or bytes that are not a batch.
+    2. Refuses the partitions that do not exist, or whose bytes are not exactly one
+       batch.
+    3. With a transactional id, first asks the coordinator: `produce_verification`.
+    4. Appends to the others. If a partition is named twice, Kafka appends only the last
+       batch.
 
-    Other requests may come in between two partitions, and while the records of a
+    Other requests may be handled between two partitions, and while the records of a
     batch are read.
     """
     message: ProduceRequest = request.message
     error = _first_error(message)
     if error is not None:
-        rows, has_error = _all_refused(message, error), True
+        yield from _answer(request, _all_refused(message, error), has_error=True)
+        return
+    rows, batches = _sorted_out(request)
+    if message.transactional_id is None:
+        # As `_append_and_answer`, which would cost one more generator.
+        yield from _append_all(request, rows, batches, _UNVERIFIED)
+        yield from _answer(request, rows, has_error=_has_error(rows))
+    elif _producers(batches) > 1:
+        refused = _all_refused(message, _SEVERAL_PRODUCERS)
+        yield from _answer(request, refused, has_error=True)
     else:
-        rows, batches = _sorted_out(request)
-        yield from _append_all(request, rows, batches)
-        has_error = _has_error(rows)
-    if message.acks == 0:
+        ProduceVerification(
+            request,
+            partial(_of_transaction, request, batches),
+            partial(_append_and_answer, request, rows, batches),
+        ).ask()
+
+
+def _append_and_answer(
+    request: Request, rows: _Rows, batches: _Batches, verified: Verified
+) -> Work:
+    yield from _append_all(request, rows, batches, verified)
+    yield from _answer(request, rows, has_error=_has_error(rows))
+
+
+def _answer(request: Request, rows: _Rows, *, has_error: bool) -> Iterable[None]:
+    if request.message.acks == 0:
         if has_error:
-            # No answer is wanted; Kafka closes the connection instead.
+            # Without acks the client expects no response; Kafka closes the connection
+            # instead.
             request.peer.fail("a Produce without acks failed")
         request.reply_nothing()
-        return
+        return ()
     responses = [
         TopicProduceResponse(*topic, list(some.values()))
         for topic, some in rows.items()
@@ -87,9 +133,44 @@ def handle(request: Request) -> Work:
     response = ProduceResponse(responses, 0, endpoints)
     if has_error:
         # Refused records are listed one by one (KIP-467).
-        yield from request.reply_in_pieces(response)
-    else:
-        request.reply(response)
+        return request.reply_in_pieces(response)
+    request.reply(response)
+    return ()
+
+
+def _producers(batches: _Batches) -> int:
+    """The number of producers, or of their epochs, with a batch of a transaction."""
+    found = set()
+    for data in batches.values():
+        batch: Any = data.records
+        if _is_of_transaction(batch):
+            header = records.read_header(batch)
+            found.add((header.producer_id, header.producer_epoch))
+    return len(found)
+
+
+def _is_of_transaction(batch: Any) -> bool:
+    """Returns whether a batch opens a transaction; without a producer none does."""
+    return records.is_transactional(batch) and (
+        records.read_header(batch).producer_id > records.NO_PRODUCER_ID
+    )
+
+
+def _of_transaction(request: Request, batches: _Batches) -> list[Batch]:
+    """The batches of a transaction whose partitions this node leads.
+
+    As in Kafka, a transaction also begins with a batch that `_partition` refuses.
+    """
+    found = []
+    for (name, topic_id, index), data in batches.items():
+        batch: Any = data.records
+        if not _is_of_transaction(batch):
+            continue
+        topic = _topic(request, name, topic_id)[0]
+        if topic is not None and not topic.leader_error(request.node.id, index):
+            key = name, topic_id, index
+            found.append(Batch(key, topic.name, topic.partitions[index], batch))
+    return found
 
 
 def _first_error(message: ProduceRequest) -> BatchError | None:
@@ -100,7 +181,7 @@ def _first_error(message: ProduceRequest) -> BatchError | None:
             if error is not None:
                 return error
             if records.is_transactional(batch) and message.transactional_id is None:
-                return NO_TRANSACTIONS
+                return _NO_TRANSACTIONAL_ID
     return None
 
 
@@ -116,12 +197,10 @@ def _all_refused(message: ProduceRequest, error: BatchError) -> _Rows:
     return rows
 
 
-def _sorted_out(
-    request: Request,
-) -> tuple[_Rows, dict[tuple[str, bytes, int], PartitionProduceData]]:
-    """Answers to the partitions that are refused, and the batches of the others."""
+def _sorted_out(request: Request) -> tuple[_Rows, _Batches]:
+    """Responses for the refused partitions, and the batches of the others."""
     rows: _Rows = {}
-    batches: dict[tuple[str, bytes, int], PartitionProduceData] = {}
+    batches: _Batches = {}
     zstd = request.version >= _FIRST_WITH_ZSTD
     for topic_data in request.message.topic_data:
         key = topic_data.name, topic_data.topic_id
@@ -153,9 +232,7 @@ def _has_error(rows: _Rows) -> bool:
 
 
 def _append_all(
-    request: Request,
-    rows: _Rows,
-    batches: dict[tuple[str, bytes, int], PartitionProduceData],
+    request: Request, rows: _Rows, batches: _Batches, verified: Verified
 ) -> Work:
     work = 0
     are_several = len(batches) > 1
@@ -163,10 +240,11 @@ def _append_all(
         if work > _PIECE:
             work = 0
             yield
-        row = _append(request, name, topic_id, data, None)
+        found = verified.get((name, topic_id, index)) if verified else None
+        row = _append(request, name, topic_id, data, None, found)
         while isinstance(row, UnreadBatch):
             yield from row.read()
-            row = _append(request, name, topic_id, data, row)
+            row = _append(request, name, topic_id, data, row, found)
         if are_several:
             work += _cost(data.records)
         if rows[name, topic_id][index] is _UNANSWERED:
@@ -174,7 +252,7 @@ def _append_all(
 
 
 def _cost(batch: Any) -> int:
-    """Bytes that take as long as this batch, up to where others get a turn."""
+    """Bytes that cost as much as this batch, before other requests get a turn."""
     if batch[records.ATTRIBUTES_AT] & records.CODEC_MASK:
         return _PIECE
     count: int = _COUNT(batch, records.COUNT_AT)[0]
@@ -212,22 +290,32 @@ def _append(
     topic_id: bytes,
     data: PartitionProduceData,
     read: UnreadBatch | None,
+    verified: Verification | Refused | None,
 ) -> PartitionProduceResponse | UnreadBatch:
     """Appends one batch; topics and leaders may have changed since it was read."""
+    if isinstance(verified, Refused):
+        error, text = verified.error_code, verified.message
+        return PartitionProduceResponse(data.index, error, -1, error_message=text)
     partition = _partition(request, name, topic_id, data.index)
     if not isinstance(partition, Partition):
         return partition
-    # Decoded records are one view of the received bytes.
-    batch: Any = data.records
+    # Decoded records are one view of the received bytes, which do not change.
+    batch = memoryview(data.records).toreadonly()  # type: ignore[arg-type]
     now_ms = request.node.cluster.now_ms()
-    result = partition.append_or_read(batch, now_ms=now_ms, read=read)
-    return result if isinstance(result, UnreadBatch) else _row(data, result)
+    result = partition.append_or_read(
+        batch, now_ms=now_ms, read=read, verification=verified
+    )
+    if isinstance(result, UnreadBatch):
+        return result
+    if result.error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
+        publish_fenced(request, partition, batch)
+    return _row(data, result)
 
 
 def _topic(
     request: Request, name: str, topic_id: bytes
 ) -> tuple[Topic | None, ErrorCode]:
-    """The topic, and the error if there is none."""
+    """The topic, and the error if it does not exist."""
     topics = request.node.cluster.topics
     if request.version >= _FIRST_WITH_IDS:
         return topics.by_id.get(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
@@ -252,7 +340,7 @@ def _partition(
     partition = topic.partitions[index]
     if acks == _ALL and topic.min_insync_replicas > 1:
         replicas, in_sync = placed(request.node.cluster, topic, index)[3:5]
-        # More replicas than there are cannot be in sync: Kafka asks for all of them.
+        # No more replicas than exist can be in sync: Kafka requires all of them.
         if len(in_sync) < min(topic.min_insync_replicas, len(replicas)):
             start = partition.log_start_offset
             return _refused(index, ErrorCode.NOT_ENOUGH_REPLICAS, start)

@@ -1,7 +1,7 @@
-"""Fetch: reads record batches, and waits for them where there are too few.
+"""Fetch: reads record batches, and waits for them if there are too few.
 
-A fetch that waits is parked with its partitions; the first append that brings it
-to ``min_bytes``, or its timer, has it answered.
+A waiting fetch is parked with its partitions. It is answered by the first append that
+brings it to ``min_bytes``, or by its timer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kohort.broker.log.store import PIECE
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request
 from kohort.protocol.apis.k01_fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -39,22 +40,22 @@ _READ_COMMITTED = 1
 _FROM_FOLLOWERS = 11
 """The version from which on followers answer consumers, too (KIP-392)."""
 _TELLS_LEADERS = 16
-"""First version in which a wrong node names the leader (KIP-951)."""
+"""First version in which a node that is not the leader names the leader (KIP-951)."""
 _STORAGE_ERRORS_SINCE = 6
-"""First version of clients that know KAFKA_STORAGE_ERROR."""
+"""First version whose clients know KAFKA_STORAGE_ERROR."""
 _ABSENT = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 _MIN_BYTES_OF_ANY = 1
-"""``min_bytes`` up to which any records are enough: sizes need not be looked up."""
+"""``min_bytes`` up to which any record is enough, so sizes need not be looked up."""
 
 _ROWS = 256
-"""Partitions that are looked at at a time: less than a millisecond."""
+"""Partitions checked at a time: less than a millisecond."""
 
 _FEW = 4
-"""Fetches that a partition's append answers at once; more than these, each is answered
-in another turn."""
+"""Fetches that a partition's append answers at once; if there are more, each is
+answered in another turn."""
 
 
 def handle(request: Request) -> Work:
@@ -95,7 +96,7 @@ def handle(request: Request) -> Work:
 def _asked(
     message: FetchRequest, by_id: bool
 ) -> Generator[None, None, dict[PartitionKey, FetchedPartition]]:
-    """The partitions of a request: of one that it repeats, the last row counts."""
+    """The partitions of a request; if one is repeated, its last row counts."""
     asked: dict[PartitionKey, FetchedPartition] = {}
     count = 0
     for topic in message.topics:
@@ -107,7 +108,7 @@ def _asked(
             asked[key, p.partition] = FetchedPartition(
                 key,
                 p.partition,
-                # Below 0 there is none.
+                # Negative means none.
                 max(p.current_leader_epoch, -1),
                 p.fetch_offset,
                 p.partition_max_bytes,
@@ -120,7 +121,7 @@ def _update(
     session: FetchSession,
     asked: dict[PartitionKey, FetchedPartition],
 ) -> Generator[None, None, bool]:
-    """Takes a request's changes into its session; False if there is no room."""
+    """Applies a request's changes to its session; False if there is no room."""
     sessions = request.node.fetch_sessions
     count = 0
     for key, wanted in asked.items():
@@ -142,17 +143,19 @@ def _update(
 class _Fetch:
     """One request until it is answered.
 
-    1. `run` adds up the sizes of the readable records. If that is enough, or the
+    1. `run` adds up the sizes of the readable records. If they are enough, or the
        request must not wait, it reads the partitions and answers.
-    2. Otherwise the request is parked with a `_Waiting` for each partition, which
-       holds a size and no records, and looks at its own partition only.
-    3. `wake`, by the append that brings the request to ``min_bytes`` or by any other
-       change of a partition, or the timer, has it read and answered. Of a session's
-       partitions only those are read that have records or have changed meanwhile:
-       its response leaves the others out.
+    2. Otherwise the request is parked with a `_Waiting` for each partition, which holds
+       a size and no records, and watches only its own partition.
+    3. `wake` (called by the append that brings the request to ``min_bytes``, or by any
+       other change of a partition) or the timer reads and answers it. In a session,
+       only those partitions are read that have records or have changed meanwhile: its
+       response leaves the others out.
 
     Attributes:
         changed: positions of these partitions in the request.
+        committed: whether only committed records are read, up to the last stable
+            offset.
     """
 
     __slots__ = (
@@ -166,6 +169,7 @@ class _Fetch:
         "_timer",
         "_waiting",
         "changed",
+        "committed",
         "min_bytes",
         "size",
     )
@@ -182,16 +186,17 @@ class _Fetch:
         self._partitions = partitions
         self._session = session
         self._is_incremental = is_incremental
+        self.committed = request.message.isolation_level == _READ_COMMITTED
         self._is_awake = False
         self._has_waited = False
         self._timer: Timer | None = None
         self._waiting: list[_Waiting] = []
         self.changed: set[int] = set()
-        # No response can have more bytes than this, so Kafka waits for no more.
+        # No response can have more bytes than this, so Kafka does not wait for more.
         limit: int = request.node.cluster.config["fetch.max.bytes"]
         quotas = request.node.cluster.quotas
         if quotas.is_used:
-            # A longer one would be throttled in any case.
+            # A longer one would certainly be throttled.
             limit = int(min(limit, quotas.most_bytes(request.client.id)))
         self._max_bytes: int = min(request.message.max_bytes, limit)
         self.min_bytes: int = min(request.message.min_bytes, self._max_bytes)
@@ -212,13 +217,13 @@ class _Fetch:
             # They may take 100 MB, and are all in `_partitions`.
             self._request.message = replace(message, topics=())
         self._has_waited = True
-        clock = self._request.node.cluster.clock
+        clock = self._request.node.cluster.client_clock
         self._timer = clock.call_at(
             clock.now() + message.max_wait_ms / 1000, self._answer_later
         )
 
     def _is_enough(self) -> Generator[None, None, bool]:
-        """Whether there are records enough, or an error."""
+        """Returns whether there are enough records, or an error."""
         size, is_any_enough = 0, self.min_bytes <= _MIN_BYTES_OF_ANY
         for number, wanted in enumerate(self._partitions, 1):
             if number % _ROWS == 0:
@@ -228,10 +233,10 @@ class _Fetch:
                 return True
             if wanted.fetch_offset == partition.log_end_offset:
                 continue
-            if is_any_enough:
+            if is_any_enough and not self.committed:
                 return True
-            readable = partition.readable(wanted.fetch_offset)
-            if readable < 0 or wanted.max_bytes < 0:
+            readable = self.readable(partition, wanted)
+            if readable < 0 or wanted.max_bytes < 0 or (is_any_enough and readable):
                 return True
             size += _size_of_read(partition, wanted, readable, not size)
             if size >= self.min_bytes:
@@ -239,7 +244,7 @@ class _Fetch:
         return size >= self.min_bytes
 
     def _must_not_wait(self) -> Generator[None, None, bool]:
-        """Watches all partitions; whether one has changed so that it is enough."""
+        """Watches all partitions; returns whether the request is answerable now."""
         self._request.abandon = self._stop_waiting
         for number, wanted in enumerate(self._partitions, 1):
             if number % _ROWS == 0:
@@ -247,7 +252,7 @@ class _Fetch:
             partition = self.find(wanted)
             readable = -1
             if isinstance(partition, Partition):
-                readable = partition.readable(wanted.fetch_offset)
+                readable = self.readable(partition, wanted)
             if isinstance(partition, ErrorCode) or readable < 0:
                 self._is_awake = True
                 break
@@ -267,13 +272,17 @@ class _Fetch:
             return True
         return False
 
+    def readable(self, partition: Partition, wanted: FetchedPartition) -> int:
+        """Bytes that could be read; -1 if the offset is out of range."""
+        return partition.readable(wanted.fetch_offset, committed=self.committed)
+
     def wake(self, partition: Partition) -> None:
-        """A partition has grown so that it is enough, or something happened to it."""
+        """Handles a partition that has grown enough, or otherwise changed."""
         if self._is_awake:
             return
         self._is_awake = True
         if self._timer is None:
-            # `_must_not_wait` is under way, and finds it.
+            # `_must_not_wait` is running, and finds it.
             return
         if partition.woken > _FEW:
             self._answer_later()
@@ -282,7 +291,7 @@ class _Fetch:
         self._request.go_on(self._answer())
 
     def _answer_later(self) -> None:
-        """Answers in another turn: a thousand may do so at once."""
+        """Answers in another turn: a thousand fetches may answer at once."""
         self._stop_waiting()
         request = self._request
         work = request.node.cluster.long_work.queue(self._answer(), request.failed)
@@ -298,7 +307,7 @@ class _Fetch:
         self._waiting = []
 
     def find(self, wanted: FetchedPartition) -> Partition | ErrorCode:
-        """The partition, or why it cannot be read from here."""
+        """The partition, or the reason why it cannot be read here."""
         topics = self._request.node.cluster.topics
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if isinstance(wanted.topic, bytes):
@@ -319,7 +328,7 @@ class _Fetch:
     def _refused(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
         index = wanted.partition
         if error in _ABSENT and not self._has_waited:
-            # Kafka finds these before it looks at a log.
+            # Kafka detects these before it reads a log.
             return PartitionData(index, error, -1)
         leader = LeaderIdAndEpoch()
         if error in _LEADER_ERRORS and self._request.version >= _TELLS_LEADERS:
@@ -336,8 +345,9 @@ class _Fetch:
     def _answer(self) -> Work:
         """Reads all partitions, and sends the response."""
         answer = _Answer(self._session, is_incremental=self._is_incremental)
-        # Less where clients leave very much unread.
-        unread = self._request.node.cluster.unread
+        # Less while clients leave very much unread.
+        cluster = self._request.node.cluster
+        unread, watch = cluster.unread, cluster.fetch_watch
         left, size = min(self._max_bytes, unread.spare), 0
         partitions = self._partitions
         if self._is_incremental and self._has_waited:
@@ -358,22 +368,27 @@ class _Fetch:
             offset, is_first = wanted.fetch_offset, not size
             # The first records found are sent even above the limit (KIP-74).
             if limit <= PIECE:
-                result = partition.read(offset, limit, minimum_one=is_first)
+                result = partition.read(
+                    offset, limit, minimum_one=is_first, committed=self.committed
+                )
             else:
                 result = yield from self._read_long(partition, offset, limit, is_first)
                 now = self.find(wanted)
                 if now is not partition:
-                    # The topic went, or the leader changed, while it was read.
+                    # The topic was deleted, or the leader changed, during the read.
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     error = now if isinstance(now, ErrorCode) else unknown
                     answer.add(wanted, self._refused(wanted, error), 0)
                     continue
             size += result.size_in_bytes
             left = max(left - result.size_in_bytes, 0)
+            if watch is not None and not result.error_code:
+                client = self._request.client
+                yield from watch.sent(client, partition, offset, result)
             row = self._row(partition, wanted, result)
             answer.add(wanted, row, result.size_in_bytes)
         yield from answer.add_absent()
-        response = answer.response(self._request.node.cluster)
+        response = answer.response(cluster)
         if len(partitions) > _ROWS or size > PIECE:
             yield from self._request.reply_in_pieces(response)
         else:
@@ -385,11 +400,14 @@ class _Fetch:
         """Reads more than a piece, which counts as unread meanwhile."""
         unread = self._request.node.cluster.unread
         limit = min(limit, unread.spare)
-        reserved = max(min(limit, partition.readable(offset)), 0)
+        reserved = partition.readable(offset, committed=self.committed)
+        reserved = max(min(limit, reserved), 0)
         unread.size += reserved
         try:
             return (
-                yield from partition.read_in_pieces(offset, limit, minimum_one=is_first)
+                yield from partition.read_in_pieces(
+                    offset, limit, minimum_one=is_first, committed=self.committed
+                )
             )
         finally:
             unread.size -= reserved
@@ -404,14 +422,19 @@ class _Fetch:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error:
             return PartitionData(wanted.partition, error, -1, aborted_transactions=None)
-        level = self._request.message.isolation_level
+        aborted = None
+        if self.committed and result.aborted is not None:
+            aborted = [
+                AbortedTransaction(each.producer_id, each.first_offset)
+                for each in result.aborted
+            ]
         return PartitionData(
             wanted.partition,
             0,
             partition.high_watermark,
             partition.last_stable_offset,
             partition.log_start_offset,
-            aborted_transactions=() if level == _READ_COMMITTED else None,
+            aborted_transactions=aborted,
             records=result.buffers,
         )
 
@@ -420,7 +443,7 @@ class _Answer:
     """A response while its rows are made.
 
     Args:
-        session: that of the request, if it has one.
+        session: the request's session, if it has one.
         is_incremental: whether rows without news are left out.
     """
 
@@ -444,7 +467,7 @@ class _Answer:
         }
 
     def add(self, wanted: FetchedPartition, data: PartitionData, size: int) -> None:
-        """The row of one partition, and the bytes of its records."""
+        """Adds the row of one partition, and the size of its records."""
         if self._session is not None:
             is_news = wanted.tells_news(
                 data.error_code, data.high_watermark, data.log_start_offset, size
@@ -462,11 +485,11 @@ class _Answer:
         topics[-1][1].append(data)
 
     def defer(self, wanted: FetchedPartition, data: PartitionData) -> None:
-        """The row of a partition that does not exist, for `add_absent`."""
+        """Keeps the row of a partition that does not exist, for `add_absent`."""
         self._absent[data.error_code].append((wanted, data))
 
     def add_absent(self) -> Work:
-        """Adds the partitions that do not exist: Kafka's answer has them last."""
+        """Adds the partitions that do not exist; as in Kafka, they come last."""
         for rows in self._absent.values():
             for number, (wanted, data) in enumerate(rows, 1):
                 if number % _ROWS == 0:
@@ -495,7 +518,7 @@ class _Answer:
 def _size_of_read(
     partition: Partition, wanted: FetchedPartition, readable: int, is_first: bool
 ) -> int:
-    """The bytes of a partition that a response would have."""
+    """The bytes of a partition that a response would contain."""
     if readable <= wanted.max_bytes:
         return readable
     if is_first:
@@ -506,7 +529,7 @@ def _size_of_read(
 
 
 class _Waiting:
-    """One partition of a fetch that waits.
+    """One partition of a waiting fetch.
 
     Attributes:
         partition: the partition that it watches.
@@ -541,7 +564,7 @@ class _Waiting:
         self._counted = counted
 
     def __call__(self) -> None:
-        """The partition has grown, or something happened to it."""
+        """Handles a change of the partition."""
         fetch, partition = self._fetch, self.partition
         fetch.changed.add(self._position)
         appended = partition.appended_bytes
@@ -550,9 +573,13 @@ class _Waiting:
                 fetch.wake(partition)
             return
         self._seen = appended
-        readable = self._readable_before + appended - self._appended_before
-        # As in Kafka a batch above the limit does not count as a whole, although the
-        # response would have it.
+        if fetch.committed:
+            # A marker may let through more than itself, other batches nothing.
+            readable = fetch.readable(partition, self._wanted)
+        else:
+            readable = self._readable_before + appended - self._appended_before
+        # As in Kafka, a batch above the limit counts only up to the limit, although the
+        # response would contain it.
         counted = min(readable, self._wanted.max_bytes)
         fetch.size += counted - self._counted
         self._counted = counted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from kohort.broker.log.lookup import find_offset
 from kohort.broker.log.results import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -28,18 +29,18 @@ _SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version that brought each special timestamp."""
+"""The version that introduced each special timestamp."""
 
 
-_ISOLATION_LEVELS = (0, 1)
-"""Read uncommitted, and read committed."""
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_ISOLATION_LEVELS = (_READ_UNCOMMITTED, _READ_COMMITTED)
 
 _PIECE = 256
-"""Rows that are answered at a time: a millisecond."""
+"""Rows answered at a time: a millisecond."""
 
 
 def handle(request: Request) -> Work:
-    """Looks every partition up; those that the request names twice are refused."""
+    """Looks up every partition; refuses those that the request names twice."""
     message: ListOffsetsRequest = request.message
     if message.isolation_level not in _ISOLATION_LEVELS:
         yield from _fail(request)
@@ -58,7 +59,7 @@ def handle(request: Request) -> Work:
             if times[place] == 1:
                 row = yield from _partition(request, wanted.name, p)
             elif times[place]:
-                # A row for all of them.
+                # One row for all of them.
                 times[place] = 0
                 error = ErrorCode.INVALID_REQUEST
                 row = ListOffsetsPartitionResponse(p.partition_index, error)
@@ -74,7 +75,7 @@ def handle(request: Request) -> Work:
 
 
 def _fail(request: Request) -> Work:
-    """Kafka fails with isolation levels that do not exist."""
+    """Fails, as Kafka does for unknown isolation levels."""
     error, pace, topics = ErrorCode.UNKNOWN_SERVER_ERROR, Pace(), []
     for wanted in request.message.topics:
         rows = []
@@ -102,7 +103,9 @@ def _partition(
     error = topic.leader_error(node_id, index, wanted.current_leader_epoch)
     if error:
         return ListOffsetsPartitionResponse(index, error)
-    found = yield from topic.partitions[index].find_offset(wanted.timestamp)
+    committed = request.message.isolation_level == _READ_COMMITTED
+    partition = topic.partitions[index]
+    found = yield from find_offset(partition, wanted.timestamp, committed=committed)
     return ListOffsetsPartitionResponse(
         index, found.error_code, found.timestamp_ms, found.offset, found.leader_epoch
     )

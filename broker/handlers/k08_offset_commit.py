@@ -1,25 +1,28 @@
-"""OffsetCommit: looks up the topics; the coordinator decides the rest."""
+"""OffsetCommit: looks up the topics; the coordinator does the rest."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Generator, Sequence
-from itertools import chain, repeat
+from itertools import chain
+from typing import Any, Final
 
 from kohort.broker.coordinator.effects import CommitResult
-from kohort.broker.coordinator.events import CommitOffsets, OffsetRow
+from kohort.broker.coordinator.events import (
+    NO_OFFSETS,
+    CommitOffsets,
+    OffsetRow,
+    Offsets,
+)
 from kohort.broker.coordinator.offsets import is_too_long
+from kohort.broker.handlers.commits import ROW_COST, SLICE, Found, largest_batch
 from kohort.broker.log.partition import Partition
 from kohort.broker.long_work import Pace, Work
 from kohort.broker.request import Request
 from kohort.broker.shards.group_records import (
     LARGEST_FRAME,
     MOST_NAME,
-    SMALLEST_RECORD,
     BatchSize,
 )
-from kohort.broker.topics.topic import OFFSETS_TOPIC
-from kohort.broker.topics.topics import Topics
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -28,56 +31,153 @@ from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kohort.protocol.columns import columns_of
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.registry import BY_NAME
+from kohort.protocol.row_cache import RowCache
 
-_ROWS_LIMIT = 10_000
-"""Rows of responses kept: the partitions of all but the largest topics, in 1 MB."""
-_row = functools.lru_cache(_ROWS_LIMIT)(OffsetCommitResponsePartition)
+_Found = Found[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
+_FIELDS = (
+    "partition_index",
+    "committed_offset",
+    "committed_leader_epoch",
+    "committed_metadata",
+)
 
-_Partitions = Sequence[OffsetCommitRequestPartition]
-
-_SLICE = 500
-"""Partitions looked up between two checks whether a piece is full."""
-_ROW_COST = 2
-"""Cost of looking up one partition, as `Pace` counts."""
 _SIZED_COST = 1
 """Cost of counting the bytes of one offset."""
 _PUBLISHED_COST = 1
 """Cost of an event about one unknown partition."""
 _MOST_PUBLISHED = 1000
-"""Unknown partitions that one event names; a client rarely has one."""
+"""Unknown partitions in one event; a client rarely has one."""
+_BODIES: Final[RowCache[tuple[Any, ...], bytes]] = RowCache()
+"""Encoded responses with the same error code for all partitions: by version, code, and
+name, id and partitions of each topic."""
+_ROW_BYTES = 32
+"""Bytes of a request that count as a row of its kept response: names may be long."""
+_API = BY_NAME["OffsetCommit"]
 
 
-def handle(request: Request) -> Work:
-    """Commits the offsets of known partitions; unknown ones get their error."""
+def handle(request: Request) -> Work | None:
+    """Commits the offsets of known partitions; unknown ones get an error.
+
+    Most commits name a few partitions, and all of them exist: these are handled at
+    once, column by column.
+    """
+    offsets = _all_known(request)
+    if offsets is None or _may_be_too_large(
+        request, len(offsets), has_texts=any(offsets.metadata)
+    ):
+        return _in_pieces(request)
+    request.node.submit_group_event(_commit(request, request, offsets))
+    return None
+
+
+def _all_known(request: Request) -> Offsets | None:
+    """The offsets of a commit; None if partitions are unknown, or there are too many.
+
+    None also for a topic without partitions, which Kafka's response leaves out.
+    """
+    message: OffsetCommitRequest = request.message
+    found: list[tuple[tuple[Any, ...], ...]] = []
+    left = SLICE
+    for wanted in message.topics:
+        name, partitions, _ = _looked_up(request, wanted)
+        count = len(wanted.partitions)
+        left -= count
+        if partitions is None or not count or left < 0:
+            return None
+        columns = columns_of(wanted.partitions, _FIELDS)
+        indexes = columns[0]
+        try:
+            ends = tuple([partitions[index].log_end_offset for index in indexes])
+        except IndexError:
+            return None
+        if min(indexes) < 0:
+            return None
+        found.append(((name,) * count, *columns, ends))
+    if len(found) == 1:
+        return Offsets(*found[0])
+    if not found:
+        return None
+    by_column = zip(*found, strict=True)
+    return Offsets(*(tuple(chain.from_iterable(each)) for each in by_column))
+
+
+def respond(request: Request, result: CommitResult) -> None:
+    """Answers a commit of known partitions."""
+    message: OffsetCommitRequest = request.message
+    if result.codes is not None:
+        found = _Found(0)
+        found.known = [(topic, topic.partitions) for topic in message.topics]
+        request.go_on(_reply(request, found, result, Pace()))
+        return
+    version, error_code = request.version, result.error_code
+    key: list[Any] = [version, error_code]
+    for topic in message.topics:
+        indexes = columns_of(topic.partitions, _FIELDS)[0]
+        key += topic.name, topic.topic_id, indexes
+    body = _BODIES.get((*key,))
+    if body is None:
+        body = _body(version, error_code, message.topics)
+        rows = sum(len(topic.partitions) for topic in message.topics)
+        _BODIES.keep((*key,), body, max(rows, request.size // _ROW_BYTES))
+    if error_code:
+        request.reply(body)
+    else:
+        request.reply_encoded(body)
+
+
+def _body(
+    version: int, error_code: int, wanted: Sequence[OffsetCommitRequestTopic]
+) -> bytes:
+    """Encodes a response with the same error code for all partitions."""
+    topics = [
+        OffsetCommitResponseTopic(
+            topic.name,
+            topic.topic_id,
+            [
+                OffsetCommitResponsePartition(index, error_code)
+                for index in columns_of(topic.partitions, _FIELDS)[0]
+            ],
+        )
+        for topic in wanted
+    ]
+    return _API.response(version).encode(OffsetCommitResponse(0, topics))
+
+
+# -- many partitions, and unknown ones
+
+
+def _in_pieces(request: Request) -> Work:
     message: OffsetCommitRequest = request.message
     pace = Pace()
-    found = _Found(_largest_batch(request.node.cluster.topics))
+    found = _Found(largest_batch(request.node.cluster.topics))
     for wanted in message.topics:
         name, partitions, error = _looked_up(request, wanted)
         known: list[OffsetCommitRequestPartition] = []
         unknown: list[OffsetCommitRequestPartition] = []
-        for start in range(0, len(wanted.partitions), _SLICE):
-            some = wanted.partitions[start : start + _SLICE]
+        for start in range(0, len(wanted.partitions), SLICE):
+            some = wanted.partitions[start : start + SLICE]
             found.sort(some, name, partitions or (), known, unknown)
-            if pace.spend(_ROW_COST * len(some)):
+            if pace.spend(ROW_COST * len(some)):
                 yield
-        # Kafka's answer leaves out known topics without partitions.
+        # Kafka's response leaves out known topics without partitions.
         if unknown or partitions is None:
             found.unknown.append((wanted, unknown, error))
         if known:
             found.known.append((wanted, known))
-        if pace.spend(_ROW_COST):
+        if pace.spend(ROW_COST):
             yield
     if found.unknown:
         yield from _publish_refusals(request, found, pace)
     if found.is_too_large or (
-        _may_be_too_large(request, found)
+        _may_be_too_large(request, found.count)
         and (yield from _is_too_large(request, found, pace))
     ):
         token = _Token(request, found, pace, is_refused=True)
-        request.node.submit_group_event(_commit(token, request, []))
-    elif found.offsets:
+        request.node.submit_group_event(_commit(token, request, NO_OFFSETS))
+    elif found.count:
         token = _Token(request, found, pace)
         request.node.submit_group_event(_commit(token, request, found.offsets))
     else:
@@ -87,7 +187,7 @@ def handle(request: Request) -> Work:
 def _looked_up(
     request: Request, wanted: OffsetCommitRequestTopic
 ) -> tuple[str, Sequence[Partition] | None, ErrorCode]:
-    """A topic's name and partitions, and the error of those that it has not."""
+    """A topic's name and partitions, and the error for missing partitions."""
     topics = request.node.cluster.topics
     error = _UNKNOWN
     if request.version >= 10:
@@ -104,95 +204,34 @@ def _looked_up(
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class _Found:
-    """The partitions of a commit, sorted into known and unknown ones.
-
-    Args:
-        largest: bytes of the largest batch that the log takes.
-
-    Attributes:
-        largest: see above.
-        known: by topic, the partitions that exist.
-        unknown: by topic, the others, and their error.
-        offsets: the offsets to commit, of known partitions.
-        is_too_large: whether there are more offsets than any batch has room for; then
-            they are not kept.
-    """
-
-    __slots__ = (
-        "is_too_large",
-        "known",
-        "largest",
-        "offsets",
-        "unknown",
-    )
-
-    def __init__(self, largest: int) -> None:
-        self.largest = largest
-        self.known: list[tuple[OffsetCommitRequestTopic, _Partitions]] = []
-        self.unknown: list[tuple[OffsetCommitRequestTopic, _Partitions, ErrorCode]] = []
-        self.offsets: list[OffsetRow] = []
-        self.is_too_large = False
-
-    def sort(
-        self,
-        wanted: _Partitions,
-        name: str,
-        partitions: Sequence[Partition],
-        known: list[OffsetCommitRequestPartition],
-        unknown: list[OffsetCommitRequestPartition],
-    ) -> None:
-        """Takes partitions of one topic, and adds each to one of the two lists."""
-        offsets = self.offsets
-        for p in wanted:
-            index = p.partition_index
-            if 0 <= index < len(partitions):
-                known.append(p)
-                offsets.append(
-                    (
-                        name,
-                        index,
-                        p.committed_offset,
-                        p.committed_leader_epoch,
-                        p.committed_metadata,
-                        partitions[index].log_end_offset,
-                    )
-                )
-            else:
-                unknown.append(p)
-        if self.is_too_large or len(offsets) * SMALLEST_RECORD > self.largest:
-            self.is_too_large = True
-            offsets.clear()
-
-
 # -- too much for one batch
 
 
-def _largest_batch(topics: Topics) -> int:
-    """Bytes that a batch of ``__consumer_offsets`` may have."""
-    topic = topics.by_name.get(OFFSETS_TOPIC)
-    if topic is None:
-        return topics.log_config({}).max_message_bytes
-    return topic.partitions[0].config.max_message_bytes
+def _may_be_too_large(request: Request, count: int, *, has_texts: bool = True) -> bool:
+    """Returns whether this many offsets of maximum size would be too large.
 
-
-def _may_be_too_large(request: Request, found: _Found) -> bool:
-    """Whether this many offsets could be too large, if each were of the longest."""
-    # Longer metadata does not come to the log.
-    longest: int = request.node.cluster.config["offset.metadata.max.bytes"]
+    Args:
+        request: the commit.
+        count: the number of offsets.
+        has_texts: whether they may have metadata.
+    """
+    longest = 0
+    if has_texts:
+        # Longer metadata is never written to the log.
+        longest = request.node.cluster.config["offset.metadata.max.bytes"]
     group_id = request.message.group_id
     most = LARGEST_FRAME + 4 * len(group_id) + MOST_NAME + 4 * longest
-    return len(found.offsets) * most > found.largest
+    return count * most > largest_batch(request.node.cluster.topics)
 
 
 def _is_too_large(
     request: Request, found: _Found, pace: Pace
 ) -> Generator[None, None, bool]:
-    """Whether the log does not take these offsets, which go into one batch."""
+    """Returns whether the log refuses these offsets, which go into one batch."""
     message: OffsetCommitRequest = request.message
     longest = request.node.cluster.config["offset.metadata.max.bytes"]
     size = BatchSize(message.group_id, has_expiry=message.retention_time_ms != -1)
-    for topic, _, _, _, metadata, _ in found.offsets:
+    for topic, metadata in found.texts():
         if metadata is None or not is_too_long(metadata, longest):
             size.add(topic, metadata or "")
         if pace.spend(_SIZED_COST):
@@ -206,8 +245,8 @@ class _Token:
     Args:
         request: the request.
         found: its partitions.
-        pace: counted the work so far.
-        is_refused: the log does not take these offsets. The coordinator was asked
+        pace: has counted the work so far.
+        is_refused: the log does not accept these offsets. The coordinator was asked
             about none of them: a member that may not commit gets its error first.
     """
 
@@ -226,17 +265,15 @@ class _Token:
         request = self._request
         if self._is_refused and not result.error_code:
             result = CommitResult(ErrorCode.UNKNOWN_SERVER_ERROR)
-            nothing = _commit(self, request, [])
+            nothing = _commit(self, request, NO_OFFSETS)
             request.node.commit_refused(nothing, result.error_code)
         request.go_on(_reply(request, self._found, result, self._pace))
 
 
-# -- telling, and answering
+# -- events and responses
 
 
-def _commit(
-    token: object, request: Request, offsets: Sequence[OffsetRow]
-) -> CommitOffsets:
+def _commit(token: object, request: Request, offsets: Offsets) -> CommitOffsets:
     message: OffsetCommitRequest = request.message
     return CommitOffsets(
         token,
@@ -257,7 +294,7 @@ def _publish_refusals(request: Request, found: _Found, pace: Pace) -> Work:
     refused: dict[int, list[OffsetRow]] = {}
     for topic, partitions, error in found.unknown:
         known = by_id.get(topic.topic_id)
-        # A topic without a known name is listed by its id, in hexadecimals.
+        # A topic without a known name is listed by its id, in hexadecimal.
         name = topic.name or (topic.topic_id.hex() if known is None else known.name)
         for p in partitions:
             rows = refused.setdefault(error, [])
@@ -267,31 +304,13 @@ def _publish_refusals(request: Request, found: _Found, pace: Pace) -> Work:
             if pace.spend(_PUBLISHED_COST):
                 yield
     for code, rows in refused.items():
-        refusal = _commit(None, request, rows)
+        refusal = _commit(None, request, Offsets.of(rows))
         request.node.commit_refused(refusal, code)
 
 
 def _reply(request: Request, found: _Found, result: CommitResult, pace: Pace) -> Work:
-    """Answers; unknown partitions come first, then the others with the result's codes.
-
-    If a partition was unknown, Kafka has one entry per topic.
-    """
-    codes = repeat(result.error_code) if result.codes is None else iter(result.codes)
-    answers: list[OffsetCommitResponseTopic] = []
-    merged: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
-    rows_of = chain(
-        ((topic, some, repeat(int(error))) for topic, some, error in found.unknown),
-        ((topic, some, codes) for topic, some in found.known),
-    )
-    for topic, partitions, codes_of in rows_of:
-        key = topic.name, topic.topic_id
-        if not found.unknown or key not in merged:
-            merged[key] = []
-            answers.append(OffsetCommitResponseTopic(*key, merged[key]))
-        rows = merged[key]
-        for start in range(0, len(partitions), _SLICE):
-            some = partitions[start : start + _SLICE]
-            rows += map(_row, [p.partition_index for p in some], codes_of)
-            if pace.spend(len(some)):
-                yield
-    yield from request.reply_in_pieces(OffsetCommitResponse(0, answers), pace)
+    """Answers; see `Found.answers`."""
+    make = OffsetCommitResponsePartition
+    answers = yield from found.answers(result, make, pace)
+    topics = [OffsetCommitResponseTopic(*each) for each in answers]
+    yield from request.reply_in_pieces(OffsetCommitResponse(0, topics), pace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
+from kohort.broker.coordinator.effects import FetchedOffset
 from kohort.broker.coordinator.events import FetchOffsets
 from kohort.broker.handlers.result_slot import ResultSlot
 from kohort.broker.long_work import Pace, Work
@@ -31,9 +32,7 @@ _ROW_COST = 1
 
 Wanted = Iterable[tuple[str, Sequence[int]]]
 """Topics and their partitions."""
-Row = tuple[int, int, int, str | None]
-"""Partition, offset, leader epoch, metadata."""
-Found = tuple[int, Sequence[tuple[str, Sequence[Row]]]]
+Found = tuple[int, Sequence[tuple[str, Sequence[FetchedOffset]]]]
 """The error code of a group, and the rows of its topics."""
 
 
@@ -50,7 +49,7 @@ def handle(request: Request) -> Work:
         yield from _reply_of_one(request, found, pace)
         return
     answers = []
-    # Answers of groups without topics: a request often repeats one group.
+    # Responses for groups without topics: requests often repeat one group.
     whole: dict[str, OffsetFetchResponseGroup] = {}
     for group in message.groups:
         answer = whole.get(group.group_id) if group.topics is None else None
@@ -61,7 +60,7 @@ def handle(request: Request) -> Work:
         answers.append(answer)
         if pace.spend(_TOPIC_COST):
             yield
-    # The rows of a group that is named again are not counted again.
+    # The rows of a repeated group are not counted again.
     counted = pace if len(answers) == 1 else None
     yield from request.reply_in_pieces(OffsetFetchResponse(0, (), 0, answers), counted)
 
@@ -69,22 +68,23 @@ def handle(request: Request) -> Work:
 def _fetched(
     request: Request, group_id: str, wanted: Wanted | None, pace: Pace
 ) -> Generator[None, None, Found]:
-    """Offsets that a group has committed for the wanted topics; None for all."""
+    """Offsets that a group has committed for the wanted topics; None means all."""
     submit = request.node.submit_group_event
+    is_stable = request.message.require_stable
     slot = ResultSlot()
     if wanted is None:
-        submit(FetchOffsets(slot, group_id, None))
+        submit(FetchOffsets(slot, group_id, None, is_stable))
         return slot.result.error_code, slot.result.topics
     found = []
     is_asked = False
     for name, partitions in wanted:
-        rows: list[Row] = []
+        rows: list[FetchedOffset] = []
         for start in range(0, len(partitions), _SLICE):
             some = partitions[start : start + _SLICE]
-            submit(FetchOffsets(slot, group_id, [(name, some)]))
+            submit(FetchOffsets(slot, group_id, [(name, some)], is_stable))
             is_asked = True
             if slot.result.error_code:
-                # It may come late, where the coordinator has moved meanwhile.
+                # It may arrive late, if the coordinator has moved meanwhile.
                 return slot.result.error_code, []
             ((_, looked_up),) = slot.result.topics
             rows += looked_up
@@ -103,19 +103,19 @@ def _fetched(
 
 
 def _reply_of_one(request: Request, found: Found, pace: Pace) -> Work:
-    """Answers; v1 has no place for the group's error but its partitions."""
+    """Answers; in v1 only the partitions have room for the group's error."""
     error, topics = found
-    named: Iterable[tuple[str, Sequence[Row]]] = topics
+    named: Iterable[tuple[str, Sequence[FetchedOffset]]] = topics
     if error and request.version < 2 and request.message.topics is not None:
         named = (
-            (t.name, [(i, -1, -1, "") for i in t.partition_indexes])
+            (t.name, [(i, -1, -1, "", error) for i in t.partition_indexes])
             for t in request.message.topics
         )
     answers = []
     for name, rows in named:
         partitions = []
         for row in rows:
-            partitions.append(OffsetFetchResponsePartition(*row, error))
+            partitions.append(OffsetFetchResponsePartition(*row))
             if pace.spend(_ROW_COST):
                 yield
         answers.append(OffsetFetchResponseTopic(name, partitions))
@@ -142,24 +142,24 @@ def _answer(
     for name, rows in found:
         topic = known.by_name.get(name)
         if not by_id:
-            topics.append((yield from _topic(name, b"", rows, 0, pace)))
+            topics.append((yield from _topic(name, b"", rows, pace)))
         elif topic is not None:
-            topics.append((yield from _topic(name, topic.id, rows, 0, pace)))
+            topics.append((yield from _topic(name, topic.id, rows, pace)))
     if by_id and not error:
         for t in wanted.topics or ():
             if t.topic_id not in known.by_id:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
-                nothing = ((index, -1, -1, "") for index in t.partition_indexes)
-                topics.append((yield from _topic("", t.topic_id, nothing, code, pace)))
+                nothing = ((i, -1, -1, "", code) for i in t.partition_indexes)
+                topics.append((yield from _topic("", t.topic_id, nothing, pace)))
     return OffsetFetchResponseGroup(wanted.group_id, topics, error)
 
 
 def _topic(
-    name: str, topic_id: bytes, rows: Iterable[Row], error: int, pace: Pace
+    name: str, topic_id: bytes, rows: Iterable[FetchedOffset], pace: Pace
 ) -> Generator[None, None, OffsetFetchResponseTopics]:
     partitions = []
     for row in rows:
-        partitions.append(OffsetFetchResponsePartitions(*row, error))
+        partitions.append(OffsetFetchResponsePartitions(*row))
         if pace.spend(_ROW_COST):
             yield
     if pace.spend(_ROW_COST):
@@ -170,7 +170,7 @@ def _topic(
 def _known(
     wanted: Sequence[OffsetFetchRequestTopics], known: Topics
 ) -> Iterator[tuple[str, Sequence[int]]]:
-    """The topics by name; those of unknown id are left out."""
+    """The topics by name; those with unknown ids are left out."""
     for t in wanted:
         topic = known.by_id.get(t.topic_id)
         if topic is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.log.store import StorageError
@@ -16,13 +18,17 @@ from kohort.protocol.apis.k10_find_coordinator import (
 )
 from kohort.protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from kohort.broker.shards.shard import Shard
+    from kohort.broker.shards.transaction_shard import TransactionShard
+
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
 
 _KEY_COST = 5
 """Cost of finding one key, as `Pace` counts; long ones are hashed."""
 _HASHED = 20
-"""Characters of a key that are hashed at the cost of 1."""
+"""Characters of a key that can be hashed at a cost of 1."""
 
 
 def handle(request: Request) -> Work:
@@ -30,8 +36,12 @@ def handle(request: Request) -> Work:
     message: FindCoordinatorRequest = request.message
     keys = message.coordinator_keys if request.version >= 4 else [message.key]
     can_find = True
-    if message.key_type == _GROUP and keys:
-        can_find = request.node.cluster.shards.can_find()
+    if keys:
+        cluster = request.node.cluster
+        if message.key_type == _GROUP:
+            can_find = cluster.shards.can_find()
+        elif message.key_type == _TRANSACTION:
+            can_find = cluster.transactions.can_find()
     if request.version >= 4:
         pace, found_all = Pace(), []
         for key in keys:
@@ -46,7 +56,7 @@ def handle(request: Request) -> Work:
         FindCoordinatorResponse(
             0,
             found.error_code,
-            # Kafka spells the error out here, also where there is none.
+            # Kafka puts the error's name here, also if there is no error.
             found.error_message or ErrorCode(found.error_code).name,
             found.node_id,
             found.host,
@@ -56,30 +66,31 @@ def handle(request: Request) -> Work:
 
 
 def _coordinator(request: Request, key: str, *, can_find: bool) -> Coordinator:
-    key_type = request.message.key_type
+    cluster, key_type = request.node.cluster, request.message.key_type
     if key_type == _GROUP:
-        return _group_coordinator(request.node.cluster, key, can_find=can_find)
+        return _leader(cluster, key, cluster.shards.for_group, can_find=can_find)
+    if key_type == _TRANSACTION:
+        return _leader(cluster, key, cluster.transactions.for_id, can_find=can_find)
     error, why = ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported"
     if key_type == _SHARE and request.version >= 4:
         # Keys of share groups are group:topic-id:partition; kohort has none.
         why = ""
-    elif key_type == _TRANSACTION:
-        # The one code at which all clients give up at once: librdkafka goes on
-        # asking after any other until its own time is up.
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        why = "kohort has no transactions"
     return Coordinator(key, -1, "", -1, error, why)
 
 
-def _group_coordinator(
-    cluster: Cluster, group_id: str, *, can_find: bool
+def _leader(
+    cluster: Cluster,
+    key: str,
+    shard_of: Callable[[str], Shard | TransactionShard],
+    *,
+    can_find: bool,
 ) -> Coordinator:
     leader = NO_NODE
     if can_find:
         with contextlib.suppress(StorageError):
-            leader = cluster.shards.for_group(group_id).node_id
+            leader = shard_of(key).node_id
     if leader == NO_NODE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return Coordinator(group_id, -1, "", -1, error, "")
+        return Coordinator(key, -1, "", -1, error, "")
     node = cluster.nodes[leader]
-    return Coordinator(group_id, node.id, node.host, node.port, 0, "")
+    return Coordinator(key, node.id, node.host, node.port, 0, "")

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 from kohort.broker.coordinator.effects import JoinResult
 from kohort.broker.coordinator.events import Join
 from kohort.broker.request import Request
+from kohort.broker.template import Template, length_of
 from kohort.protocol.apis.k11_join_group import (
     JoinGroupRequest,
+    JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.fields import Buffer
+from kohort.protocol.generated_calls import uvarint
+from kohort.protocol.messages import codec
+from kohort.protocol.registry import Api
 
 _LONGEST = 32_767 - len("-00000000-0000-0000-0000-000000000000")
 """Bytes of a client id, or an instance id, that a member id can be made of."""
 _LONG = _LONGEST // 4
 """Characters that fit into `_LONGEST` bytes in any case."""
 
+_offers: list[tuple[Sequence[JoinGroupRequestProtocol], tuple[tuple[str, bytes], ...]]]
+_offers = [((), ())]
+"""The protocols of the latest join, and the offer made of them."""
+
 
 def handle(request: Request) -> None:
-    """Hands the join to the group's coordinator."""
+    """Passes the join to the group's coordinator."""
     message: JoinGroupRequest = request.message
     version = request.version
-    prefix = message.group_instance_id or request.client.id
-    is_new = not message.member_id
-    if is_new and len(prefix) > _LONG and len(prefix.encode()) > _LONGEST:
-        # Its member id begins with this, and the wire has no room for that. In Kafka
-        # the response cannot be made.
+    if not message.member_id and _is_too_long(
+        message.group_instance_id or request.client.id
+    ):
+        # The member id begins with it, and would be too long for the wire. In Kafka
+        # encoding the response fails.
         respond(request, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
         return
     rebalance_timeout_ms = message.rebalance_timeout_ms
@@ -43,7 +56,7 @@ def handle(request: Request) -> None:
             message.session_timeout_ms,
             rebalance_timeout_ms,
             message.protocol_type,
-            [(protocol.name, protocol.metadata) for protocol in message.protocols],
+            _offer(message.protocols),
             message.reason,
             version >= 4,
             version >= 9,
@@ -51,20 +64,79 @@ def handle(request: Request) -> None:
     )
 
 
+def _offer(
+    protocols: Sequence[JoinGroupRequestProtocol],
+) -> tuple[tuple[str, bytes], ...]:
+    """Names and metadata; made once for the joins that share the list.
+
+    See `kohort.protocol.alike`.
+    """
+    latest, offer = _offers[0]
+    if protocols is not latest:
+        offer = tuple([(each.name, each.metadata) for each in protocols])
+        _offers[0] = protocols, offer
+    return offer
+
+
+def _is_too_long(prefix: str) -> bool:
+    return len(prefix) > _LONG and len(prefix.encode()) > _LONGEST
+
+
 def respond(request: Request, result: JoinResult) -> None:
     """Answers the request."""
-    # As in Kafka, "" and null are the same name: null where the version has it.
-    name = result.protocol_name or (None if request.version >= 7 else "")
-    request.reply(
-        JoinGroupResponse(
-            0,
-            result.error_code,
-            result.generation_id,
-            result.protocol_type,
-            name,
-            result.leader,
-            result.skip_assignment,
-            result.member_id,
-            [JoinGroupResponseMember(*member) for member in result.members],
-        )
+    version = request.version
+    if result.members:
+        _respond_to_leader(request, result)
+    else:
+        request.reply(_response(version, result))
+
+
+def _response(version: int, result: JoinResult) -> JoinGroupResponse:
+    # In Kafka "" and null are the same name: null if the version allows it.
+    name = result.protocol_name or (None if version >= 7 else "")
+    return JoinGroupResponse(
+        0,
+        result.error_code,
+        result.generation_id,
+        result.protocol_type,
+        name,
+        result.leader,
+        result.skip_assignment,
+        result.member_id,
     )
+
+
+def _respond_to_leader(request: Request, result: JoinResult) -> None:
+    """Answers the leader; most rows of members differ only in their ids."""
+    version = request.version
+    is_flexible = request.api.is_flexible(version)
+    parts: list[bytes] = []
+    encode = codec(JoinGroupResponseMember, version, flexible=is_flexible).encode
+    width = 0 if is_flexible else 2
+    latest, behind = None, b""
+    for member_id, instance, metadata in result.members:
+        if latest != (instance, metadata):
+            latest = instance, metadata
+            row = JoinGroupResponseMember("", instance, metadata)
+            behind = encode(row)[width or 1 :]
+        name = member_id.encode()
+        parts += length_of(name, width), name, behind
+    rows = b"".join(parts)
+
+    def within(body: bytes) -> list[Buffer]:
+        if is_flexible:
+            # It ends with the array, and no tagged fields.
+            return [body[:-2], uvarint(len(result.members) + 1), rows, body[-1:]]
+        return [body[:-4], struct.pack(">i", len(result.members)), rows]
+
+    request.reply_around(_response(version, result), within, frozenset())
+
+
+def template(api: Api, version: int, result: JoinResult) -> Template:
+    """The response to followers: all but the member id."""
+    body = api.response(version).encode(_response(version, result))
+    is_flexible = api.is_flexible(version)
+    # Behind the member id: no members, no tagged fields.
+    behind, width = (2, 0) if is_flexible else (4, 2)
+    is_tagged = api.response_header_version(version) >= 1
+    return Template(body, behind, width, is_tagged=is_tagged)

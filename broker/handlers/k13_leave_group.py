@@ -18,14 +18,14 @@ from kohort.protocol.apis.k13_leave_group import (
 )
 
 _MEMBER_COST = 5
-"""Cost of having one member leave, as `Pace` counts."""
+"""Cost of removing one member, as `Pace` counts."""
 _MOST_AT_ONCE = 1000
-"""Members that leave at once. Kafka has all of a request leave at once; a group of
-more members goes through the same states, with one cause more."""
+"""Members that leave at once. In Kafka all members of a request leave at once; a larger
+group goes through the same states, with one more cause."""
 
 
 def handle(request: Request) -> Work | None:
-    """Hands the leave to the group's coordinator."""
+    """Passes the leave to the group's coordinator."""
     message: LeaveGroupRequest = request.message
     if request.version < 3:
         members = [LeavingMember(message.member_id, None, None)]

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kohort.broker.coordinator.effects import SyncResult
 from kohort.broker.coordinator.events import Sync
 from kohort.broker.long_work import Work
 from kohort.broker.request import Request
+from kohort.broker.template import Template
 from kohort.protocol.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.protocol.registry import Api
 
 _SLICE = 500
 """Assignments that are read at once."""
 
 
-def handle(request: Request) -> Work:
-    """Hands the sync to the group's coordinator."""
+def handle(request: Request) -> Work | None:
+    """Passes the sync to the group's coordinator."""
+    message: SyncGroupRequest = request.message
+    if not message.assignments:
+        # A follower, as most members are.
+        _submit(request, ())
+        return None
+    if len(message.assignments) > _SLICE:
+        return _in_parts(request)
+    _submit(request, [(a.member_id, a.assignment) for a in message.assignments])
+    return None
+
+
+def _in_parts(request: Request) -> Work:
+    """Reads very many assignments, some at a time."""
     message: SyncGroupRequest = request.message
     assignments: list[tuple[str, bytes]] = []
     for start in range(0, len(message.assignments), _SLICE):
@@ -21,6 +38,11 @@ def handle(request: Request) -> Work:
             yield
         some = message.assignments[start : start + _SLICE]
         assignments += [(a.member_id, a.assignment) for a in some]
+    _submit(request, assignments)
+
+
+def _submit(request: Request, assignments: Sequence[tuple[str, bytes]]) -> None:
+    message: SyncGroupRequest = request.message
     request.node.submit_group_event(
         Sync(
             request,
@@ -38,12 +60,13 @@ def handle(request: Request) -> Work:
 
 def respond(request: Request, result: SyncResult) -> None:
     """Answers the request."""
-    request.reply(
-        SyncGroupResponse(
-            0,
-            result.error_code,
-            result.protocol_type,
-            result.protocol_name,
-            result.assignment,
-        )
-    )
+    request.reply(SyncGroupResponse(0, *result))
+
+
+def template(api: Api, version: int, result: SyncResult) -> Template:
+    """The response to members: all but the assignment."""
+    body = api.response(version).encode(SyncGroupResponse(0, *result))
+    # Behind the assignment: no tagged fields.
+    behind, width = (1, 0) if api.is_flexible(version) else (0, 4)
+    is_tagged = api.response_header_version(version) >= 1
+    return Template(body, behind, width, is_tagged=is_tagged)

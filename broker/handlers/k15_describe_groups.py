@@ -25,7 +25,7 @@ _MEMBER_COST = 2
 
 
 def handle(request: Request) -> Work:
-    """Asks the coordinator of each group; of one that is repeated, once."""
+    """Asks the coordinator of each group, once if it is repeated."""
     message: DescribeGroupsRequest = request.message
     pace = Pace()
     known: dict[str, DescribedGroup] = {}
@@ -49,7 +49,7 @@ def _described(
     error_code, error_message = result.error_code, None
     allowed = acl_bits.NOT_ASKED_FOR
     if request.version >= 6 and not error_code and result.state == "Dead":
-        # Before v6 an unknown group was a dead one without an error (KIP-1043).
+        # Before v6 an unknown group was Dead, without an error (KIP-1043).
         error_code = ErrorCode.GROUP_ID_NOT_FOUND
         error_message = f"Group {result.group_id} not found."
     elif not error_code and request.message.include_authorized_operations:

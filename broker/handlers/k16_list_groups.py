@@ -25,7 +25,7 @@ _ROW_COST = 1
 def handle(request: Request) -> Work:
     """Asks all coordinators of the node. As in Kafka, none may be loading.
 
-    Kafka trims the names of states, and not those of types.
+    Kafka trims the names of states, but not those of types.
     """
     message: ListGroupsRequest = request.message
     pace = Pace()
@@ -55,10 +55,10 @@ def handle(request: Request) -> Work:
 
 
 def _known(filters: Counter[str], known: Iterable[str]) -> Sequence[str]:
-    """The known names of a filter; if it has none, one that no group matches."""
+    """The known names of a filter; without any, a name that no group matches."""
     found = [name for name in known if name.lower() in filters]
     return found or list(filters)[:1]
 
 
 _TRIMMED = "".join(map(chr, range(0x21)))
-"""Characters that Java's String.trim removes: control characters and the blank."""
+"""Characters that Java's String.trim removes: control characters and the space."""

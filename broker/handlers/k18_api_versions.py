@@ -1,4 +1,4 @@
-"""ApiVersions: the APIs of kohort; and the name of the client's software (KIP-511)."""
+"""ApiVersions: kohort's APIs, and the name of the client's software (KIP-511)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kohort.protocol.registry import APIS
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
 
 _LEAST_MAY_BE_0 = 4
-"""First version whose clients understand a feature with a lowest level of 0."""
+"""First version whose clients accept a feature with a lowest level of 0."""
 
 
 def handle(request: Request) -> None:

@@ -28,7 +28,7 @@ _DEFAULT = -1
 _COUNTED_COST = 1
 """Cost of counting or refusing one topic of a request, as `Pace` counts."""
 _CREATED_COST = 100
-"""Cost of its configuration, checked and shown; its partitions are extra."""
+"""Cost of checking and showing its configuration; its partitions are extra."""
 _IS_RESERVED = RefusedError(ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} is reserved")
 
 
@@ -73,7 +73,7 @@ def _created(
     pace: Pace,
     results: list[CreatableTopicResult],
 ) -> Work:
-    """Creates the topics that are named once; all names are answered for once."""
+    """Creates the topics that are named once; each name gets one result."""
     new = NewTopics(request.node.cluster)
     # The places of the new topics in `results`.
     places: list[int] = []
@@ -106,7 +106,7 @@ def _created(
 def _enter(
     new: NewTopics, places: list[int], results: list[CreatableTopicResult]
 ) -> None:
-    """Enters the topics that were made; if that fails, their results have the error."""
+    """Enters the new topics; if that fails, their results have the error."""
     try:
         new.enter()
     except StorageError as error:
@@ -168,7 +168,7 @@ def _check_name(request: Request, name: str) -> None:
 
 
 def _overrides(topic: CreatableTopic) -> dict[str, str]:
-    """The topic's configuration; of several values for a key the last counts."""
+    """The topic's configuration; the last value for a key counts."""
     overrides = {}
     for config in topic.configs:
         if config.value is None:
@@ -228,7 +228,7 @@ def _placed_by_hand(
 
 
 def _shown(request: Request, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """The configuration that the topic has, values as they were sent (KIP-525)."""
+    """The topic's configuration, with values as they were sent (KIP-525)."""
     entries = request.node.cluster.config.topic_entries(overrides)
     return [
         CreatableTopicConfigs(

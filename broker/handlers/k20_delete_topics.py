@@ -23,7 +23,7 @@ _FOUND_COST = 3
 """Cost of looking up one topic, or answering for it, as `Pace` counts."""
 
 _Key = tuple[str | None, bytes]
-"""The name and the id of a wanted topic, one of which is empty."""
+"""The name and the id of a requested topic, one of which is empty."""
 
 
 def handle(request: Request) -> None:
@@ -68,7 +68,7 @@ def _deleted(
     pace: Pace,
     results: list[DeletableTopicResult],
 ) -> Work:
-    """Deletes the topics that are wanted once, and adds the results of all."""
+    """Deletes the topics that are named once, and adds the results of all."""
     times = Counter(t.name for t in found.values() if isinstance(t, Topic))
     topics: list[Topic] = []
     places: list[int] = []
@@ -97,7 +97,7 @@ def _deleted(
 
 
 def _permitted(request: Request, topic: Topic) -> DeletableTopicResult:
-    """The result of deleting a topic, as far as quotas are concerned."""
+    """Counts the deletion against the quota; returns the topic's result."""
     try:
         count_mutation(request, len(topic.partitions))
     except RefusedError as error:
@@ -106,9 +106,9 @@ def _permitted(request: Request, topic: Topic) -> DeletableTopicResult:
 
 
 def _why_none(request: Request, times: Counter[_Key]) -> RefusedError | None:
-    """Why nothing at all is deleted."""
+    """The reason for refusing the whole request, if there is one."""
     if not request.node.cluster.config["delete.topic.enable"]:
-        # Versions before 3 have no error code for it.
+        # Versions before 3 have no error code for this.
         error = ErrorCode.TOPIC_DELETION_DISABLED
         if request.version < 3:
             error = ErrorCode.INVALID_REQUEST
@@ -120,13 +120,13 @@ def _why_none(request: Request, times: Counter[_Key]) -> RefusedError | None:
 
 
 def _is_valid(key: _Key) -> bool:
-    """Whether there is either a name or an id."""
+    """Returns whether a key has either a name or an id, not both."""
     name, topic_id = key
     return (name is None) != (topic_id == ZERO_UUID)
 
 
 def _found(request: Request, wanted: DeleteTopicState) -> Topic | RefusedError:
-    """The topic that a name or an id stands for."""
+    """The topic that a name or an id refers to."""
     topics = request.node.cluster.topics
     if wanted.name is None:
         return topics.by_id.get(wanted.topic_id) or RefusedError(

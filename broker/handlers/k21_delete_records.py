@@ -1,4 +1,4 @@
-"""DeleteRecords: logs start later (KIP-107)."""
+"""DeleteRecords: moves the start of logs (KIP-107)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NO_OFFSET = -1
 _ROW_COST = 1
 """Cost of looking at one partition, as `Pace` counts."""
 _DELETED_COST = 500
-"""Cost of moving the start of a log, which is written down."""
+"""Cost of moving the start of a log, which is saved."""
 
 
 def handle(request: Request) -> Work:
-    """Moves the start of each partition's log; a partition is answered for once."""
+    """Moves the start of each partition's log; each partition is answered once."""
     message: DeleteRecordsRequest = request.message
     by_name = request.node.cluster.topics.by_name
     pace = Pace()

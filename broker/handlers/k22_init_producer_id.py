@@ -1,10 +1,10 @@
-"""InitProducerId: ids of idempotent producers (KIP-98, KIP-360)."""
+"""InitProducerId: ids and epochs of producers (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
-from kohort.broker import telemetry
 from kohort.broker.log.store import StorageError
 from kohort.broker.request import Request
+from kohort.broker.transactions.events import InitProducer, InitProducerResult
 from kohort.protocol.apis.k22_init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -13,11 +13,9 @@ from kohort.protocol.errors import ErrorCode
 
 _NONE = -1
 
-log = telemetry.Logger("transactions")
-
 
 def handle(request: Request) -> None:
-    """Gives an id that is new; a producer that has one and wants it bumped, too.
+    """Passes the request to the transaction's coordinator, or returns a new id.
 
     Without a transactional id Kafka keeps no state by producer id: any id and epoch in
     the request is answered with a new id and epoch 0.
@@ -26,19 +24,19 @@ def handle(request: Request) -> None:
     has_id, has_epoch = message.producer_id != _NONE, message.producer_epoch != _NONE
     if message.transactional_id == "" or has_id != has_epoch:
         _refuse(request, ErrorCode.INVALID_REQUEST)
-    elif message.transactional_id is not None:
-        # kohort has no transactions, and the producer is to fail at once. With
-        # this code all clients do; librdkafka takes INVALID_REQUEST and
-        # UNSUPPORTED_VERSION for a passing state, and tries until its timeout.
-        log.warning(
-            "transactions_unsupported",
-            transactional_id=message.transactional_id,
-            client=request.client.id,
-        )
-        _refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not request.node.has_producer_ids:
         request.node.has_producer_ids = True
         _refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    elif message.transactional_id is not None:
+        event = InitProducer(
+            request,
+            message.transactional_id,
+            message.transaction_timeout_ms,
+            message.producer_id,
+            message.producer_epoch,
+            request.client,
+        )
+        request.node.submit_transaction_event(event)
     else:
         try:
             producer_id = request.node.cluster.producer_ids.new()
@@ -46,6 +44,16 @@ def handle(request: Request) -> None:
             _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         request.reply(InitProducerIdResponse(0, 0, producer_id, 0))
+
+
+def respond(request: Request, result: InitProducerResult) -> None:
+    """Answers the request; PRODUCER_FENCED is new in v4 (KIP-588)."""
+    error = result.error_code
+    if error == ErrorCode.PRODUCER_FENCED and request.version < 4:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    request.reply(
+        InitProducerIdResponse(0, error, result.producer_id, result.producer_epoch)
+    )
 
 
 def _refuse(request: Request, error: ErrorCode) -> None:

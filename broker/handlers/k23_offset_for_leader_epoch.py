@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where the records of an epoch end (KIP-279, KIP-320)."""
+"""OffsetForLeaderEpoch: the end offsets of leader epochs (KIP-279, KIP-320)."""
 
 from __future__ import annotations
 

@@ -48,11 +48,11 @@ def handle(request: Request) -> Work:
     )
     error = None
     for kind in kinds.keys() - configs.NAMES.keys():
-        # In Kafka one type that it does not know spoils the whole request.
+        # In Kafka one unknown type fails the whole request.
         why = f"there are no resources of type {kind}"
         error = RefusedError(ErrorCode.INVALID_REQUEST, why)
     results = []
-    # Answers about all keys: a request often repeats one resource.
+    # Results for all keys: a request often repeats one resource.
     whole: dict[tuple[int, str], DescribeConfigsResult] = {}
     for resource in message.resources:
         key = resource.resource_type, resource.resource_name
@@ -102,8 +102,8 @@ def _result(
 
 
 def _texts(resource_type: int) -> Mapping[str, str]:
-    """The documentation of the keys of a type of resources (KIP-569)."""
-    # Loaded on first use: few clients ask for it.
+    """The documentation of the keys of a resource type (KIP-569)."""
+    # Loaded on first use: few clients request it.
     from kohort.broker import config_docs
 
     by_type = {
@@ -134,7 +134,7 @@ def _entries(
         configs.check_broker(request, name)
         if kind == configs.BROKER_LOGGER:
             return _loggers()
-        # kohort's own keys are shown to those who know them.
+        # kohort's own keys are shown only to clients that ask for them by name.
         names = [*config.described(), *(own for own in KOHORT_KEYS if own in wanted)]
         return [
             config.entry(name, request.node.started_with)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the one log directory, and the sizes of the partitions in it."""
+"""DescribeLogDirs: the only log directory, and the sizes of the partitions in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = -1
 
 
 def handle(request: Request) -> Work:
-    """Describes the partitions of which this node is a replica; leaves others out."""
+    """Describes the partitions that this node replicates; leaves others out."""
     cluster = request.node.cluster
     topics = yield from _topics(request)
     total, usable = _UNKNOWN, _UNKNOWN

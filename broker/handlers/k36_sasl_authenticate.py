@@ -1,4 +1,4 @@
-"""SaslAuthenticate: a listener without SASL has no use for it."""
+"""SaslAuthenticate: has no function on a listener without SASL."""
 
 from __future__ import annotations
 

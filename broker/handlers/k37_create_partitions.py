@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow (KIP-195)."""
+"""CreatePartitions: adds partitions to topics (KIP-195)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kohort.broker.handlers.replicas import MAX_PARTITIONS, check_replicas
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace, Work, count_values
 from kohort.broker.request import Request
-from kohort.broker.topics.topic import OFFSETS_TOPIC, Topic
+from kohort.broker.topics.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic
 from kohort.protocol.apis.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -23,7 +23,9 @@ from kohort.protocol.errors import ErrorCode
 _COUNTED_COST = 1
 """Cost of counting one topic of a request, as `Pace` counts."""
 _GROWN_COST = 100
-"""Cost of writing down one topic that grows; its partitions are extra."""
+"""Cost of saving one topic that grows; its partitions are extra."""
+_COORDINATED = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}
+"""Topics whose size decides where something is coordinated."""
 _REPEATED = RefusedError(ErrorCode.INVALID_REQUEST, "the request names it twice")
 
 
@@ -54,7 +56,7 @@ def _all_grown(
     pace: Pace,
     results: list[CreatePartitionsTopicResult],
 ) -> Work:
-    """Grows the topics that are named once; the others come first, once each."""
+    """Grows the topics that are named once; repeated ones come first, once each."""
     for name, count in times.items():
         if count > 1:
             results.append(_refused(name, _REPEATED))
@@ -83,7 +85,7 @@ def _grown(
     room: int,
     pace: Pace,
 ) -> Generator[None, None, int]:
-    """Grows a topic, and returns by how many partitions."""
+    """Grows a topic, and returns the number of new partitions."""
     message: CreatePartitionsRequest = request.message
     topic = _growing(request, wanted)
     added = wanted.count - len(topic.partitions)
@@ -107,14 +109,16 @@ def _grown(
 
 
 def _growing(request: Request, wanted: CreatePartitionsTopic) -> Topic:
-    """The topic, if it can grow as wanted."""
+    """Returns the topic, if it can grow as requested."""
     topic = request.node.cluster.topics.by_name.get(wanted.name)
     if topic is None:
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-    if topic.name == OFFSETS_TOPIC:
-        # Kafka lets it grow, and finds its groups in other partitions then: no more.
+    if topic.name in _COORDINATED:
+        # Kafka lets it grow, and then no longer finds its groups or transactions: they
+        # hash to other partitions.
         raise RefusedError(
-            ErrorCode.INVALID_REQUEST, f"groups are found by the size of {topic.name}"
+            ErrorCode.INVALID_REQUEST,
+            f"{_COORDINATED[topic.name]} are found by the size of {topic.name}",
         )
     count = len(topic.partitions)
     if wanted.count <= count:

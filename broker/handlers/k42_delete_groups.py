@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members go, with their offsets."""
+"""DeleteGroups: deletes groups without members, with their offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GROUP_COST = 20
 
 
 def handle(request: Request) -> Work:
-    """Asks the coordinator of each group; a name that is repeated counts once."""
+    """Asks the coordinator of each group, once if a name is repeated."""
     message: DeleteGroupsRequest = request.message
     pace, results = Pace(), Results(request)
     names: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""ElectLeaders: preferred leaders come back (KIP-183, KIP-460)."""
+"""ElectLeaders: preferred replicas become leaders again (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _elect(request: Request) -> Work:
 
 
 def _refused(message: ElectLeadersRequest) -> tuple[ErrorCode, str | None] | None:
-    """Why no leader is elected: the error and the message of each partition."""
+    """The error and the message of each partition if no leader is elected at all."""
     if message.election_type not in {_PREFERRED, _UNCLEAN}:
         why = f"there is no type of election {message.election_type}"
         return ErrorCode.INVALID_REQUEST, why
@@ -74,7 +74,7 @@ def _elected(
     """Elects the leader of a partition; returns its topic.
 
     Raises:
-        RefusedError: the leader stays.
+        RefusedError: the leader does not change.
     """
     topic = cluster.topics.by_name.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
@@ -89,7 +89,7 @@ def _elected(
         # A running replica would lead it: all are in sync.
         why = f"no replica of {name}-{index} runs"
         raise RefusedError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
-    if not cluster.elect_preferred(topic, index):
+    if not cluster.leaders.elect_preferred(topic, index):
         why = f"node {preferred} does not run"
         raise RefusedError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why)
     return topic

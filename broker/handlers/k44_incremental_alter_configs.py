@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single keys are set, reset, or their lists changed."""
+"""IncrementalAlterConfigs: sets or resets single keys, or changes their lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kohort.protocol.errors import ErrorCode
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
-# A broker checks operations on itself and on its loggers before the controller does.
+# A broker checks operations on itself and its loggers before the controller does.
 _OF_CONTROLLER = {configs.TOPIC, configs.GROUP, configs.CLIENT_METRICS}
 
 
@@ -46,7 +46,7 @@ def handle(request: Request) -> Work:
 
 
 def _fails(resource: Any) -> bool:
-    """Whether Kafka's controller fails at a resource, and so at the whole request."""
+    """Returns whether Kafka's controller fails the whole request at a resource."""
     return resource.resource_type in _OF_CONTROLLER and any(
         each.value is not None and each.config_operation not in range(4)
         for each in resource.configs
@@ -82,11 +82,11 @@ def _changed_list(
     key = target.keys.get(name)
     if key is None or key.type != "list" or not target.has_lists:
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
-    # As in Kafka a list that is not set begins with the default of the key, whatever
-    # the broker's value is.
+    # As in Kafka, a list that is not set starts from the default of the key, whatever
+    # the broker's value.
     old = target.values.get(name, key.default)
     items = [item for item in (old or "").split(",") if item]
-    # Elements are compared as they stand, blanks and all.
+    # Elements are compared exactly, including blanks.
     wanted = _split(value)
     if operation == APPEND:
         there = set(items)
@@ -95,7 +95,7 @@ def _changed_list(
         left = Counter(wanted)
         kept = []
         for item in items:
-            # An element is taken away as often as it is named.
+            # An element is removed as often as it is named.
             left[item] -= 1
             if left[item] < 0:
                 kept.append(item)
@@ -104,7 +104,7 @@ def _changed_list(
 
 
 def _split(text: str) -> list[str]:
-    """The elements of a text as Java splits it: no empty ones at the end."""
+    """Splits a text as Java does: without empty elements at the end."""
     items = text.split(",")
     while len(items) > 1 and not items[-1]:
         items.pop()

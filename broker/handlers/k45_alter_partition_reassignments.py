@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: partitions get other replicas (KIP-455)."""
+"""AlterPartitionReassignments: gives partitions other replicas (KIP-455)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALTERED_COST = 20
 
 
 def handle(request: Request) -> None:
-    """Begins or cancels reassignments; those whose nodes run complete at once."""
+    """Begins or cancels reassignments; completes them if their nodes run."""
     request.node.cluster.controller.submit(_alter(request), request.failed)
 
 
@@ -78,7 +78,7 @@ def _altered(
         check_replicas(row.replicas, cluster.nodes, len(row.replicas))
         if not message.allow_replication_factor_change:
             _check_factor(topic, index, row.replicas)
-    cluster.reassign(topic, index, row.replicas)
+    cluster.leaders.reassign(topic, index, row.replicas)
     return topic
 
 
@@ -92,7 +92,7 @@ def _check_factor(topic: Topic, index: int, replicas: Sequence[int]) -> None:
 
 
 def _check_cancel(cluster: Cluster, topic: Topic, index: int) -> None:
-    """Kafka refuses to go back to replicas none of which is in sync."""
+    """Refuses, as Kafka does, to go back to replicas none of which is in sync."""
     left = reassignments.original(topic, index)
     in_sync = any(cluster.nodes[node_id].is_running for node_id in left)
     if not in_sync and not cluster.allows_unclean_election(topic):

@@ -19,7 +19,7 @@ _ROW_COST = 2
 
 
 def handle(request: Request) -> Work:
-    """Lists those of the requested partitions, or all; unknown ones are left out."""
+    """Lists the requested reassignments, or all; unknown partitions are left out."""
     message: ListPartitionReassignmentsRequest = request.message
     by_name = request.node.cluster.topics.by_name
     asked: Iterable[tuple[str, Iterable[int]]]

@@ -22,7 +22,7 @@ from kohort.protocol.errors import ErrorCode
 _ROW_COST = 3
 """Cost of looking up and deleting one offset, as `Pace` counts."""
 _MOST_AT_ONCE = 500
-"""Offsets that are deleted at once, and so in one batch of the log."""
+"""Offsets deleted at once, and so in one batch of the log."""
 
 
 class _Asked(NamedTuple):
@@ -36,10 +36,10 @@ class _Asked(NamedTuple):
 
 
 def handle(request: Request) -> Work:
-    """Asks the coordinator about known partitions; unknown ones get their error.
+    """Asks the coordinator about known partitions; unknown ones get an error.
 
-    If all partitions are known, a topic named twice has two entries, as in
-    Kafka; else one.
+    If all partitions are known, a topic named twice has two entries, as in Kafka; else
+    one.
     """
     message: OffsetDeleteRequest = request.message
     by_name = request.node.cluster.topics.by_name

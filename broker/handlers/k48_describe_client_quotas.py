@@ -75,7 +75,7 @@ def _filter(components: Sequence[ComponentData]) -> _Filter:
 def _matches(
     entity: dict[str, str | None], wanted: _Filter, *, is_strict: bool
 ) -> bool:
-    """Whether an entity has the wanted names; if strict, and no others."""
+    """Returns whether an entity has the wanted names; if strict, and no others."""
     if is_strict and entity.keys() != wanted.keys():
         return False
     return all(

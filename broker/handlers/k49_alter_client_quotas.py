@@ -51,7 +51,7 @@ def handle(request: Request) -> Work:
     errors: dict[Entity, RefusedError | None] = {}
     changes: dict[Entity, _Changes] = {}
     for entry in message.entries:
-        # Of a type that occurs twice the last name counts.
+        # If a type occurs twice, the last name counts.
         names = {each.entity_type: each.entity_name for each in entry.entity}
         entity = tuple(sorted(names.items(), key=_by_type))
         try:
@@ -88,7 +88,7 @@ def _row(
 
 
 def _changes(names: dict[str, str | None], entry: EntryData) -> _Changes:
-    """The new values of an entity, None for those that go.
+    """The new values of an entity; None removes one.
 
     Raises:
         RefusedError: the entity, a key or a value is invalid.
@@ -122,7 +122,7 @@ def _check_entity(names: dict[str, str | None]) -> None:
 
 
 def _is_address(text: str) -> bool:
-    """Whether a text is an address or may be a host name; Kafka looks hosts up."""
+    """Returns whether a text is an address, or perhaps a host: Kafka looks it up."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""DescribeQuorum: the controller as the leader and the only voter of the quorum."""
+"""DescribeQuorum: the controller is the leader and the only voter of the quorum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEADER_EPOCH = 1
 
 
 def handle(request: Request) -> None:
-    """Describes the partition of the metadata; there is no other quorum."""
+    """Describes the metadata partition, which has the only quorum."""
     message: DescribeQuorumRequest = request.message
     cluster = request.node.cluster
     asked = [
@@ -34,7 +34,7 @@ def handle(request: Request) -> None:
         nodes = [Node(controller.id, [listener])]
         request.reply(DescribeQuorumResponse(0, "", topics, nodes))
         return
-    # One that asks for more than that partition gets nothing, as from Kafka.
+    # As in Kafka, a request for more than that partition gets nothing.
     why = f"only {_METADATA_TOPIC}-0 has a quorum"
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics = [

@@ -14,11 +14,11 @@ from kohort.protocol.apis.k57_update_features import (
 from kohort.protocol.errors import ErrorCode
 
 _HAS_RESULTS = 1
-"""The last version with a result for each feature."""
+"""The last version with a result per feature."""
 
 
 def handle(request: Request) -> Work:
-    """Changes all levels of the request, or none; of a repeated one the last counts."""
+    """Changes all levels of the request, or none; the last one per feature counts."""
     message: UpdateFeaturesRequest = request.message
     pace = Pace()
     changes = {}
@@ -36,7 +36,7 @@ def handle(request: Request) -> Work:
         error, why = ErrorCode.KAFKA_STORAGE_ERROR, str(failure)
     results = []
     if not error and request.version <= _HAS_RESULTS:
-        # Kafka's message of no error has this name.
+        # Kafka's message for no error is this name.
         results = [UpdatableFeatureResult(name, 0, "NONE") for name in changes]
     response = UpdateFeaturesResponse(0, error, why, results)
     yield from request.reply_in_pieces(response, pace)

@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent producers that a partition remembers (KIP-664)."""
+"""DescribeProducers: the producers known to a partition (KIP-664)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from kohort.protocol.errors import ErrorCode
 
 _ROW_COST = 3
 """Cost of one partition or producer, as `Pace` counts."""
-_NO_TRANSACTION = -1
-"""Epoch of the coordinator of a producer without transactions."""
 
 
 def handle(request: Request) -> Work:
-    """Describes the producers of each partition of which this node is a replica."""
+    """Describes the producers of each partition that this node replicates."""
     message: DescribeProducersRequest = request.message
     pace = Pace()
     topics = []
@@ -52,9 +50,10 @@ def _described(request: Request, name: str, index: int) -> PartitionResponse:
         ProducerState(
             producer_id,
             state.epoch,
-            state.batches[-1].last_sequence,
-            state.batches[-1].timestamp_ms,
-            _NO_TRANSACTION,
+            state.last_sequence,
+            state.timestamp_ms,
+            state.coordinator_epoch,
+            state.first_offset,
         )
         for producer_id, state in topic.partitions[index].producers.states.items()
     ]

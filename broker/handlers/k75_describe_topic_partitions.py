@@ -40,7 +40,7 @@ def handle(request: Request) -> Work:
         yield from _refuse(request, ErrorCode.INVALID_REQUEST, pace)
         return
     if cursor is None and "" in asked:
-        # Kafka takes the empty name for that of the cursor, which it has not got.
+        # Kafka takes the empty name for the cursor's, which is missing.
         yield from _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, pace)
         return
     first = cursor.topic_name if cursor is not None else ""
@@ -73,7 +73,7 @@ def handle(request: Request) -> Work:
 
 
 def _refuse(request: Request, error: ErrorCode, pace: Pace) -> Work:
-    """Refuses the request, once for each topic of it."""
+    """Refuses the request, with the error for each of its topics."""
     refused = []
     for topic in request.message.topics:
         refused.append(DescribeTopicPartitionsResponseTopic(error, topic.name))
@@ -85,7 +85,7 @@ def _refuse(request: Request, error: ErrorCode, pace: Pace) -> Work:
 def _sorted(
     names: list[str], first: str, pace: Pace
 ) -> Generator[None, None, Iterator[str]]:
-    """The names from `first` on in their order; the last steps of it come lazily."""
+    """The names from `first` on, sorted; the last steps of the sort are lazy."""
     runs = []
     for start in range(0, len(names), _SORTED_AT_ONCE):
         some = names[start : start + _SORTED_AT_ONCE]

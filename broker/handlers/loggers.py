@@ -1,7 +1,7 @@
 """The levels of loggers, as resources of type BROKER_LOGGER (KIP-412).
 
-They are the process's, and are as at the start after a restart. Names are kohort's
-own, except for ``root``.
+They belong to the process, and a restart resets them. Names are kohort's own, except
+for ``root``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def levels() -> dict[str, str]:
 
 
 def _no_operation(number: int) -> RefusedError:
-    # Lists have operations that loggers have not; at others Kafka fails.
+    # Loggers do not support the operations of lists; Kafka fails for other ones.
     code = ErrorCode.INVALID_REQUEST
     if number not in range(4):
         code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -45,7 +45,7 @@ def _no_operation(number: int) -> RefusedError:
 
 
 def alter(changes: Iterable[Any], validate_only: bool) -> None:
-    """Sets levels, all of them or none; a deleted one is that of the root again.
+    """Sets levels, all of them or none; deleting one applies the root's level again.
 
     Raises:
         RefusedError: an unknown logger, level or operation.

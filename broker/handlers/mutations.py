@@ -1,4 +1,4 @@
-"""Partitions that requests make and delete, and the quota of them (KIP-599)."""
+"""Partitions that requests create and delete, and their quota (KIP-599)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from kohort.broker.request import Request
 from kohort.protocol.errors import ErrorCode
 
 _STRICT_FROM: Final = {19: 6, 20: 5, 37: 3}
-"""First version, by API key, whose clients know THROTTLING_QUOTA_EXCEEDED. Requests of
-those before are granted, and the client has to wait behind them."""
+"""First version, by API key, whose clients know THROTTLING_QUOTA_EXCEEDED. Older
+requests are granted, and the client has to wait afterwards."""
 
 
 def count_mutation(request: Request, partitions: int) -> None:
     """Counts partitions for ``controller_mutation_rate`` before they are changed.
 
     Raises:
-        RefusedError: THROTTLING_QUOTA_EXCEEDED; nothing may be changed.
+        RefusedError: THROTTLING_QUOTA_EXCEEDED; do not change anything.
     """
     quotas = request.node.cluster.quotas
     if not quotas.is_used:

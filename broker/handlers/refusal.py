@@ -1,4 +1,4 @@
-"""Refusals, for requests about several things: one is refused, the others go on."""
+"""Refusals, for requests about several things: one is refused, the others proceed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class RefusedError(Exception):
     """A part of a request is refused.
 
     Attributes:
-        code: the error code of the answer.
-        why: the error message of the answer; None where Kafka has none.
+        code: the error code of the response.
+        why: the error message of the response; None if Kafka has none.
     """
 
     def __init__(self, code: ErrorCode, why: str | None) -> None:
@@ -20,6 +20,6 @@ class RefusedError(Exception):
 
 
 TIMED_OUT = RefusedError(ErrorCode.REQUEST_TIMED_OUT, None)
-"""Changes of kohort's controller take no time, but as in Kafka they do not begin if the
-request allows 0 ms or less. Then all of the request is refused, unless the controller
-is not needed, as the rest of the request is refused anyway."""
+"""Changes by kohort's controller take no time, but as in Kafka they do not begin if the
+request allows 0 ms or less. Then the whole request is refused, unless everything else
+in it is refused anyway."""

@@ -1,4 +1,4 @@
-"""Replicas and leaders of partitions: limits, checks, and rows of answers."""
+"""Replicas and leaders of partitions: limits, checks, and rows of responses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kohort.protocol.apis.leader_hints import LeaderIdAndEpoch, NodeEndpoint
 from kohort.protocol.errors import ErrorCode
 
 MAX_PARTITIONS = 10_000
-"""Partitions that one request may create: Kafka's limit, the records of one batch
-of its metadata log. It keeps one request from taking all memory."""
+"""Partitions that one request may create: Kafka's limit, the records of one batch of
+its metadata log. It keeps one request from using all memory."""
 
 
 def check_replicas(
@@ -21,9 +21,9 @@ def check_replicas(
     """Checks the replicas of one partition.
 
     Args:
-        broker_ids: the nodes that were chosen.
+        broker_ids: the chosen nodes.
         nodes: the existing nodes.
-        replication_factor: how many replicas there have to be.
+        replication_factor: the required number of replicas.
 
     Raises:
         RefusedError: INVALID_REPLICA_ASSIGNMENT.
@@ -59,7 +59,7 @@ def placed(
 
 
 def leader_hint(topic: Topic, index: int) -> LeaderIdAndEpoch:
-    """The leader of a partition, in the answer of another node (KIP-951)."""
+    """The leader of a partition, for the response of another node (KIP-951)."""
     return LeaderIdAndEpoch(topic.leaders[index], topic.partitions[index].leader_epoch)
 
 

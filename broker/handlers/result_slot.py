@@ -1,4 +1,4 @@
-"""Tokens of group events whose results a handler works on before it answers."""
+"""Tokens of group events for handlers that process results before they answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.broker.request import Request
 
 
 class ResultSlot:
-    """Token of an event that is answered at once, as all are that only read.
+    """Token of an event that is answered at once: an event that only reads.
 
     Attributes:
         result: the result, once `submit_group_event` has returned.
@@ -21,12 +21,12 @@ class ResultSlot:
     result: Any
 
     def answer(self, result: Any) -> None:
-        """Takes the result."""
+        """Stores the result."""
         self.result = result
 
 
 class Results:
-    """The results of events that change groups: they come when the log has the changes.
+    """The results of events that change groups, which wait for the log.
 
         results = Results(request)
         for event in ...:
@@ -34,7 +34,7 @@ class Results:
         results.then(lambda found: work that answers the request)
 
     Args:
-        request: the request that goes on with them.
+        request: the request that the results belong to.
     """
 
     __slots__ = ("_go_on", "_missing", "_request", "_slots")
@@ -46,14 +46,14 @@ class Results:
         self._go_on: Callable[[list[Any]], Work] | None = None
 
     def token(self) -> _Slot:
-        """Returns the token of one more event."""
+        """Returns a token for one more event."""
         self._missing += 1
         slot = _Slot(self)
         self._slots.append(slot)
         return slot
 
     def then(self, go_on: Callable[[list[Any]], Work]) -> None:
-        """Goes on once all tokens so far are answered, at once if they are.
+        """Continues once all tokens so far are answered, at once if they are.
 
         Args:
             go_on: takes the results, in the order of the tokens.
@@ -62,7 +62,7 @@ class Results:
         self._try()
 
     def answered(self) -> None:
-        """One more token is answered."""
+        """Counts one more answered token."""
         self._missing -= 1
         self._try()
 

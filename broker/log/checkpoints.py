@@ -27,13 +27,13 @@ TopicPartition = tuple[str, int]
 
 
 def topic_partition(name: str) -> TopicPartition | None:
-    """The topic and the number of a partition's folder; None for another name."""
+    """The topic and the index of a partition's folder; None for another name."""
     topic, _, index = name.rpartition("-")
     return (topic, int(index)) if topic and index.isdigit() else None
 
 
 def _rows(data: bytes, width: int) -> list[list[str]] | None:
-    """The rows of a file; None if it is not whole."""
+    """The rows of a file; None if it is incomplete."""
     if not data.endswith(b"\n"):
         return None
     try:
@@ -71,7 +71,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
 
 def read_epochs(folder: Path) -> list[tuple[int, int]] | None:
-    """(Epoch, start offset) of a partition; None without a file that is whole."""
+    """(Epoch, start offset) of a partition; None without a complete file."""
     data = files.read_file(folder / LEADER_EPOCHS)
     rows = None if data is None else _rows(data, 2)
     if rows is None:
@@ -94,7 +94,7 @@ def write_epochs(
 
 
 def read_topic_id(folder: Path) -> bytes | None:
-    """The topic id that a partition was made for (KIP-516); None if unknown."""
+    """The topic id that a partition was created for (KIP-516); None if unknown."""
     data = files.read_file(folder / PARTITION_METADATA) or b""
     for line in data.decode(errors="replace").splitlines():
         key, _, value = line.partition(": ")
@@ -108,19 +108,19 @@ def read_topic_id(folder: Path) -> bytes | None:
 
 
 def write_topic_id(folder: Path, topic_id: bytes) -> None:
-    """Says which topic a partition belongs to, in Kafka's text of an id."""
+    """Writes a partition's topic id, as text in Kafka's form."""
     data = topic_id_text(topic_id)
     files.replace_file(folder / PARTITION_METADATA, data, is_durable=False)
 
 
 def topic_id_text(topic_id: bytes) -> bytes:
-    """All of the file that `write_topic_id` writes."""
+    """The contents of the file that `write_topic_id` writes."""
     text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     return f"version: 0\ntopic_id: {text}".encode()
 
 
 def read_properties(data: bytes) -> dict[str, str]:
-    """A Java properties file of plain keys and values, as meta.properties is."""
+    """Reads a Java properties file of plain keys and values: meta.properties."""
     found = {}
     for line in data.decode(errors="replace").splitlines():
         key, equals, value = line.strip().partition("=")

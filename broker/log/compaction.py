@@ -1,21 +1,19 @@
 """Log compaction as Kafka's cleaner does it: of each key, the newest record stays.
 
-Offsets never change. A batch that loses records is written anew, with its base
-offset, last offset, sequences, producer and epochs as they were, so that there
-are gaps; a batch that loses all its records goes, unless it is the last of its
-producer or the last of the compacted part: these stay, empty. A batch that loses
-nothing is passed on as it is.
+Offsets never change. A batch that loses records is rewritten with the same base offset,
+last offset, sequences, producer and epochs, so that there are gaps. A batch that loses
+all its records is dropped, unless it is the last of its producer or the last of the
+compacted part: these stay, empty. A batch that loses nothing is copied as it is.
 
-A tombstone (a key without a value) stays for ``delete.retention.ms`` from the
-first cleaning that saw it: its batch carries the time until then, the delete
-horizon (KIP-534). Records without a key go: a topic that was not always
-compacted may have some. Batches of brokers (control batches) are left alone;
-there are no transactions here.
+A tombstone (a key without a value) stays for ``delete.retention.ms`` from the first
+cleaning that saw it: its batch carries the time until then, the delete horizon
+(KIP-534). Records without a key are dropped: a topic that was not always compacted may
+have some. `cleaned_transactions` decides about aborted records and markers.
 
-A cleaning reads the log twice, as Kafka's: the part that is dirty, that is from
-where the last cleaning ended, for the newest offset of each key, and then all of
-it to drop older records. Both happen in slices, between which the log may grow,
-be read, lose its start and be closed.
+A cleaning reads the log twice, as Kafka's does. The first pass reads the dirty part,
+which starts where the last cleaning ended, for the newest offset of each key. The
+second pass reads the whole log to drop older records. Both run in slices; in between,
+the log may grow, be read, lose its start and be closed.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Final
 
+from kohort.broker.log.cleaned_transactions import CleanedTransactions
 from kohort.broker.log.partition import Partition
 from kohort.broker.log.store import Replacement
 from kohort.protocol import compression
@@ -42,35 +41,38 @@ from kohort.protocol.records import (
     DELETE_HORIZON,
     HEADER,
     HEADER_SIZE,
-    NO_PRODUCER_ID,
+    TRANSACTIONAL,
     read_header,
 )
 from kohort.protocol.slotted import slotted
 
 MAX_KEYS: Final = 500_000
-"""Keys of one cleaning: about 100 MB of memory, close to the 128 MB of Kafka's
+"""Keys per cleaning: about 100 MB of memory, close to the 128 MB of Kafka's
 ``log.cleaner.dedupe.buffer.size``. A log with more is cleaned in several turns."""
 
 LONG_KEY: Final = 128
-"""Bytes above which a digest stands for the key, so that keys, too, have a limit."""
+"""Length in bytes above which a digest stands for the key, so that memory for keys is
+bounded."""
 
 SLICE: Final = 1000
-"""Work between two yields: records, where a batch costs as much as one more."""
+"""Work between two yields, in records; a batch costs as much as one more."""
 
 BYTES_PER_RECORD: Final = 1024
-"""Bytes that cost as much as a record to unfold, copy and write."""
+"""Bytes that cost as much as a record to decompress, copy and write."""
 
 _UNPACK = HEADER.unpack_from
-# Indexes of the header's fields in that tuple: a `BatchHeader` for each batch would
-# cost as much as reading its record.
-_BASE, _ATTRIBUTES, _DELTA, _BASE_TIMESTAMP, _PRODUCER_ID, _COUNT = 0, 5, 6, 7, 9, 12
+# Indexes of the header's fields in that tuple: making a `BatchHeader` for each batch
+# would cost as much as reading its records.
+_BASE, _ATTRIBUTES, _DELTA, _BASE_TIMESTAMP = 0, 5, 6, 7
+_PRODUCER_ID, _EPOCH, _COUNT = 9, 10, 12
+_OF_TRANSACTIONS = CONTROL | TRANSACTIONAL
 
 
 class UncleanableError(Exception):
-    """A batch cannot be read, so that the log cannot be compacted.
+    """A batch cannot be read, so the log cannot be compacted.
 
-    Nothing was changed. The next cleaning would end the same way: as Kafka, do
-    not start another one for this partition.
+    Nothing was changed. The next cleaning would fail the same way, so do not start
+    another one for this partition, as Kafka does not.
     """
 
 
@@ -82,7 +84,7 @@ class Dirt:
         first_dirty_offset: where the last cleaning ended.
         end: the offset up to which the log may be cleaned.
         ratio: dirty bytes to all bytes before `end`, 0 to 1.
-        is_due: whether the configuration wants them cleaned now.
+        is_due: whether the configuration requires a cleaning now.
     """
 
     first_dirty_offset: int
@@ -94,9 +96,9 @@ class Dirt:
 def dirt(partition: Partition, now_ms: int) -> Dirt:
     """Measures the dirty part of a partition; callers clean the dirtiest one first.
 
-    A cleaning is due where the ratio is above ``min.cleanable.dirty.ratio``, or
-    something is older than ``max.compaction.lag.ms`` (KIP-354), in a topic that
-    is compacted.
+    In a compacted topic, a cleaning is due if the ratio is above
+    ``min.cleanable.dirty.ratio``, or a record is older than ``max.compaction.lag.ms``
+    (KIP-354).
 
     Args:
         partition: not closed.
@@ -107,8 +109,13 @@ def dirt(partition: Partition, now_ms: int) -> Dirt:
     first = store.first_dirty_offset
     if not start <= first <= partition.log_end_offset:
         first = start
-    end = store.cleanable_end(first, now_ms, config.min_compaction_lag_ms)
-    # Without a newest batch there, it may lie before the first dirty one.
+    end = store.cleanable_end(
+        first,
+        now_ms,
+        config.min_compaction_lag_ms,
+        last_stable_offset=partition.last_stable_offset,
+    )
+    # Without the newest batch, it may lie before the first dirty one.
     end = max(first, end)
     total = store.size_before(end)
     dirty = total - store.size_before(first)
@@ -125,7 +132,7 @@ def dirt(partition: Partition, now_ms: int) -> Dirt:
 
 
 def _is_old(partition: Partition, start: int, end: int, before_ms: int) -> bool:
-    """Whether the first batch with a timestamp has one from before a time."""
+    """Returns whether the first batch with a timestamp has one from before a time."""
     if before_ms > 0:
         for batch in partition.store.batches(start, end):
             latest = read_header(batch).max_timestamp
@@ -143,10 +150,9 @@ def clean(
 ) -> Generator[None, None, None]:
     """Compacts a partition, if it is dirty enough: a slice of work per step.
 
-    Between two steps the partition may be used freely. New batches stay; if the
-    start of the log moves, or the partition is closed, the cleaning ends without a
-    change. To end it early, close the iterator. Only one cleaning may be under way
-    per partition.
+    Between two steps the partition may be used freely. New batches stay; if the start
+    of the log moves, or the partition is closed, the cleaning ends without a change. To
+    end it early, close the iterator. Only one cleaning may run per partition.
 
     A step takes a few milliseconds even for long batches: they are decompressed, read
     and written in pieces, too.
@@ -189,12 +195,12 @@ class _Cleaning:
         self._slice = records_per_step
         self._start = partition.log_start_offset
         self._end = found.end
-        # The newest offset of each key, and the offset up to which that is known.
+        # The newest offset of each key, and the offset up to which it is known.
         self._latest: dict[bytes, int] = {}
         self._indexed = found.first_dirty_offset
 
     def run(self) -> Generator[None, None, None]:
-        """Both passes."""
+        """Runs both passes."""
         for _ in self._index():
             yield
             if self._is_stale():
@@ -214,12 +220,13 @@ class _Cleaning:
         self._of.store.first_dirty_offset = self._indexed
 
     def _is_stale(self) -> bool:
-        """Whether the log was closed or lost its start since the cleaning began."""
+        """Returns whether the log was closed or lost its start during the cleaning."""
         return self._of.is_closed or self._of.log_start_offset != self._start
 
     def _index(self) -> Generator[None, None, None]:
         """Finds the newest offset of each key, until there are too many keys."""
         latest, size, work = self._latest, self._slice, 0
+        transactions = self._transactions(self._indexed)
         for batch in self._of.store.batches(self._indexed, self._end):
             if work >= size:
                 work = 0
@@ -228,28 +235,37 @@ class _Cleaning:
                 return
             fields = _UNPACK(batch)
             count = fields[_COUNT]
+            if fields[_ATTRIBUTES] & _OF_TRANSACTIONS and (
+                _is_unread(batch, fields, transactions)
+            ):
+                count = 0
             spans, data = yield from _scan(batch, fields)
             work += count + 1 + len(data) // BYTES_PER_RECORD
-            for left in range(0 if fields[_ATTRIBUTES] & CONTROL else count, 0, -size):
+            for left in range(count, 0, -size):
                 for offset, key, _, _, _ in islice(spans, size):
                     if key is not None:
                         latest[key if len(key) <= LONG_KEY else _digest(key)] = offset
                 if left > size:
                     yield
             self._indexed = fields[_BASE] + fields[_DELTA] + 1
-        # A gap behind the last batch needs no second look.
+        # A gap after the last batch needs no second look.
         self._indexed = self._end
 
     def _fill(self, replacement: Replacement) -> Generator[None, None, None]:
         """Adds each batch, with the records that remain, to the replacement."""
         size, work = self._slice, 0
+        transactions = self._transactions(self._start)
         for batch in self._of.store.batches(self._start, self._end):
             if work >= size:
                 work = 0
                 yield
             fields = _UNPACK(batch)
             work += 1
-            if fields[_ATTRIBUTES] & CONTROL or fields[_BASE] >= self._indexed:
+            if fields[_ATTRIBUTES] & _OF_TRANSACTIONS:
+                step = self._of_transaction(batch, fields, transactions, replacement)
+                if (yield from step):
+                    continue
+            if fields[_BASE] >= self._indexed:
                 replacement.add(batch)
                 continue
             count = fields[_COUNT]
@@ -264,12 +280,55 @@ class _Cleaning:
             if remains is not None:
                 replacement.add(remains)
 
+    def _transactions(self, start: int) -> CleanedTransactions:
+        return CleanedTransactions(self._of.store.aborted(start, self._end))
+
+    def _of_transaction(
+        self,
+        batch: bytes,
+        fields: tuple[int, ...],
+        transactions: CleanedTransactions,
+        replacement: Replacement,
+    ) -> Generator[None, None, bool]:
+        """Handles a marker, or records of an aborted transaction; False for others."""
+        if fields[_ATTRIBUTES] & CONTROL:
+            marker = yield from self._marker(batch, fields, transactions)
+            if marker is not None:
+                replacement.add(marker)
+            if transactions.kept is not None:
+                replacement.add_aborted(transactions.kept)
+            return True
+        last_offset = fields[_BASE] + fields[_DELTA]
+        is_aborted = transactions.is_aborted(fields[_PRODUCER_ID], last_offset)
+        if not is_aborted or fields[_BASE] >= self._indexed:
+            return False
+        remains = self._without_records(batch, fields)
+        if remains is not None:
+            replacement.add(remains)
+        return True
+
+    def _marker(
+        self, batch: bytes, fields: tuple[int, ...], transactions: CleanedTransactions
+    ) -> Generator[None, None, bytes | None]:
+        """A marker as it stays; None to drop it."""
+        is_over = transactions.is_over(batch)
+        if not is_over or fields[_BASE] >= self._indexed:
+            return batch
+        if not fields[_COUNT] or self._is_past_horizon(fields):
+            return self._without_records(batch, fields)
+        if fields[_ATTRIBUTES] & DELETE_HORIZON:
+            return batch
+        horizon = self._now + self._of.config.delete_retention_ms
+        spans, data = yield from _scan(batch, fields)
+        kept = [(start, stop) for _, _, _, start, stop in spans]
+        return (yield from rebuild_in_pieces(read_header(batch), data, kept, horizon))
+
     def _is_past_horizon(self, fields: tuple[int, ...]) -> bool:
         has_horizon = fields[_ATTRIBUTES] & DELETE_HORIZON
         return bool(has_horizon) and fields[_BASE_TIMESTAMP] <= self._now
 
     def _keep(self, spans: Iterator[RecordSpan], kept: _Kept) -> None:
-        """Goes through records, and notes those that stay."""
+        """Reads records, and notes those that stay."""
         find, add = self._latest.get, kept.spans.append
         for offset, key, has_value, start, stop in spans:
             if key is None:
@@ -297,17 +356,23 @@ class _Cleaning:
             return (
                 yield from rebuild_in_pieces(header, kept.data, kept.spans, horizon)
             )
-        last_offset = fields[_BASE] + fields[_DELTA]
-        is_last = last_offset + 1 == self._end
-        if is_last or self._is_last_of_producer(fields[_PRODUCER_ID], last_offset):
+        return self._without_records(batch, fields)
+
+    def _without_records(self, batch: bytes, fields: tuple[int, ...]) -> bytes | None:
+        """The batch without its records, if it must stay."""
+        is_last = fields[_BASE] + fields[_DELTA] + 1 == self._end
+        if is_last or self._is_last_of_producer(fields):
             return empty_batch(read_header(batch))
         return None
 
-    def _is_last_of_producer(self, producer_id: int, last_offset: int) -> bool:
-        if producer_id == NO_PRODUCER_ID:
+    def _is_last_of_producer(self, fields: tuple[int, ...]) -> bool:
+        """Returns whether the producer's sequence or epoch is in no later batch."""
+        state = self._of.producers.get(fields[_PRODUCER_ID])
+        if state is None:
             return False
-        state = self._of.producers.get(producer_id)
-        return state is not None and state.batches[-1].last_offset == last_offset
+        if state.batches:
+            return state.batches[-1].last_offset == fields[_BASE] + fields[_DELTA]
+        return bool(fields[_ATTRIBUTES] & CONTROL) and fields[_EPOCH] == state.epoch
 
 
 class _Kept:
@@ -315,8 +380,8 @@ class _Kept:
 
     Attributes:
         data: all of its records, not compressed.
-        is_past_horizon: its tombstones go now.
-        spans: where those that stay are in `data`.
+        is_past_horizon: its tombstones are dropped now.
+        spans: positions in `data` of the records that stay.
         has_tombstone: whether one of them is a tombstone.
     """
 
@@ -327,6 +392,17 @@ class _Kept:
         self.is_past_horizon = is_past_horizon
         self.spans: list[tuple[int, int]] = []
         self.has_tombstone = False
+
+
+def _is_unread(
+    batch: bytes, fields: tuple[int, ...], transactions: CleanedTransactions
+) -> bool:
+    """Returns whether no consumer gets the records of a marker or transaction."""
+    if fields[_ATTRIBUTES] & CONTROL:
+        transactions.is_over(batch)
+        return True
+    last_offset = fields[_BASE] + fields[_DELTA]
+    return transactions.is_aborted(fields[_PRODUCER_ID], last_offset)
 
 
 def _scan(
@@ -347,5 +423,5 @@ def _scan(
 
 
 def _digest(key: bytes) -> bytes:
-    """Digest in place of a long key: longer than any key that is kept as it is."""
+    """A digest for a long key: longer than any key that is kept as it is."""
     return blake2b(key).digest().ljust(LONG_KEY + 1)

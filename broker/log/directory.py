@@ -2,17 +2,17 @@
 
 meta.properties       Kafka's, and kohort.format
 .lock                 locked by the process that uses the directory
-cluster.json          topics, leaders, configuration that was changed
+cluster.json          topics, leaders, configuration changed at run time
 cluster.log           the changes since cluster.json was written
 TOPIC-N/              a partition, as in Kafka
 *-checkpoint          offsets per partition, as in Kafka
-.kafka_cleanshutdown  only while no broker runs that might have crashed
+.kafka_cleanshutdown  exists only while no broker runs that might crash
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from kohort.broker.log.recovery import DamagedLogError, Recovery
 from kohort.broker.log.segment import LOG
 from kohort.broker.log.segments import Keeper, SegmentStore
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger
 
@@ -42,25 +42,21 @@ _MINE = {LOCK, META + ".tmp", "lost+found"}
 _DELETE = "-delete"
 _STRAY = "-stray"
 _LONGEST_NAME: Final = 255
-"""Bytes of a file's name; those of topics are ASCII, and have up to 249."""
-
-
-class DataDirError(Exception):
-    """The directory cannot be used; the text is one line that says why."""
+"""Bytes of a file name; topic names are ASCII, with up to 249."""
 
 
 class DataDir:
     """A data directory that this process has locked.
 
     Attributes:
-        path: where it is.
-        cluster_id: of the cluster that it belongs to.
-        journal: where the cluster's metadata is kept; `open` sets it.
-        is_clean: whether the broker before stopped in order.
+        path: its path.
+        cluster_id: id of the cluster that it belongs to.
+        journal: the cluster's metadata on the disk; `open` sets it.
+        is_clean: whether the previous broker stopped cleanly.
     """
 
     def __init__(self, path: Path, lock: int) -> None:
-        """Takes over the lock; `open` is the way to one."""
+        """Takes over the lock; call `open` instead."""
         self.path = path
         self.cluster_id = ""
         self.journal: Journal
@@ -75,12 +71,12 @@ class DataDir:
 
     @classmethod
     def open(cls, path: Path, cluster_id_if_new: str, node_id: int) -> DataDir:
-        """Locks a directory, and makes it if it is new.
+        """Locks a directory, and creates it if it is new.
 
         Args:
             path: the directory.
             cluster_id_if_new: cluster id of a new directory.
-            node_id: of the broker; one with another id is refused.
+            node_id: id of the broker; a directory of another one is refused.
 
         Raises:
             DataDirError: it is in use, belongs to another broker, cannot be read or
@@ -89,7 +85,7 @@ class DataDir:
         path = path.absolute()
         try:
             files.make_folder(path)
-            # Before the lock, whose file must not be left in a foreign directory.
+            # Before locking, so that no lock file is left in a foreign directory.
             _checked_meta(path, node_id)
             made = cls(path, _locked(path))
         except StorageError as error:
@@ -136,7 +132,7 @@ class DataDir:
         ):
             offsets = checkpoints.read_offsets(self.path / name)
             if offsets is None:
-                # Recovery does without: it only reads more.
+                # Recovery works without it, but reads more.
                 log.warning("checkpoint_not_used", path=str(self.path / name))
             elif files.size_and_time(self.path / name)[0] >= 0:
                 self._written[name] = dict(offsets)
@@ -149,7 +145,7 @@ class DataDir:
         marker = self.path / checkpoints.CLEAN_SHUTDOWN
         self.is_clean = files.size_and_time(marker)[0] >= 0
         files.remove(marker)
-        # A loss of power must not bring it back.
+        # After a power loss it must not reappear.
         files.sync_folder(self.path)
 
     def _begin(self, cluster_id: str, node_id: int) -> None:
@@ -179,10 +175,10 @@ class DataDir:
         finish(self.journal.rewrite(metadata.topics.items(), rest))
 
     def write_change(self, change: ClusterChange) -> None:
-        """Writes down a change of the cluster, and before it the folders it is about.
+        """Saves a change of the cluster, after the folders that it is about.
 
         Raises:
-            StorageError: that did not work; a start finds the state before.
+            StorageError: the save failed; a start finds the previous state.
         """
         if self._has_new_folders:
             files.sync_folder(self.path)
@@ -201,19 +197,19 @@ class DataDir:
         *,
         now_ms: int = 0,
     ) -> Partition:
-        """Opens a partition, recovers it if it must, makes it if it is new.
+        """Opens a partition; recovers it if necessary, creates it if it is new.
 
-        The folder of an older topic of that name is put aside.
+        The folder of an older topic with that name is moved aside.
 
         Args:
             topic: the topic's name.
-            index: the number of the partition.
+            index: the index of the partition.
             topic_id: 16 bytes.
-            config: the topic's.
-            leader_epoch: the least that the partition begins with: it is
-                `Partition.leader_epoch` in the end, which may be newer.
+            config: the topic's settings.
+            leader_epoch: the least epoch that the partition begins with. The resulting
+                `Partition.leader_epoch` may be newer.
             now_ms: ms since the epoch: producers that have expired by then are
-                not remembered.
+                forgotten.
 
         Raises:
             DataDirError: acknowledged records may be lost, so it is not opened.
@@ -268,7 +264,7 @@ class DataDir:
         self, folder: Path, key: TopicPartition, topic_id: bytes, config: LogConfig
     ) -> SegmentStore:
         self._forget(key)
-        # Before there is a folder that rows of an earlier topic would apply to.
+        # Before a folder exists to which rows of an earlier topic would apply.
         self._write_forgotten(key)
         files.make_folder(folder)
         self._has_new_folders = True
@@ -276,7 +272,7 @@ class DataDir:
         return self._recovered(folder, key, config)
 
     def _is_saved(self, key: TopicPartition, topic_id: bytes) -> bool:
-        """Whether the partition had been made before its topic was saved."""
+        """Returns whether the partition had been created before its topic was saved."""
         topic, index = key
         saved = None if self.metadata is None else self.metadata.topics.get(topic)
         if saved is None or saved.id != topic_id:
@@ -284,7 +280,7 @@ class DataDir:
         return index < len(saved.partitions)
 
     def _check_is_empty(self, folder: Path, key: TopicPartition) -> None:
-        """Only a loss of power removes a folder, and never flushed records."""
+        """Refuses a missing folder with flushed records, which no crash removes."""
         flushed = max(
             self._offset(checkpoints.RECOVERY_POINTS, key),
             self._offset(checkpoints.LOG_STARTS, key),
@@ -298,7 +294,7 @@ class DataDir:
     def _put_aside_another(
         self, folder: Path, topic_id: bytes, *, is_saved: bool
     ) -> None:
-        """Moves folders that a crash left of a topic being made or deleted."""
+        """Moves folders that a crash left of a topic being created or deleted."""
         found = checkpoints.read_topic_id(folder)
         if found == topic_id:
             return
@@ -309,7 +305,7 @@ class DataDir:
                 f"has the id {found.hex()}, and {CLUSTER} has {topic_id.hex()}"
             )
         if found is None:
-            # A crash before the id was on the disk; nothing but the id is lost.
+            # A crash before the id was on the disk: only the id is lost.
             checkpoints.write_topic_id(folder, topic_id)
             return
         self._put_aside(folder, found)
@@ -323,7 +319,7 @@ class DataDir:
         if any(sizes):
             aside = _renamed(folder, topic_id.hex() + _STRAY)
             if files.size_and_time(aside)[0] >= 0:
-                # The folder was brought back by hand: both may be wanted.
+                # The folder was restored by hand: the user may want both.
                 aside = _renamed(folder, os.urandom(16).hex() + _STRAY)
             files.rename(folder, aside)
             log.warning("partition_put_aside", folder=str(aside))
@@ -341,7 +337,7 @@ class DataDir:
     def _write_forgotten(self, key: TopicPartition) -> None:
         """Removes a partition's rows from the checkpoints on the disk, if it has any.
 
-        Those of other deleted partitions go with them: one round of writing is
+        Rows of other deleted partitions are removed, too: one round of writing is
         enough for a whole topic.
         """
         for name, written in self._written.items():
@@ -349,18 +345,18 @@ class DataDir:
                 self._write_offsets(name)
 
     def _remove(self, folder: Path) -> None:
-        """Removes the folder of a deleted partition, if that is possible."""
+        """Removes the folder of a deleted partition, if possible."""
         try:
             files.remove_folder(folder)
         except StorageError as error:
-            # It is in no other folder's way, and the next start tries again.
+            # It conflicts with no other folder, and the next start tries again.
             log.warning("folder_not_deleted", reason=str(error))
 
     def put_aside_the_rest(self) -> None:
-        """Puts aside the partitions that have not been opened: no topic has them.
+        """Moves partitions aside that have not been opened: they belong to no topic.
 
-        A crash leaves them when a topic is being made or deleted. Until they are
-        gone, no stop after a crash is a clean one.
+        A crash leaves them when a topic is being created or deleted. Until they are
+        gone, a stop after a crash is not a clean one.
 
         Raises:
             StorageError: a folder cannot be renamed or removed.
@@ -377,8 +373,8 @@ class DataDir:
         """Closes a partition, and deletes its files.
 
         Raises:
-            StorageError: they cannot be deleted; the next start tries again, if
-                they could be renamed at least.
+            StorageError: they cannot be deleted; the next start tries again, if they
+                could at least be renamed.
         """
         key, name = (topic, index), f"{topic}-{index}"
         partition = self._partitions.pop(key, None)
@@ -395,15 +391,15 @@ class DataDir:
             try:
                 files.rename(folder, gone)
             except StorageError:
-                # A topic that is made anew is not to find it.
+                # A topic that is created anew must not find it.
                 self._unopened.add(name)
                 raise
             files.remove_folder(gone)
 
-    # -- keeping
+    # -- flushing and checkpoints
 
     def flush(self, now_ms: int) -> None:
-        """Flushes the partitions whose ``flush.ms`` is over; errors are logged."""
+        """Flushes the partitions whose ``flush.ms`` has passed; errors are logged."""
         for partition in self._partitions.values():
             if not _store(partition).must_flush(now_ms):
                 continue
@@ -414,10 +410,10 @@ class DataDir:
                 log.error("log_flush_failed", partition=name, reason=str(error))
 
     def checkpoint(self) -> None:
-        """Writes down up to where logs are flushed and compacted, and where they start.
+        """Saves how far logs are flushed and compacted, and where they start.
 
         Raises:
-            StorageError: that did not work.
+            StorageError: the save failed.
         """
         for key, partition in self._partitions.items():
             store = _store(partition)
@@ -440,20 +436,20 @@ class DataDir:
     def _note_log_start(self, key: TopicPartition, store: SegmentStore) -> None:
         offsets = self._offsets[checkpoints.LOG_STARTS]
         start = store.state.log_start_offset
-        # The files say where others start, as in Kafka. Once there is a row it stays:
-        # a segment before it may not have been deleted yet.
+        # For others the files show the start, as in Kafka. Once there is a row it
+        # stays: a segment before it may still exist.
         if start > store.segments[0].base_offset or key in offsets:
             offsets[key] = start
 
     def allow_gaps(self, topic: str, index: int) -> None:
-        """Notes that the partition may have been compacted, for opening it."""
+        """Notes, before opening a partition, that it may have been compacted."""
         self._offsets[checkpoints.CLEANER_OFFSETS].setdefault((topic, index), 0)
 
     def _keep_compacted(self, key: TopicPartition) -> None:
-        """Writes down that a log may have been compacted: it gets a row.
+        """Saves that a log may have been compacted, as a checkpoint row.
 
         Raises:
-            StorageError: that did not work.
+            StorageError: the save failed.
         """
         if key not in self._offsets[checkpoints.CLEANER_OFFSETS]:
             self._keep_offset(checkpoints.CLEANER_OFFSETS, key, 0)
@@ -462,7 +458,7 @@ class DataDir:
         """Writes a partition's row of a checkpoint, and flushes it.
 
         Raises:
-            StorageError: that did not work; the row is as it was.
+            StorageError: the write failed; the row is unchanged.
         """
         before = self._offsets[name]
         self._offsets[name] = before | {key: offset}
@@ -510,7 +506,13 @@ def _store(partition: Partition) -> SegmentStore:
 
 
 def _locked(path: Path) -> int:
-    """The descriptor of a lock that ends with the process, however that ends."""
+    """Locks the directory; the lock ends with the process, however that ends."""
+    if sys.platform == "win32":
+        raise DataDirError(
+            f"{path}: data directories do not work on Windows; leave them out"
+        )
+    import fcntl
+
     with files.storage_errors("open", path / LOCK):
         fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -524,7 +526,7 @@ def _locked(path: Path) -> int:
 
 
 def _checked_meta(path: Path, node_id: int) -> dict[str, str] | None:
-    """meta.properties of a directory that may be used; None if it is a new one."""
+    """meta.properties of a usable directory; None if it is new."""
     data = files.read_file(path / META)
     if data is None:
         foreign = sorted(set(files.names_in(path)) - _MINE)
@@ -556,9 +558,9 @@ def _checked_meta(path: Path, node_id: int) -> dict[str, str] | None:
 
 
 def _renamed(folder: Path, ending: str) -> Path:
-    """A partition's folder with an ending; long topic names are cut off, as in Kafka.
+    """Renames a partition's folder; cuts off long topic names, as Kafka does.
 
-    The number of the partition stays, so that no two of a topic become one.
+    The partition's index stays, so that no two partitions of a topic collide.
     """
     topic, _, index = folder.name.rpartition("-")
     ending = f"-{index}.{ending}"

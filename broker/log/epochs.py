@@ -17,7 +17,7 @@ class LeaderEpochs:
     __slots__ = ("_epochs", "_starts", "latest")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        """Takes up (epoch, start offset) of each, both growing."""
+        """Takes (epoch, start offset) pairs, both ascending."""
         self._epochs: list[int] = []
         self._starts: list[int] = []
         for epoch, start in entries:
@@ -31,9 +31,9 @@ class LeaderEpochs:
         return tuple(zip(self._epochs, self._starts, strict=True))
 
     def begin(self, epoch: int, log_end_offset: int) -> None:
-        """A leader was elected, in a newer epoch than all before."""
+        """Begins a newer epoch, after the election of a leader."""
         while self._starts and self._starts[-1] >= log_end_offset:
-            # No record is left of the epoch before, so no client can ask for it.
+            # The previous epoch has no record, so no client can ask for it.
             self._epochs.pop()
             self._starts.pop()
         self.latest = epoch
@@ -46,10 +46,10 @@ class LeaderEpochs:
         return self._epochs[index - 1] if index else -1
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch up to `epoch`, and the offset behind it.
+        """The largest known epoch up to `epoch`, and its end offset.
 
-        (-1, -1) where `epoch` is newer than all known ones. An epoch older than
-        all known ones comes back with the start of the oldest.
+        (-1, -1) if `epoch` is newer than all known ones. For one older than all known
+        ones, returns it with the start of the oldest.
         """
         if epoch == self.latest:
             return epoch, log_end_offset
@@ -61,21 +61,21 @@ class LeaderEpochs:
         return self._epochs[index - 1], self._starts[index]
 
     def start_at(self, offset: int) -> None:
-        """The log starts at `offset` now: epochs that ended before are gone."""
+        """Drops the epochs that ended before `offset`, the new start of the log."""
         gone = max(bisect_right(self._starts, offset) - 1, 0)
         del self._epochs[:gone], self._starts[:gone]
         if self._starts:
             self._starts[0] = max(self._starts[0], offset)
 
     def end_at(self, offset: int) -> None:
-        """The log ends at `offset`: epochs that began behind it are gone."""
+        """Drops the epochs that began after `offset`, the new end of the log."""
         while self._starts and self._starts[-1] > offset:
             self._starts.pop()
             self._epochs.pop()
         self.latest = self._epochs[-1] if self._epochs else -1
 
     def check(self, current_leader_epoch: int) -> ErrorCode:
-        """Whether a client knows the current epoch (KIP-320); -1 is not checked."""
+        """Checks a client's leader epoch (KIP-320); -1 is not checked."""
         if current_leader_epoch in (-1, self.latest):
             return ErrorCode.NONE
         if current_leader_epoch < self.latest:

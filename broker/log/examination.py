@@ -1,8 +1,7 @@
-"""Examines the folder of a partition: reads all that is in it, and changes nothing.
+"""Examines the folder of a partition: reads all its files, and changes nothing.
 
-It finds damage of every file; `judgement` decides whether batches are whole and where
-records are missing. The effect of a start is another question, which ``kohort verify``
-answers by a rehearsal.
+It finds damage in every file; `judgement` decides whether batches are whole and where
+records are missing. ``kohort verify`` finds the effect of a start by a rehearsal.
 """
 
 from __future__ import annotations
@@ -16,16 +15,19 @@ from pathlib import Path
 from typing import Final
 
 from kohort.broker.log import checkpoints, files, snapshots
+from kohort.broker.log.aborted import AbortedIndex
 from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.index import OFFSET, OFFSET_ENTRY, TIME, TIME_ENTRY
 from kohort.broker.log.judgement import Batches, Read, next_whole, why_not_all
 from kohort.broker.log.recovery import CUT
 from kohort.broker.log.replacement import CLEANED, DELETED, SWAP
 from kohort.broker.log.segment import (
+    INDEXES,
     LOG,
     OFFSET_INDEX,
     SNAPSHOT,
     TIME_INDEX,
+    TXN_INDEX,
     file_name,
 )
 from kohort.protocol.records import BatchHeader
@@ -37,15 +39,15 @@ _LEFT_BY_A_CRASH: Final = (CLEANED, SWAP, DELETED, ".tmp")
 
 @slotted
 class Finding:
-    """Something that is not as a clean stop leaves it.
+    """A state of a file that a clean stop does not leave.
 
     Attributes:
         path: of the file or the folder.
         what: one line.
-        is_damage: no crash leaves it, or it hides records.
+        is_damage: a crash does not leave it, or it hides records.
         offset: records from this one on are damaged or missing; None if no record is.
-        next_offset: the first record behind them that is whole; None if there is none,
-            or no record is damaged.
+        next_offset: the first whole record behind them; None if there is none, or no
+            record is damaged.
     """
 
     path: Path
@@ -57,13 +59,13 @@ class Finding:
 
 @slotted
 class Known:
-    """The facts about a partition that its folder does not hold.
+    """Facts about a partition that are not in its folder.
 
     Attributes:
         recovery_point: all before this offset was flushed.
         log_start: the log starts there, or at its first segment if that is later.
         may_have_gaps: whether it may have been compacted.
-        is_clean: whether the broker was stopped in order.
+        is_clean: whether the broker stopped cleanly.
         is_kohort: whether kohort wrote it, and not Apache Kafka.
     """
 
@@ -75,18 +77,18 @@ class Known:
 
 
 class Examination:
-    """One partition.
+    """The examination of one partition.
 
     Args:
-        folder: the partition's.
+        folder: the partition's folder.
         known: see `Known`.
-        progress: called with the bytes that have been read since it was last called.
+        progress: called with the number of bytes read since its last call.
 
     Attributes:
         findings: in the order of files.
-        segments: how many there are.
+        segments: number of segments.
         size: bytes of their batches.
-        records: how many are in whole batches.
+        records: number of records in whole batches.
         log_start: the first offset.
         log_end: the offset behind the last whole batch.
     """
@@ -170,7 +172,7 @@ class Examination:
             elif name.endswith(CUT):
                 what = "a start has cut these batches off a damaged log"
                 self._find(name, what, is_damage=False)
-            elif dot + kind in (OFFSET_INDEX, TIME_INDEX) and stem not in logs:
+            elif dot + kind in INDEXES and stem not in logs:
                 self._find(name, "the segment of this index is missing")
 
     def _examine_snapshot(self, offset: int) -> None:
@@ -182,6 +184,8 @@ class Examination:
             self._find(name, str(error))
             return
         for producer_id, state in producers.states.items():
+            if not state.batches:
+                continue
             last = state.batches[-1].last_offset
             if last >= offset:
                 self._find(name, f"it has offset {last} of producer {producer_id}")
@@ -189,9 +193,9 @@ class Examination:
             self._of_snapshots[producer_id, last] = name
 
     def _examine_producers(self) -> None:
-        """Finds snapshots of another partition: by batches that the log does not have.
+        """Finds snapshots of another partition: they list batches that the log lacks.
 
-        Compaction takes batches, and so does the damage that has been found already.
+        Batches also disappear by compaction, and by damage that was found before.
         """
         if not self._known.is_kohort or self._known.may_have_gaps or self.findings:
             return
@@ -243,7 +247,7 @@ class Examination:
     def _walk(
         self, walk: _Walk, name: str, read: Read, size: int, *, is_last: bool
     ) -> bool:
-        """Goes through the batches, and on behind damage; whether there was none."""
+        """Reads the batches, also behind damage; returns whether there was none."""
         position, next_offset, is_whole = 0, walk.next_offset, True
         while True:
             batches = Batches(
@@ -254,7 +258,7 @@ class Examination:
                 position=position,
             )
             for at, header in batches:
-                # Epochs are forgotten where the log does not reach back to them.
+                # Epochs that ended before the start of the log are forgotten.
                 is_kept = header.base_offset >= self.log_start
                 walk.note(at, header, self._epochs if is_kept else None)
                 self._of_snapshots.pop((header.producer_id, header.last_offset), None)
@@ -268,7 +272,7 @@ class Examination:
             self._find(
                 name,
                 f"from byte {batches.position} on: {batches.why}",
-                # A crash amid a write leaves the beginning of one batch, no more.
+                # A crash during a write leaves only the beginning of one batch.
                 is_damage=is_known_end or not is_torn,
                 offset=offset,
                 next_offset=None if found is None else found[1],
@@ -301,12 +305,15 @@ class Examination:
             elif size % entry_size:
                 self._find(name, f"{size} bytes are not a whole number of entries")
         if not is_whole:
-            # Entries for damaged batches are no further damage.
+            # Entries for damaged batches are not additional damage.
             return
-        # Kafka sets room aside for the active segment's, which a crash leaves.
+        # Kafka preallocates the active segment's index, which a crash leaves as it is.
         is_trusted = self._known.is_kohort or self._known.is_clean or not is_last
         if not is_trusted:
             return
+        name = file_name(base, TXN_INDEX)
+        if AbortedIndex.load(base, walk.next_offset, self._folder / name) is None:
+            self._find(name, "its entries are no aborted transactions of this segment")
         if indexes.is_disordered or indexes.by_position:
             self._find(file_name(base, OFFSET_INDEX), "it has entries without a batch")
         if indexes.times and self._known.is_kohort:
@@ -316,7 +323,7 @@ class Examination:
 
 
 class _Indexes:
-    """The entries of the two indexes of a segment that no batch has confirmed yet."""
+    """The entries of a segment's two indexes that no batch has confirmed yet."""
 
     def __init__(self, folder: Path, base: int, log_size: int) -> None:
         offsets = files.read_file(folder / file_name(base, OFFSET_INDEX))
@@ -339,7 +346,7 @@ class _Indexes:
 
 
 class _Walk:
-    """The batches of a segment that were found whole."""
+    """The whole batches of a segment."""
 
     def __init__(self, base: int, indexes: _Indexes) -> None:
         self.next_offset = base
@@ -353,7 +360,7 @@ class _Walk:
     def note(
         self, position: int, header: BatchHeader, epochs: LeaderEpochs | None
     ) -> None:
-        """Counts a batch, and confirms the entries of indexes that are true."""
+        """Counts a batch, and confirms the index entries that match it."""
         self.next_offset = header.last_offset + 1
         self.records += header.record_count
         indexes = self.indexes
@@ -373,7 +380,7 @@ class _Walk:
 
 
 def _stems(names: list[str], suffix: str) -> list[str]:
-    """The names of files of a kind, without it."""
+    """The names of files of a kind, without its suffix."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return [stem for stem in stems if stem.isdigit() and len(stem) == _NAME_DIGITS]
 

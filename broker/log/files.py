@@ -1,8 +1,8 @@
-"""The door to the disk: all that is written for a log goes through here.
+"""File access: everything that a log writes goes through this module.
 
-Errors of the operating system become `StorageError` with a path in it. Open files
-stay few for any number of partitions: the least recently used ones are closed, and
-opened again when they are needed.
+Errors of the operating system become `StorageError` with a path in it. The number of
+open files stays small for any number of partitions: the least recently used ones are
+closed, and reopened when needed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 class Deed(NamedTuple):
-    """A change of a file or a folder that a rehearsal has left out.
+    """A change of a file or a folder that a rehearsal has skipped.
 
     `what` is ``write``, ``cut``, ``rename`` or ``remove``; `size` is the new size of a
-    file that is cut, else 0.
+    truncated file, else 0.
     """
 
     what: str
@@ -35,14 +35,14 @@ class Deed(NamedTuple):
 
 
 class _Rehearsal:
-    """The deeds of the rehearsal that is under way; None if none is."""
+    """The deeds of the rehearsal in progress; None without one."""
 
     deeds: ClassVar[list[Deed] | None] = None
 
 
 @contextmanager
 def rehearsed() -> Iterator[list[Deed]]:
-    """Within, files are only read: changes are noted in the list, and not made."""
+    """Within it, files are only read: changes are listed instead of made."""
     deeds: list[Deed] = []
     _Rehearsal.deeds = deeds
     try:
@@ -52,7 +52,7 @@ def rehearsed() -> Iterator[list[Deed]]:
 
 
 def _is_rehearsed(what: str, path: Path, size: int = 0) -> bool:
-    """Takes note of a change in a rehearsal; returns whether to leave it out."""
+    """In a rehearsal, lists a change; returns whether to skip it."""
     if _Rehearsal.deeds is None:
         return False
     _Rehearsal.deeds.append(Deed(what, path, size))
@@ -61,7 +61,7 @@ def _is_rehearsed(what: str, path: Path, size: int = 0) -> bool:
 
 @contextmanager
 def storage_errors(what: str, path: Path) -> Iterator[None]:
-    """Makes errors of the operating system `StorageError`s that name the file."""
+    """Converts errors of the operating system to `StorageError`s with the path."""
     try:
         yield
     except OSError as error:
@@ -69,15 +69,15 @@ def storage_errors(what: str, path: Path) -> Iterator[None]:
 
 
 def failure(what: str, path: Path, error: OSError) -> StorageError:
-    """One line for one error: the operation, the file and the reason."""
+    """One line per error: the operation, the file and the reason."""
     return StorageError(f"cannot {what} {path}: {error.strerror or error}")
 
 
 class Indexed(Protocol):
-    """A segment that is not written to any more."""
+    """A segment that is no longer written."""
 
     def forget_index(self) -> None:
-        """Frees the memory that its indexes take."""
+        """Frees the memory of its indexes."""
 
 
 class Files:
@@ -91,11 +91,11 @@ class Files:
         self._index_bytes = 0
 
     def __len__(self) -> int:
-        """How many are open."""
+        """The number of open files."""
         return len(self._open)
 
     def opened(self, file: LogFile) -> None:
-        """Takes note of an open file, and closes another if there are too many."""
+        """Counts an open file, and closes another if there are too many."""
         while len(self._open) >= self._limit:
             oldest = next(iter(self._open))
             del self._open[oldest]
@@ -108,17 +108,17 @@ class Files:
         self._open[file] = None
 
     def closed(self, file: LogFile) -> None:
-        """Takes note that its user closed a file."""
+        """Counts a file that its user has closed."""
         self._open.pop(file, None)
 
     def close(self) -> None:
-        """Closes all files: a partition that is not opened leaves some open."""
+        """Closes all files: a partition that failed to open leaves some open."""
         for file in [*self._open]:
             file.release()
         self._open.clear()
 
     def index_loaded(self, segment: Indexed, size: int) -> None:
-        """Takes note of indexes in memory, and drops others if it is too much."""
+        """Counts indexes in memory, and drops others if they are too large."""
         self.index_forgotten(segment)
         self._indexes[segment] = size
         self._index_bytes += size
@@ -128,16 +128,16 @@ class Files:
             oldest.forget_index()
 
     def index_forgotten(self, segment: Indexed) -> None:
-        """Takes note that indexes are not in memory any more."""
+        """Counts indexes that are no longer in memory."""
         self._index_bytes -= self._indexes.pop(segment, 0)
 
 
 class LogFile:
-    """A file of a log, which is open when it is used.
+    """A file of a log, which is open while it is used.
 
     Attributes:
-        path: where it is.
-        was_used: since `Files` last looked.
+        path: its path.
+        was_used: used since `Files` last looked.
     """
 
     __slots__ = ("_fd", "_files", "path", "was_used")
@@ -157,11 +157,11 @@ class LogFile:
         return self._fd
 
     def write(self, batch: Stored, size: int, position: int) -> None:
-        """Appends all of a batch to the file, or nothing of it.
+        """Appends all of a batch to the file, or none of it.
 
         Args:
             batch: its bytes.
-            size: its bytes.
+            size: the number of its bytes.
             position: the size of the file before.
         """
         try:
@@ -171,7 +171,7 @@ class LogFile:
             else:
                 written = os.pwritev(fd, batch, position)
             if written != size:
-                # Mostly the last write before an error that says why.
+                # Usually the last write before an error that says why.
                 whole = batch if isinstance(batch, bytes) else b"".join(batch)
                 _write_all(fd, whole, position, written)
         except OSError as error:
@@ -183,7 +183,7 @@ class LogFile:
             try:
                 os.ftruncate(self._fd, size)
             except OSError:
-                # The next write overwrites it, a recovery cuts it off.
+                # The next write overwrites it, and a recovery cuts it off.
                 return
 
     def read(self, position: int, size: int) -> bytes:
@@ -199,7 +199,7 @@ class LogFile:
             os.fdatasync(self._descriptor())
 
     def truncate(self, size: int) -> None:
-        """Cuts the file off behind `size` bytes."""
+        """Truncates the file to `size` bytes."""
         if _is_rehearsed("cut", self.path, size):
             return
         with storage_errors("truncate", self.path):
@@ -218,7 +218,7 @@ class LogFile:
 
 
 def create(path: Path) -> None:
-    """Makes an empty file, or empties the one that is there."""
+    """Creates an empty file, or truncates the existing one."""
     if _is_rehearsed("write", path):
         return
     with storage_errors("create", path):
@@ -226,7 +226,7 @@ def create(path: Path) -> None:
 
 
 def write_at(path: Path, data: bytes, position: int, *, is_durable: bool) -> None:
-    """Writes behind the first `position` bytes of a file, which may be new."""
+    """Writes after the first `position` bytes of a file, which may be new."""
     if _is_rehearsed("write", path):
         return
     with storage_errors("write to", path):
@@ -251,7 +251,7 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
     Args:
         path: the file.
         data: its new contents.
-        is_durable: whether the replacement must survive a loss of power.
+        is_durable: whether the replacement must survive a power loss.
     """
     if _is_rehearsed("write", path):
         return
@@ -268,7 +268,7 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Removes a file, if that is possible."""
+    """Removes a file, if possible."""
     if _is_rehearsed("remove", path):
         return
     try:
@@ -294,7 +294,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def read_tail(path: Path, size: int) -> bytes:
-    """The last bytes of a file; none if it is missing, or no multiple of `size`."""
+    """The last bytes of a file; none if it is missing, or not a multiple of `size`."""
     with storage_errors("read", path):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -310,7 +310,7 @@ def read_tail(path: Path, size: int) -> bytes:
 
 
 def rename(path: Path, to: Path) -> None:
-    """Renames a file or a folder; a file that is there already goes."""
+    """Renames a file or a folder; replaces an existing file."""
     if _is_rehearsed("rename", path):
         return
     with storage_errors("rename", path):
@@ -329,7 +329,7 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, and those it is in; fine if it is there."""
+    """Creates a folder and its parents; does nothing if it exists."""
     if _is_rehearsed("write", path):
         return
     with storage_errors("create", path):
@@ -337,7 +337,7 @@ def make_folder(path: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder of files."""
+    """Removes a folder and its files."""
     if _is_rehearsed("remove", path):
         return
     with storage_errors("remove", path):
@@ -363,7 +363,7 @@ def size_and_time(path: Path) -> tuple[int, int]:
 
 
 def sync_folder(path: Path) -> None:
-    """Has the disk keep which files there are in a folder."""
+    """Flushes a folder's list of files to the disk."""
     if _Rehearsal.deeds is not None:
         return
     with storage_errors("flush", path):

@@ -1,10 +1,10 @@
 """The two indexes of a segment, in Kafka's format.
 
-`.index` has 8 bytes for a batch: its last offset, relative to the first of the
-segment, and its position; `.timeindex` has 12: the largest timestamp so far, and
-the relative last offset of the first batch that has it. There is an entry for
-about every ``index.interval.bytes``. Both hold no more than the log itself, so
-they are written late, and made anew where they are missing or cannot be true.
+`.index` has 8 bytes for a batch: its last offset, relative to the first of the segment,
+and its position. `.timeindex` has 12: the largest timestamp so far, and the relative
+last offset of the first batch that has it. There is an entry for about every
+``index.interval.bytes``. Both can be rebuilt from the log, so they are written late,
+and rebuilt if they are missing or inconsistent.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class SegmentIndex:
     """Sparse index of a segment's batches, by offset and by time.
 
     Attributes:
-        offsets: last offsets of batches, growing.
-        positions: where these begin, in bytes.
-        times: largest timestamps so far, in ms, growing.
+        offsets: last offsets of batches, ascending.
+        positions: start positions of these batches, in bytes.
+        times: largest timestamps so far, in ms, ascending.
         times_at: last offsets of the batches that have them.
     """
 
@@ -55,46 +55,46 @@ class SegmentIndex:
 
     @property
     def size_in_memory(self) -> int:
-        """Bytes that it takes, about."""
+        """Bytes in memory, approximately."""
         return 16 * (len(self.offsets) + len(self.times)) + 500
 
     @property
     def size_of_files(self) -> int:
-        """Bytes of the longer one of its files."""
+        """Bytes of the longer of its files."""
         return max(OFFSET_ENTRY * len(self.offsets), TIME_ENTRY * len(self.times))
 
     def add_batch(self, last_offset: int, position: int) -> None:
-        """An entry for a batch behind all that have one."""
+        """Adds an entry for a batch after all that have one."""
         self.offsets.append(last_offset)
         self.positions.append(position)
 
     def mark_end(self, last_offset: int, position: int) -> None:
-        """An entry for the last batch, if it has none."""
+        """Adds an entry for the last batch, if it has none."""
         if not self.offsets or self.offsets[-1] < last_offset:
             self.add_batch(last_offset, position)
 
     def add_time(self, timestamp: int, last_offset: int) -> None:
-        """An entry for the largest timestamp so far, if it has grown."""
+        """Adds an entry for the largest timestamp so far, if it has grown."""
         if timestamp > (self.times[-1] if self.times else -1):
             self.times.append(timestamp)
             self.times_at.append(last_offset)
 
     def is_full(self, limit: int) -> bool:
-        """Whether one of the files would be longer than ``segment.index.bytes``."""
-        # Kafka rounds the limit down to whole entries, and keeps one for the
-        # last timestamp of the segment.
+        """Returns whether one of the files would exceed ``segment.index.bytes``."""
+        # Kafka rounds the limit down to whole entries, and reserves one for the last
+        # timestamp of the segment.
         return (
             len(self.offsets) >= limit // OFFSET_ENTRY
             or len(self.times) >= limit // TIME_ENTRY - 1
         )
 
     def floor(self, offset: int) -> int:
-        """Position from which to search for an offset, in bytes."""
+        """Returns the position from which to search for an offset, in bytes."""
         index = bisect_right(self.offsets, offset) - 1
         return self.positions[index] if index >= 0 else 0
 
     def offset_before_time(self, timestamp: int) -> int:
-        """An offset up to which no record has that time or a later one."""
+        """Returns an offset before which no record has that time or a later one."""
         index = bisect_left(self.times, timestamp) - 1
         return self.times_at[index] + 1 if index >= 0 else self._base
 
@@ -143,8 +143,8 @@ class SegmentIndex:
         Args:
             base_offset: of the segment.
             log_size: bytes of its batches.
-            offset_path: the ``.index``.
-            time_path: the ``.timeindex``.
+            offset_path: path of the ``.index``.
+            time_path: path of the ``.timeindex``.
         """
         offsets, times = files.read_file(offset_path), files.read_file(time_path)
         if offsets is None or times is None:
@@ -165,10 +165,10 @@ class SegmentIndex:
         return found if found.is_plausible(log_size) else None
 
     def is_plausible(self, log_size: int) -> bool:
-        """Whether all columns grow as they must, and end within the log."""
+        """Returns whether all columns ascend as required, and end within the log."""
         return (
             _grows(self.offsets, self._base, strictly=True)
-            # Only the mark of an end may be the first batch.
+            # Only an end mark may be for the first batch.
             and _grows(self.positions, min(len(self.positions) - 1, 1), strictly=True)
             and _grows(self.times, 0, strictly=True)
             and _grows(self.times_at, self._base, strictly=False)

@@ -1,18 +1,17 @@
 """The cluster's metadata on the disk: cluster.json, and cluster.log with changes.
 
-1. A change is one line of cluster.log: a checksum, and a `ClusterChange` with its
-   number as JSON. It is on the disk before the request is answered.
-2. When the lines take more room than cluster.json, the whole state is written down
-   anew: cluster.json first, which says up to which change it goes, then a
-   cluster.log with the changes that came in meanwhile. Each replaces the file
-   before in one step.
-3. At a start, changes that cluster.json has are skipped. So a kill or a power cut
-   between the two files does no harm, nor does a topic that changed while
-   cluster.json was being written: its changes in the log are applied again.
+1. A change is one line of cluster.log: a checksum, and a numbered `ClusterChange` as
+   JSON. It is on the disk before the request is answered.
+2. When the lines take more room than cluster.json, the whole state is rewritten. First
+   cluster.json, with the number of the last change in it, then a cluster.log with the
+   changes that were made meanwhile. Each replaces the previous file in one step.
+3. A start skips changes that are in cluster.json. So a kill or a power loss between the
+   two files does no harm. Nor does a topic that changed while cluster.json was being
+   written: its changes in the log are applied again.
 
-Each line is flushed before the next one is written, so a crash can only tear the
-last one, which was not acknowledged: it is cut off. A line that is damaged, and has
-a whole one behind it, is no crash's, and may hide topics: the directory is refused.
+Each line is flushed before the next one is written, so a crash can only damage the last
+one, which was not acknowledged: it is cut off. A damaged line with a whole one after it
+does not come from a crash, and may hide topics: the directory is refused.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from kohort.broker.telemetry import Logger
 CLUSTER: Final = "cluster.json"
 CHANGES: Final = "cluster.log"
 SMALLEST_OUTGROWN: Final = 256 * 1024
-"""Bytes of changes that are kept for a cluster.json of any size: some thousand small
-topics, which a start reads in 20 ms."""
+"""Bytes of changes kept with a cluster.json of any size: some thousand small topics,
+which a start reads in 20 ms."""
 PIECE_ROWS: Final = 200
-"""Partitions that are written down in one piece of work: about 1 ms."""
+"""Partitions written in one piece of work: about 1 ms."""
 
 log = Logger("kohort.log")
 
@@ -64,7 +63,7 @@ class Journal:
         self._number = 0
         self._size = 0
         self._limit = SMALLEST_OUTGROWN
-        # Lines that a snapshot under way does not have.
+        # Lines that are missing in a snapshot in progress.
         self._meanwhile: list[bytes] | None = None
         self._has_log = False
         self.found = self._load()
@@ -114,7 +113,7 @@ class Journal:
         return found
 
     def _check_torn(self, rest: bytes) -> None:
-        """Refuses a damaged line that has a whole one behind it."""
+        """Refuses a damaged line with a whole one after it."""
         if any(map(_checked, rest.splitlines(keepends=True))):
             raise MetadataError(
                 f"{self._path} is damaged: a line in the middle is not whole"
@@ -124,10 +123,10 @@ class Journal:
     # -- writing
 
     def append(self, change: ClusterChange) -> None:
-        """Writes down a change; it is on the disk when this returns.
+        """Writes a change, which is on the disk when this returns.
 
         Raises:
-            StorageError: that did not work; it is not there.
+            StorageError: the write failed; the change is not in the file.
         """
         content = change.to_json(self._number + 1)
         line = b"%08x %s\n" % (zlib.crc32(content), content)
@@ -146,14 +145,14 @@ class Journal:
             self._meanwhile.append(line)
 
     def _cut_back(self) -> None:
-        """A start must not find a change that was refused."""
+        """Cuts off a refused change, which a start must not find."""
         try:
             if self._has_log:
                 files.write_at(self._path, b"", self._size, is_durable=True)
             else:
                 files.remove(self._path)
         except StorageError as error:
-            # The next change is written over it.
+            # The next change overwrites it.
             log.warning("cluster_log_not_cut", path=str(self._path), reason=str(error))
 
     # -- rewriting
@@ -165,12 +164,12 @@ class Journal:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there are changes that cluster.json does not have."""
+        """True if there are changes that cluster.json does not have."""
         return self._size > 0
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether a rewrite is due and has not begun."""
+        """True if a rewrite is due and has not begun."""
         return self._size > self._limit and self._meanwhile is None
 
     def rewrite(
@@ -180,15 +179,15 @@ class Journal:
     ) -> Generator[None, None, None]:
         """Rewrites cluster.json, a piece at a time.
 
-        Changes may come in between the pieces: they go into the new cluster.log,
-        whether `topics` had them already or not.
+        Changes may be made between the pieces: they go into the new cluster.log,
+        whether `topics` contained them already or not.
 
         Args:
-            topics: all topics by name, each as it is when it is taken.
-            rest: all that is not topics, as it is now.
+            topics: all topics by name, each in its state when it is taken.
+            rest: everything except topics, in its present state.
 
         Raises:
-            StorageError: that did not work; nothing is lost.
+            StorageError: the rewrite failed; nothing is lost.
         """
         self._meanwhile, rows, parts = [], 0, []
         try:
@@ -198,7 +197,7 @@ class Journal:
                 if rows >= PIECE_ROWS:
                     rows = 0
                     yield
-            # Should it fail, the next try is to wait for as many changes again.
+            # If it fails, the next attempt waits for as many changes again.
             self._limit = self._size + SMALLEST_OUTGROWN
             self._replace(b"".join(parts), b"".join(self._meanwhile))
         finally:
@@ -209,7 +208,7 @@ class Journal:
         try:
             files.replace_file(self._path, lines)
         except StorageError:
-            # It may have been replaced, and not be on the disk yet.
+            # The file may have been replaced without being flushed yet.
             size, _ = files.size_and_time(self._path)
             self._has_log, self._size = size >= 0, max(size, 0)
             raise
@@ -221,7 +220,7 @@ class Journal:
 
 
 def _checked(line: bytes) -> bytes | None:
-    """The JSON of a line; None if it is not whole."""
+    """The JSON of a line; None if the line is damaged."""
     if line[-1:] != b"\n" or line[8:9] != b" ":
         return None
     content = line[9:-1]

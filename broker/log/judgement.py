@@ -1,13 +1,13 @@
-"""Judges segments: which batches of a file are whole, and whether all are there.
+"""Judges segments: which batches of a file are whole, and whether any are missing.
 
 Recovery, ``kohort import`` and ``kohort verify`` all use it.
 
-A CRC covers a batch, but neither its offset nor its place: offsets have to grow,
-without a gap where compaction cannot have been. That a file was cut off between
-two batches only shows behind it: its last batch has to reach up to the next
-segment. Where compaction has taken the last batches of a segment, the last entry
-of its index stands for the last batch that remained (`Segment.mark_end`), and where
-it has taken all of them both indexes are empty.
+A CRC covers a batch, but neither its offset nor its place. So offsets have to ascend,
+without a gap if the segment was never compacted. If a file was cut off between two
+batches, the next segment shows it: the last batch has to reach up to it. If compaction
+has removed the last batches of a segment, the last entry of its index marks the last
+remaining batch (`Segment.mark_end`); if it has removed all of them, both indexes are
+empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from kohort.protocol import records
 from kohort.protocol.records import BatchHeader
 
 Read = Callable[[int, int], bytes]
-"""Reads bytes from a position: as many as given, or fewer where the file ends."""
+"""Reads bytes from a position: as many as requested, or fewer at the end of the file.
+"""
 
 
 _MAGIC = bytes([records.MAGIC])
@@ -27,20 +28,20 @@ _MAGIC_AT = 16
 
 
 class Batches:
-    """The whole batches of a segment, in their order.
+    """The whole batches of a segment, in order.
 
     Args:
         read: reads from the segment's file.
         size: its bytes.
         base_offset: the segment's name.
-        is_dense: whether compaction cannot have been there.
+        is_dense: whether the segment was certainly never compacted.
 
-        position: where to begin: at the start of a batch.
+        position: start of the first batch to read.
 
     Attributes:
-        position: the end of the whole batches that were read.
+        position: the end of the whole batches read so far.
         next_offset: the offset behind them.
-        why: the reason why the rest is no whole batch; empty if there is no rest.
+        why: the reason why the rest is not a whole batch; empty if there is no rest.
         is_torn: whether the rest may be the beginning of a batch.
     """
 
@@ -62,7 +63,7 @@ class Batches:
         self.is_torn = False
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch with its position, once it has been checked."""
+        """Yields each batch with its position, once it has been checked."""
         start, chunk = 0, b""
         while self.position < self._size:
             position = self.position
@@ -85,7 +86,7 @@ class Batches:
             yield position, header
 
     def _header(self, chunk: bytes, at: int) -> BatchHeader | str:
-        """The header of a batch that can be the next one; or why it cannot."""
+        """The header of a valid next batch, or the reason why it is invalid."""
         left = self._size - self.position
         if left < records.HEADER_SIZE or len(chunk) - at < records.HEADER_SIZE:
             self.is_torn = True
@@ -119,10 +120,10 @@ def why_not_all(
 
     Args:
         end: the offset behind the last batch of a segment.
-        following: the offset at which the next one begins.
+        following: the first offset of the next segment.
         may_have_gaps: whether the log may have been compacted.
-        index_knows_more: whether the indexes of the segment have entries for
-            batches behind its end.
+        index_knows_more: whether the indexes of the segment have entries for batches
+            behind its end.
     """
     if end == following or (end < following and may_have_gaps and not index_knows_more):
         return ""
@@ -132,13 +133,13 @@ def why_not_all(
 def next_whole(
     read: Read, size: int, position: int, least_offset: int
 ) -> tuple[int, int] | None:
-    """The position and the first offset of the next whole batch behind damage, if any.
+    """The position and the first offset of the next whole batch after damage, if any.
 
     Args:
         read: reads from the segment's file.
         size: its bytes.
-        position: where the damage begins.
-        least_offset: offsets below this one are not looked for.
+        position: start of the damage.
+        least_offset: batches with lower offsets are ignored.
     """
     at = position + 1 + _MAGIC_AT
     start, chunk = 0, b""

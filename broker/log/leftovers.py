@@ -7,7 +7,7 @@ from pathlib import Path
 from kohort.broker.log import files
 from kohort.broker.log.files import Files
 from kohort.broker.log.replacement import CLEANED, DELETED, SWAP
-from kohort.broker.log.segment import LOG, OFFSET_INDEX, TIME_INDEX, Segment
+from kohort.broker.log.segment import INDEXES, LOG, Segment
 from kohort.broker.telemetry import Logger
 
 log = Logger("kohort.log")
@@ -29,7 +29,8 @@ def clear(folder: Path, open_files: Files) -> None:
         if is_half or name.endswith(_UNFINISHED):
             files.remove(folder / name)
     if swaps:
-        # Their names may not be on the disk yet, and the replaced files go now.
+        # The new names may not be on the disk yet, and the replaced files are removed
+        # next.
         files.sync_folder(folder)
     for name in swaps:
         _finish_swap(folder, int(name.partition(".")[0]), open_files)
@@ -37,16 +38,16 @@ def clear(folder: Path, open_files: Files) -> None:
     logs = {name.partition(".")[0] for name in names if name.endswith(LOG)}
     for name in names:
         number, dot, kind = name.partition(".")
-        if dot + kind in (OFFSET_INDEX, TIME_INDEX) and number not in logs:
+        if dot + kind in INDEXES and number not in logs:
             log.warning("index_without_segment", path=str(folder / name))
             files.remove(folder / name)
 
 
 def _finish_swap(folder: Path, base_offset: int, open_files: Files) -> None:
-    """Has a finished segment take the place of those that it covers.
+    """Puts a finished segment in the place of those that it covers.
 
-    Behind its last offset older segments may still be there. They stay: all
-    that deletes one of their records is behind it, and there, too.
+    Older segments behind its last offset may still exist. They stay: any record that
+    deletes one of theirs is behind it, and still exists, too.
     """
     new = Segment(folder, base_offset, open_files, SWAP)
     new.size, _ = files.size_and_time(new.log.path)
@@ -58,7 +59,7 @@ def _finish_swap(folder: Path, base_offset: int, open_files: Files) -> None:
             Segment(folder, int(number), open_files).remove()
     new.close()
     files.sync_folder(folder)
-    for kind in (OFFSET_INDEX, TIME_INDEX, LOG):
+    for kind in (*INDEXES, LOG):
         path = new.path(kind)
         if files.size_and_time(path)[0] >= 0:
             files.rename(path, path.with_name(path.name.removesuffix(SWAP)))

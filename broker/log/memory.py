@@ -1,9 +1,8 @@
 """Batches kept in memory, found by offset without a scan.
 
-The index is four arrays of int64 and one list, with one entry per batch: 40
-bytes for a batch beside its own. Offsets may have gaps, where compaction took
-batches away: a batch is found by its last offset, so that the one behind a gap
-is found from anywhere in it.
+The index is four arrays of int64 and one list, with one entry per batch: 40 bytes in
+addition to each batch. Offsets may have gaps where compaction has removed batches. A
+batch is found by its last offset, so any offset in a gap finds the batch after it.
 """
 
 from __future__ import annotations
@@ -12,31 +11,35 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from itertools import accumulate
+from typing import Any
 
+from kohort.broker.log.aborted import AbortedIndex
 from kohort.broker.log.settings import DEFAULTS, LogConfig
-from kohort.broker.log.store import PIECE, LogState, Stored
+from kohort.broker.log.state import LogState
+from kohort.broker.log.store import NO_END, PIECE, Stored
+from kohort.broker.log.transactions import AbortedTransaction
 from kohort.protocol.fields import Buffer
 from kohort.protocol.records import NO_TIMESTAMP, PLACE, read_header
 
 LONG_BATCH = 16 * 1024
-"""Bytes from which on a batch stays in the buffer that it arrived in. A shorter
-one is copied, so that it does not keep a whole read of the socket alive."""
+"""Bytes from which a batch stays in the buffer that it arrived in. A shorter one is
+copied, so that it does not keep a whole read of the socket alive."""
 
 JOIN_BELOW = 2 * 1024
-"""Mean size in bytes below which batches are joined when read: from there on,
-handing a socket one more buffer costs more than the copy."""
+"""Mean size in bytes below which batches are joined when read: for these, passing one
+more buffer to a socket costs more than the copy."""
 
 
 def packed(head: bytes, batch: memoryview) -> Stored:
-    """A batch as it is kept: `head` in place of its own first bytes.
+    """A batch in memory, with `head` in place of its first bytes.
 
-    The view is kept, not copied, if it is long, of immutable bytes, and does not keep
-    more than twice its size alive.
+    The view is kept, not copied, if it is long, read-only, and keeps no more than twice
+    its size alive.
     """
     size = len(batch)
     if size >= LONG_BATCH:
-        whole = batch.obj
-        if isinstance(whole, bytes) and len(whole) <= 2 * size:
+        whole: Any = batch.obj
+        if batch.readonly and len(whole) <= 2 * size:
             return head, batch[len(head) :]
     return b"".join((head, batch[len(head) :]))
 
@@ -45,6 +48,7 @@ class BatchStore:
     """The batches of one partition, oldest first."""
 
     __slots__ = (
+        "_aborted",
         "_base",
         "_batches",
         "_ends",
@@ -55,23 +59,26 @@ class BatchStore:
         "_written",
         "config",
         "first_dirty_offset",
+        "replacements",
     )
 
     def __init__(self) -> None:
         self.config: LogConfig = DEFAULTS
         self.first_dirty_offset = 0
+        self.replacements = 0
         self._batches: list[Stored] = []
         self._last_offsets = array("q")
-        # The offset behind the last batch that was dropped.
+        # The offset behind the last dropped batch.
         self._base = 0
-        # Where each batch ends, in bytes since the partition was made.
+        # The end of each batch, in bytes since the partition was created.
         self._ends = array("q")
         self._start = 0
         self._timestamps = array("q")
-        # Retention goes by the time of writing where records carry no time.
+        # Retention uses the time of writing if records have no timestamp.
         self._written = array("q")
-        # How many batches are kept as two buffers.
+        # Number of batches kept as two buffers.
         self._long = 0
+        self._aborted = AbortedIndex()
 
     def __len__(self) -> int:
         """The number of batches."""
@@ -151,7 +158,7 @@ class BatchStore:
             start, left = self._start_of(first), max_bytes - size
             stop = bisect_right(self._ends, start + min(left, PIECE), first)
             if stop == first:
-                # The next one alone may be longer than a piece.
+                # The next batch alone may be longer than a piece.
                 if stop == len(self._ends):
                     return buffers, size
                 if self._ends[stop] - start > left and (buffers or not minimum_one):
@@ -189,7 +196,7 @@ class BatchStore:
         return buffers
 
     def _begin(self, index: int, size: int) -> list[Buffer]:
-        """The first bytes of a batch, which has more than these."""
+        """The first bytes of a batch, which is longer than these."""
         batch = self._batches[index]
         if isinstance(batch, bytes):
             return [memoryview(batch)[:size]]
@@ -199,7 +206,7 @@ class BatchStore:
         return [head, rest[: size - len(head)]]
 
     def batch(self, index: int) -> bytes:
-        """A batch in one piece, for reading its records."""
+        """A batch as one object, for reading its records."""
         found = self._batches[index]
         return found if isinstance(found, bytes) else b"".join(found)
 
@@ -218,15 +225,30 @@ class BatchStore:
         timestamp = max(self._timestamps)
         return timestamp, (self.batch(self._timestamps.index(timestamp)),)
 
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """See `Store.add_aborted`."""
+        self._aborted.add(aborted)
+
+    def aborted(self, offset: int, end: int) -> Sequence[AbortedTransaction]:
+        """See `Store.aborted`."""
+        return self._aborted.find(offset, end)[0] if self._aborted else ()
+
+    def end_of_read(self, offset: int, size: int) -> int:
+        """See `Store.end_of_read`: as if batches had an index."""
+        position = self._start_of(bisect_left(self._last_offsets, offset)) + size
+        position += self.config.index_interval_bytes
+        behind = bisect_left(self._ends, position) + 1
+        return self._offset_behind(min(behind, len(self._ends)))
+
     def first_offset_younger(self, than_ms: int, end: int) -> int:
-        """See `Store`: the first batch that is young enough keeps all behind it."""
+        """See `Store`: the first batch that is young enough keeps all after it."""
         for index, timestamp in enumerate(self._timestamps):
             if (timestamp if timestamp >= 0 else self._written[index]) >= than_ms:
                 return self._offset_behind(index)
         return end
 
     def first_offset_within(self, size: int, end: int) -> int:
-        """See `Store`: a batch goes only if all of it is above the size."""
+        """See `Store`: a batch is dropped only if all of it is above the size."""
         kept = bisect_right(self._ends, self._ends[-1] - size)
         return self._offset_behind(kept) if kept < len(self._batches) else end
 
@@ -237,6 +259,7 @@ class BatchStore:
             self._base = self._last_offsets[count - 1] + 1
             self._start = self._ends[count - 1]
             self._count_long_out(count)
+            self._aborted.drop_before(self._base)
             del self._batches[:count]
             for column in self._columns():
                 del column[:count]
@@ -262,7 +285,7 @@ class BatchStore:
             yield batch
             index += 1
             if index > len(offsets) or offsets[index - 1] != last_offset:
-                # Batches went meanwhile.
+                # Batches were dropped meanwhile.
                 index = bisect_left(offsets, last_offset + 1)
 
     def size_before(self, offset: int) -> int:
@@ -270,14 +293,20 @@ class BatchStore:
         return self._start_of(bisect_left(self._last_offsets, offset)) - self._start
 
     def cleanable_end(
-        self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
+        self,
+        first_dirty_offset: int,
+        now_ms: int,
+        min_compaction_lag_ms: int,
+        *,
+        last_stable_offset: int = NO_END,
     ) -> int:
         """See `Store.cleanable_end`: the newest batch always stays.
 
-        In memory a batch stands for Kafka's segment; Kafka never compacts the newest
-        one, the active segment.
+        A batch in memory corresponds to a segment in Kafka, which never compacts the
+        newest one, the active segment.
         """
         newest = max(len(self._batches) - 1, 0)
+        newest = min(newest, bisect_left(self._last_offsets, last_stable_offset))
         if min_compaction_lag_ms > 0:
             eldest = now_ms - min_compaction_lag_ms
             first = bisect_left(self._last_offsets, first_dirty_offset)
@@ -295,7 +324,8 @@ class BatchStore:
         return self._written[bisect_left(self._last_offsets, offset)]
 
     def swap(self, end: int, made: BatchReplacement) -> None:
-        """Puts other batches in place of all that lie before `end`."""
+        """Replaces all batches before `end`."""
+        self.replacements += 1
         count = bisect_left(self._last_offsets, end)
         # Later batches keep their positions: the new batches end where the old ones
         # ended.
@@ -307,10 +337,14 @@ class BatchStore:
         self._ends[:count] = ends
         self._timestamps[:count] = made.timestamps
         self._written[:count] = made.written
+        for each in self._aborted:
+            if each.last_offset >= end:
+                made.aborted.add(each)
+        self._aborted = made.aborted
 
 
 class BatchReplacement:
-    """Batches that are to stand for all before an offset; see `store.Replacement`."""
+    """Batches that will replace all before an offset; see `store.Replacement`."""
 
     def __init__(self, store: BatchStore, end: int) -> None:
         self._store = store
@@ -320,22 +354,27 @@ class BatchReplacement:
         self.sizes = array("q")
         self.timestamps = array("q")
         self.written = array("q")
+        self.aborted = AbortedIndex()
 
     def add(self, batch: bytes) -> None:
-        """The next batch, in the order of offsets."""
+        """Adds the next batch, in the order of offsets."""
         header = read_header(batch)
         last_offset = header.last_offset
         self.batches.append(batch)
         self.last_offsets.append(last_offset)
         self.sizes.append(len(batch))
-        # An emptied batch has the time of records that are gone.
+        # The timestamp of an empty batch is that of removed records.
         is_empty = not header.record_count
         self.timestamps.append(NO_TIMESTAMP if is_empty else header.max_timestamp)
         self.written.append(self._store.written_at(last_offset))
 
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """See `Replacement.add_aborted`."""
+        self.aborted.add(aborted)
+
     def commit(self) -> None:
-        """Puts the batches in place of the old ones."""
+        """Replaces the old batches."""
         self._store.swap(self._end, self)
 
     def abort(self) -> None:
-        """Nothing was changed."""
+        """Changes nothing."""

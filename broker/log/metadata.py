@@ -1,6 +1,6 @@
 """State of a cluster apart from its logs, as JSON.
 
-`ClusterMetadata` is all of it, `ClusterChange` is a part that has changed;
+`ClusterMetadata` is the whole state, `ClusterChange` a changed part;
 `kohort.broker.log.journal` keeps both in files.
 """
 
@@ -20,18 +20,18 @@ class MetadataError(Exception):
 
 
 Entity = tuple[tuple[str, str | None], ...]
-"""A client that has quotas: its names by type ("user", "client-id", "ip"), sorted;
-None for the default of a type."""
+"""A client with quotas: its names by type ("user", "client-id", "ip"), sorted; None for
+the default of a type."""
 
 QuotaValues = Mapping[Entity, Mapping[str, float]]
-"""Values of quotas by key, by client."""
+"""Quotas by key, by client."""
 
 
 @slotted
 class PartitionMetadata:
     """Replicas and leader of a partition: node ids; `leader` is -1 for none.
 
-    `removing` are the replicas that a reassignment in progress removes in the end.
+    `removing` are the replicas that a reassignment in progress will remove.
     """
 
     replicas: Sequence[int]
@@ -55,11 +55,11 @@ class ClusterMetadata:
 
     Attributes:
         topics: by name.
-        configs: configuration that was changed at run time, by whose it is: a
-            node id as text, "" for all nodes, or "group NAME" and the like.
+        configs: configuration changed at run time, by owner: a node id as text, "" for
+            all nodes, or "group NAME" and the like.
         next_producer_id: the first id that has not been assigned.
         features: finalized levels that were changed at run time, by feature.
-        quotas: of clients.
+        quotas: the quotas of clients.
     """
 
     topics: Mapping[str, TopicMetadata]
@@ -70,10 +70,10 @@ class ClusterMetadata:
 
     @classmethod
     def from_json(cls, data: bytes) -> tuple[ClusterMetadata, int]:
-        """The metadata that a file holds, and the number of the last change in it.
+        """Reads the metadata in a file, and the number of the last change in it.
 
         Raises:
-            MetadataError: the file is not whole.
+            MetadataError: the file is damaged.
         """
         with _metadata_errors():
             found = json.loads(data)
@@ -85,7 +85,7 @@ class ClusterMetadata:
                 _features(found.get("features", {})),
                 _quotas(found.get("quotas", [])),
             )
-            # Files of before there was a journal have no number.
+            # Files from before the journal have no number.
             return metadata, int(found.get("change", 0))
 
     def changed(self, changes: Iterable[ClusterChange]) -> ClusterMetadata:
@@ -111,7 +111,7 @@ class ClusterMetadata:
 
     @property
     def without_topics(self) -> ClusterChange:
-        """All of it but the topics."""
+        """All of it except the topics."""
         return ClusterChange(
             {}, self.configs, self.next_producer_id, self.features, self.quotas
         )
@@ -119,17 +119,16 @@ class ClusterMetadata:
 
 @slotted
 class ClusterChange:
-    """A change of a cluster: the parts named here replace those that were there.
+    """A change of a cluster: its parts replace the previous ones.
 
-    To make the same change twice is to make it once.
+    Applying the same change twice has the effect of applying it once.
 
     Attributes:
-        topics: topics by name that are new, or have changed; None for deleted ones.
-        configs: all configuration that was changed at run time; None if it is
-            as before.
-        next_producer_id: None if it is as before.
-        features: all levels that were changed; None if they are as before.
-        quotas: all quotas; None if they are as before.
+        topics: new and changed topics by name; None for deleted ones.
+        configs: all configuration changed at run time; None if unchanged.
+        next_producer_id: None if unchanged.
+        features: all changed levels; None if unchanged.
+        quotas: all quotas; None if unchanged.
     """
 
     topics: Mapping[str, TopicMetadata | None]
@@ -143,7 +142,7 @@ class ClusterChange:
         return json.dumps(self.parts(number), separators=(",", ":")).encode()
 
     def parts(self, number: int) -> dict[str, object]:
-        """The change as values of JSON."""
+        """The change as JSON values."""
         parts: dict[str, object] = {"change": number}
         if self.topics:
             parts["topics"] = {
@@ -165,10 +164,10 @@ class ClusterChange:
 
     @classmethod
     def from_json(cls, line: bytes) -> tuple[ClusterChange, int]:
-        """The change that a line holds, and its number.
+        """Reads the change in a line, and its number.
 
         Raises:
-            MetadataError: the line is not whole.
+            MetadataError: the line is damaged.
         """
         with _metadata_errors():
             found = json.loads(line)
@@ -194,9 +193,9 @@ def snapshot(
     """The parts of a file that `ClusterMetadata.from_json` reads, topic by topic.
 
     Args:
-        number: that of the last change in it.
+        number: the number of the last change in it.
         topics: taken one by one, as the parts are.
-        rest: all that is not topics.
+        rest: everything except topics.
     """
     yield json.dumps(rest.parts(number))[:-1].encode() + b', "topics": {'
     comma = b""
@@ -234,8 +233,8 @@ def _metadata_errors() -> Iterator[None]:
         KeyError,
         TypeError,
         AttributeError,
-        OverflowError,  # a number that is infinite in JSON
-        RecursionError,  # brackets within brackets
+        OverflowError,  # an infinite number in JSON
+        RecursionError,  # deeply nested brackets
     ) as error:
         raise MetadataError(f"{type(error).__name__}: {error}") from None
 

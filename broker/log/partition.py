@@ -1,61 +1,46 @@
 """One partition: its offsets, its batches, its producers, and its waiting fetches.
 
-Nothing here knows a socket or a clock: time is an argument, mistakes of clients
-come back as error codes. There is one replica, so that the high watermark and
-the last stable offset are the end of the log.
+Nothing here uses a socket or a clock: time is an argument, mistakes of clients are
+error codes. There is one replica, so the high watermark is the end of the log. The last
+stable offset lies before it while a transaction is open: there the oldest one begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+import struct
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from kohort.broker.log.memory import BatchStore, packed
+from kohort.broker.log.producers import Verification
 from kohort.broker.log.results import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    EARLIEST_PENDING_UPLOAD,
     HIGH_WATERMARK,
-    LATEST,
-    LATEST_TIERED,
-    MAX_TIMESTAMP,
     AppendResult,
-    FoundOffset,
     ReadResult,
+    refused,
 )
 from kohort.broker.log.settings import DEFAULTS, LOG_APPEND_TIME, LogConfig
-from kohort.broker.log.store import StorageError, Store
+from kohort.broker.log.store import StorageError, Store, Stored
+from kohort.broker.log.transactions import AbortedTransaction, EndMarker
 from kohort.broker.log.validation import UnreadBatch
 from kohort.broker.long_work import finish
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
-from kohort.protocol.messages import WireError
+from kohort.protocol.markers import Marker, marker_batch
 from kohort.protocol.records import BatchError, BatchHeader
 from kohort.protocol.slotted import replace
 
 log = Logger("kohort.log")
 
+_OWN = struct.Struct(">8xi9xhi8xqq").unpack_from
+"""From a header: length, attributes, last offset delta, largest timestamp, producer id.
+"""
+
 _NOTHING = ReadResult(ErrorCode.NONE, (), 0)
 _OUT_OF_RANGE = ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE, (), 0)
 _UNREADABLE = ReadResult(ErrorCode.KAFKA_STORAGE_ERROR, (), 0)
 _NEGATIVE = ReadResult(ErrorCode.UNKNOWN_SERVER_ERROR, (), 0)
-_NOT_FOUND = FoundOffset(ErrorCode.NONE, -1, -1, -1)
-_CLOSED = FoundOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
-
-# Errors that Kafka answers with log start offset -1 although they come from
-# the log: it has no other information about these appends.
-_WITHOUT_LOG_START = (
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-)
-
-NO_TRANSACTIONS = BatchError(
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "kohort has no transactions"
-)
 
 
 class Partition:
@@ -64,19 +49,20 @@ class Partition:
     Attributes:
         log_start_offset: the first offset that may be read.
         log_end_offset: the offset that the next record gets.
-        epochs: leader epochs, and where each began.
+        epochs: leader epochs and their start offsets.
         producers: idempotent producers.
         name: topic and partition, for messages.
-        store: where the batches are.
-        is_closed: nothing may be done with it any more.
+        store: the store of the batches.
+        is_closed: the partition must not be used any more.
         appended_bytes: bytes of all batches since the partition was opened.
         watchers: the callbacks that wait for the partition to change, in the order in
-            which they came, so that runs are repeatable.
-        woken: the number of callbacks that `wake` calls, or has called last.
+            which they were added, so that runs are repeatable.
+        woken: the number of callbacks that `wake` is calling, or has called last.
     """
 
     __slots__ = (
         "_config",
+        "_first_kept",
         "_is_failing",
         "appended_bytes",
         "epochs",
@@ -106,17 +92,18 @@ class Partition:
         self.log_end_offset = found.log_end_offset
         self.epochs = found.epochs
         self.producers = found.producers
+        self._first_kept = self._first_batch()
         self.is_closed = False
         self.appended_bytes = 0
         self.woken = 0
-        # So that a full disk is one line in the log, not one per request.
+        # So that a full disk makes one log line, not one per request.
         self._is_failing = False
         self.begin_epoch(leader_epoch)
         self.watchers: dict[Callable[[], None], None] = {}
 
     @property
     def config(self) -> LogConfig:
-        """May be replaced at any time, and counts from the next call on."""
+        """May be replaced at any time; applies from the next call on."""
         return self._config
 
     @config.setter
@@ -130,56 +117,87 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, as there are no open transactions."""
-        return self.log_end_offset
+        """The offset behind the last record whose transaction has ended."""
+        if not self.producers.open:
+            return self.log_end_offset
+        # Deleted batches do not count, whether their transaction has ended or not.
+        first = self.producers.first_open(self.log_end_offset)
+        return max(first, self._first_kept)
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that batches are written in."""
+        """The epoch in which batches are written."""
         return self.epochs.latest
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of all batches that are kept."""
+        """Bytes of all batches in the log."""
         return self.store.size_in_bytes
 
     # -- appending
 
-    def append(self, batch: Buffer, *, now_ms: int, zstd: bool = True) -> AppendResult:
-        """Like `append_or_read`, of any bytes; reads all records at once.
+    def append(
+        self,
+        batch: Buffer,
+        *,
+        now_ms: int,
+        zstd: bool = True,
+        verification: Verification | None = None,
+    ) -> AppendResult:
+        """Like `append_or_read`, for any bytes; reads all records at once.
 
         Args:
             batch: the records of this partition in a Produce request.
             now_ms: ms since the epoch.
             zstd: whether the version of Produce allows zstd (v7 and later).
+            verification: see `append_or_read`.
         """
         error = records.check_first(batch) or records.check_framing(batch, zstd=zstd)
         if error is not None:
             return replace(self._refused(error, []), log_start_offset=-1)
         unread: UnreadBatch | None = None
         while True:
-            result = self.append_or_read(batch, now_ms=now_ms, read=unread)
+            result = self.append_or_read(
+                batch, now_ms=now_ms, read=unread, verification=verification
+            )
             if isinstance(result, AppendResult):
                 return result
             unread = result
             finish(unread.read())
 
+    def verify(self, batch: Buffer, *, now_ms: int, adds: bool) -> Verification | int:
+        """Begins to verify a batch that may open a transaction: see `Producers.verify`.
+
+        Args:
+            batch: a transactional batch with a whole header.
+            now_ms: ms since the epoch.
+            adds: the coordinator will add the partition (Produce v12 and later).
+        """
+        header = records.read_header(batch)
+        return self.producers.verify(header, now_ms, adds=adds)
+
     def append_or_read(
-        self, batch: Buffer, *, now_ms: int, read: UnreadBatch | None = None
+        self,
+        batch: Buffer,
+        *,
+        now_ms: int,
+        read: UnreadBatch | None = None,
+        verification: Verification | None = None,
     ) -> AppendResult | UnreadBatch:
         """Appends a client's batch, if it is valid and next in sequence.
 
         Args:
             batch: the records of this partition in a Produce request, after
-                `records.check_framing`. A long one is not copied: its bytes must not
-                change later.
+                `records.check_framing`. A long read-only view is not copied: its bytes
+                must not change later.
             now_ms: ms since the epoch.
             read: the result of the last call with this batch, after its records were
                 read.
+            verification: of `verify`, once the coordinator has confirmed it.
 
         Returns:
-            An `UnreadBatch` where nothing was appended as there are more records to
-            read: have it read them, then call this again.
+            An `UnreadBatch` if nothing was appended because there are more records to
+            read: let it read them, then call this again.
         """
         if read is None or read.config != self._config:
             header = records.read_header(batch)
@@ -187,8 +205,6 @@ class Partition:
             error = records.check_batch(header, data, self._config.max_message_bytes)
             if error is not None:
                 return self._refused(error, [])
-            if header.is_transactional:
-                return self._refused(NO_TRANSACTIONS, [])
             read = UnreadBatch(self.name, self._config, header, data, now_ms)
         if not read.is_read:
             return read
@@ -197,7 +213,7 @@ class Partition:
         if read.header.size > self._config.segment_bytes:
             return self._refused(self._above_segment(read.header), [])
         if read.header.producer_id > records.NO_PRODUCER_ID:
-            answer = self._check_producer(read.header)
+            answer = self._check_producer(read.header, verification)
             if answer is not None:
                 return answer
         try:
@@ -206,21 +222,72 @@ class Partition:
             reason = BatchError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return self._refused(reason, [])
 
-    def append_own(self, batch: bytes, *, now_ms: int) -> AppendResult:
-        """Appends a batch that the broker made: no checks, no producer, no CRC.
+    def append_own(self, batch: bytes, *, now_ms: int) -> int:
+        """Appends a batch that the broker made, without a check of its records.
 
         Args:
-            batch: as `records.build_batch` makes it.
+            batch: as made by `records.build_batch`. In a transaction it has a producer
+                id and epoch, and no sequence; the broker has verified it.
             now_ms: ms since the epoch.
+
+        Returns:
+            The error code: NONE; in a transaction perhaps INVALID_PRODUCER_EPOCH.
 
         Raises:
             StorageError: it is not in the log.
         """
+        length, attributes, delta, timestamp, producer_id = _OWN(batch)
+        if (
+            attributes & records.LOG_APPEND_TIME
+            or self._config.message_timestamp_type == LOG_APPEND_TIME
+            or producer_id > records.NO_PRODUCER_ID
+        ):
+            header = records.read_header(batch)
+            error = self.producers.check_own(header)
+            if not error:
+                data = memoryview(batch)
+                self._write(header, data, header.max_timestamp, now_ms)
+            return error
+        base_offset = self.log_end_offset
+        head = records.PLACE.pack(base_offset, length, self.epochs.latest)
+        placed = head + batch[len(head) :]
+        self._store(placed, length, base_offset + delta, timestamp, now_ms)
+        return ErrorCode.NONE
+
+    def append_marker(self, end: EndMarker, *, now_ms: int) -> AppendResult:
+        """Appends the marker that ends a producer's transaction, open or not.
+
+        Args:
+            end: the marker.
+            now_ms: ms since the epoch, the time of its record.
+
+        Returns:
+            The marker's offset; or INVALID_PRODUCER_EPOCH, or
+            TRANSACTION_COORDINATOR_FENCED.
+
+        Raises:
+            StorageError: it is not in the log.
+        """
+        error = self.producers.check_marker(end)
+        if error:
+            reason = (
+                f"marker of producer {end.producer_id}, epoch {end.producer_epoch}, "
+                f"coordinator epoch {end.coordinator_epoch}"
+            )
+            return self._refused(BatchError(error, reason), [])
+        marker = Marker(end.is_commit, end.coordinator_epoch)
+        batch = marker_batch(marker, end.producer_id, end.producer_epoch, now_ms)
         header = records.read_header(batch)
-        return self._write(header, memoryview(batch), header.max_timestamp, now_ms)
+        data = memoryview(batch)
+        return self._write(header, data, header.max_timestamp, now_ms, end)
 
     def _write(
-        self, header: BatchHeader, data: memoryview, timestamp: int, now_ms: int
+        self,
+        header: BatchHeader,
+        data: memoryview,
+        timestamp: int,
+        now_ms: int,
+        end: EndMarker | None = None,
     ) -> AppendResult:
         base_offset = self.log_end_offset
         append_time = -1
@@ -237,6 +304,42 @@ class Partition:
             )[len(head) :]
         last_offset = base_offset + header.last_offset_delta
         batch = packed(head, data)
+        produced = header if header.producer_id > records.NO_PRODUCER_ID else None
+        length = header.length
+        self._store(batch, length, last_offset, timestamp, now_ms, produced, end)
+        return AppendResult(
+            ErrorCode.NONE,
+            base_offset,
+            last_offset,
+            append_time,
+            self.log_start_offset,
+        )
+
+    def _store(
+        self,
+        batch: Stored,
+        length: int,
+        last_offset: int,
+        timestamp: int,
+        now_ms: int,
+        produced: BatchHeader | None = None,
+        end: EndMarker | None = None,
+    ) -> None:
+        """Appends a batch to the store, and moves the end of the log behind it.
+
+        Args:
+            batch: the batch with its base offset and leader epoch.
+            length: as in its header.
+            last_offset: the offset of its last record.
+            timestamp: its largest timestamp.
+            now_ms: ms since the epoch.
+            produced: its header if it has a producer.
+            end: set if it is a marker.
+
+        Raises:
+            StorageError: it is not in the log.
+        """
+        base_offset = self.log_end_offset
         try:
             self.store.append(batch, base_offset, last_offset, timestamp, now_ms)
         except StorageError as error:
@@ -246,25 +349,32 @@ class Partition:
             self._is_failing = False
             log.warning("log_writable_again", partition=self.name)
         self.log_end_offset = last_offset + 1
-        self.appended_bytes += header.size
-        if header.producer_id > records.NO_PRODUCER_ID:
-            self.producers.appended(header, base_offset, timestamp)
+        self.appended_bytes += length + records.LOG_OVERHEAD
+        if end is not None:
+            self._ended(end, base_offset, timestamp)
+        elif produced is not None:
+            self.producers.appended(produced, base_offset, timestamp, now_ms)
         if self.watchers:
             self.wake()
-        return AppendResult(
-            ErrorCode.NONE,
-            base_offset,
-            last_offset,
-            append_time,
-            self.log_start_offset,
+
+    def _ended(self, end: EndMarker, offset: int, timestamp: int) -> None:
+        """Notes the marker at an offset."""
+        producer_id = end.producer_id
+        first = self.producers.ended(
+            producer_id, end.producer_epoch, end.coordinator_epoch, timestamp
         )
+        if first >= 0 and not end.is_commit:
+            stable = self.producers.first_open(offset + 1)
+            aborted = AbortedTransaction(producer_id, first, offset, stable)
+            self.store.add_aborted(aborted)
 
     def _failed(self, error: StorageError) -> None:
         if not self._is_failing:
             self._is_failing = True
             log.error("log_write_failed", partition=self.name, reason=str(error))
 
-    def _unreadable(self, error: StorageError) -> None:
+    def unreadable(self, error: StorageError) -> None:
+        """Logs that batches cannot be read."""
         log.error("log_read_failed", partition=self.name, reason=str(error))
 
     def _above_segment(self, header: BatchHeader) -> BatchError:
@@ -275,23 +385,12 @@ class Partition:
     def _refused(
         self, error: BatchError, record_errors: list[tuple[int, str]]
     ) -> AppendResult:
-        reason = error.reason
-        if record_errors:
-            reason = f"{reason}: {record_errors[0][1]}"
-        knows_log = error.error_code not in _WITHOUT_LOG_START
-        return AppendResult(
-            error.error_code,
-            -1,
-            -1,
-            -1,
-            self.log_start_offset if knows_log else -1,
-            error.reason if error.on_wire else None,
-            record_errors,
-            reason=reason,
-        )
+        return refused(error, record_errors, self.log_start_offset)
 
-    def _check_producer(self, header: BatchHeader) -> AppendResult | None:
-        verdict = self.producers.check(header)
+    def _check_producer(
+        self, header: BatchHeader, verification: Verification | None
+    ) -> AppendResult | None:
+        verdict = self.producers.check(header, verification)
         start = self.log_start_offset
         if not isinstance(verdict, int):
             return AppendResult(
@@ -303,79 +402,140 @@ class Partition:
             )
         if verdict == ErrorCode.NONE:
             return None
+        return self._of_another_producer(header, verdict)
+
+    def _of_another_producer(self, header: BatchHeader, error: int) -> AppendResult:
         reason = (
             f"producer {header.producer_id}, epoch {header.producer_epoch}, "
             f"sequence {header.base_sequence}"
         )
-        return self._refused(BatchError(verdict, reason), [])
+        return self._refused(BatchError(error, reason), [])
 
     # -- reading
 
-    def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> ReadResult:
-        """Batches, from the one that contains `offset` on.
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        minimum_one: bool,
+        committed: bool = False,
+    ) -> ReadResult:
+        """Reads batches, from the one that contains `offset` on.
 
         So the first records may lie before `offset`, and the last batch may be cut off;
-        consumers skip both. At the end of the log there is nothing, and that is no
+        consumers skip both. At the end of the log the result is empty, without an
         error.
 
         Args:
-            offset: of the first record that is wanted.
+            offset: the first requested offset.
             max_bytes: limit of all batches together.
-            minimum_one: give the first batch even if it alone has more
+            minimum_one: return the first batch even if it alone exceeds the limit
                 (KIP-74).
+            committed: end at the last stable offset, and list aborted transactions
+                (isolation level ``read_committed``).
         """
-        nothing = self._why_nothing(offset, max_bytes)
+        nothing = self._why_nothing(offset, max_bytes, committed=committed)
         if nothing is not None:
             return nothing
+        store, limit = self.store, max_bytes
         try:
-            buffers, size = self.store.read(offset, max_bytes, minimum_one=minimum_one)
+            if committed:
+                limit = min(max_bytes, self._stable_bytes(offset))
+            buffers, size = store.read(offset, limit, minimum_one=minimum_one)
+            aborted = self._aborted(offset, limit, size) if committed else ()
         except StorageError as error:
-            self._unreadable(error)
+            self.unreadable(error)
             return _UNREADABLE
-        return ReadResult(ErrorCode.NONE, buffers, size)
+        return ReadResult(ErrorCode.NONE, buffers, size, aborted)
 
     def read_in_pieces(
-        self, offset: int, max_bytes: int, *, minimum_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        minimum_one: bool,
+        committed: bool = False,
     ) -> Generator[None, None, ReadResult]:
-        """Like `read`; others may have turns between two pieces."""
-        nothing = self._why_nothing(offset, max_bytes)
-        if nothing is not None:
-            return nothing
-        try:
-            buffers, size = yield from self.store.read_in_pieces(
-                offset, max_bytes, minimum_one=minimum_one
-            )
-        except StorageError as error:
-            if not self.is_closed:
-                self._unreadable(error)
-            return _UNREADABLE
-        return ReadResult(ErrorCode.NONE, buffers, size)
+        """Like `read`; other work may run between two pieces."""
+        store, limit = self.store, max_bytes
+        while True:
+            nothing = self._why_nothing(offset, max_bytes, committed=committed)
+            if nothing is not None:
+                return nothing
+            replacements = store.replacements
+            try:
+                if committed:
+                    limit = min(max_bytes, self._stable_bytes(offset))
+                buffers, size = yield from store.read_in_pieces(
+                    offset, limit, minimum_one=minimum_one
+                )
+                if committed and store.replacements != replacements:
+                    # Batches are smaller now: some behind the last stable offset may
+                    # have got in.
+                    continue
+                aborted = self._aborted(offset, limit, size) if committed else ()
+            except StorageError as error:
+                if not self.is_closed:
+                    self.unreadable(error)
+                return _UNREADABLE
+            return ReadResult(ErrorCode.NONE, buffers, size, aborted)
 
-    def _why_nothing(self, offset: int, max_bytes: int) -> ReadResult | None:
+    def _why_nothing(
+        self, offset: int, max_bytes: int, *, committed: bool
+    ) -> ReadResult | None:
         if offset == self.log_end_offset:
             return _NOTHING
         if not self.log_start_offset <= offset < self.log_end_offset:
             return _OUT_OF_RANGE
-        # Kafka fails as late as this.
+        if committed and offset >= self.last_stable_offset:
+            return _NOTHING
+        # Kafka fails no earlier than here.
         return _NEGATIVE if max_bytes < 0 else None
 
-    def readable(self, offset: int) -> int:
+    def _stable_bytes(self, offset: int) -> int:
+        """Bytes from the batch with an offset up to the last stable offset."""
+        size = self.store.readable(offset)
+        stable = self.last_stable_offset
+        return (
+            size
+            if stable == self.log_end_offset
+            else (size - self.store.readable(stable))
+        )
+
+    def _aborted(
+        self, offset: int, limit: int, size: int
+    ) -> Sequence[AbortedTransaction] | None:
+        """The aborted transactions in the batches of a read.
+
+        None, as in Kafka, if the limit lets something through, but no whole batch.
+        """
+        if limit and not size:
+            return None
+        end = self.store.end_of_read(offset, size)
+        return self.store.aborted(offset, end)
+
+    def readable(self, offset: int, *, committed: bool = False) -> int:
         """Bytes from the batch with an offset on; -1 if it cannot be read from.
 
-        Reads no batch: fetches that wait for more bytes ask this.
+        Reads no batch: for fetches that wait for more bytes.
         """
         if offset == self.log_end_offset:
             return 0
         if not self.log_start_offset <= offset < self.log_end_offset:
             return -1
         try:
-            return self.store.readable(offset)
+            if not committed:
+                return self.store.readable(offset)
+            if offset >= self.last_stable_offset:
+                return 0
+            return self._stable_bytes(offset)
         except StorageError:
-            # A read finds it, too, and logs it.
+            # A read finds the error, too, and logs it.
             return -1
 
     def batches(self, start: int) -> Iterator[bytes]:
-        """Whole batches from `start` on; those that come meanwhile, too.
+        """Whole batches from `start` on, including those appended meanwhile.
 
         Raises:
             StorageError: the log is damaged, or cannot be read.
@@ -399,71 +559,11 @@ class Partition:
         for callback in watchers:
             callback()
 
-    # -- finding offsets
-
-    def find_offset(self, timestamp: int) -> Generator[None, None, FoundOffset]:
-        """The offset of a point in time, or of one of Kafka's named ones.
-
-        Reads the records of one batch, rarely of more: others may have turns in
-        between.
-
-        Args:
-            timestamp: ms since the epoch, for the first record that is not
-                older; or EARLIEST, LATEST, MAX_TIMESTAMP (KIP-734: the first
-                record with the largest timestamp), EARLIEST_LOCAL (KIP-405).
-                LATEST_TIERED and EARLIEST_PENDING_UPLOAD find nothing.
-        """
-        start, end = self.log_start_offset, self.log_end_offset
-        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-            try:
-                return (yield from self._by_records(timestamp))
-            except StorageError as error:
-                self._unreadable(error)
-                return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
-        if timestamp == LATEST:
-            return FoundOffset(ErrorCode.NONE, -1, end, self.epochs.latest)
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return FoundOffset(ErrorCode.NONE, -1, start, self.epochs.at(start))
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return _NOT_FOUND
-        return FoundOffset(ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
-
-    def _by_records(self, timestamp: int) -> Generator[None, None, FoundOffset]:
-        if timestamp == MAX_TIMESTAMP:
-            # Kafka does not look at the start of the log here.
-            found = self._first_not_older(*self.store.latest(), 0)
-        else:
-            start = self.log_start_offset
-            batches = self.store.since(timestamp, start)
-            found = self._first_not_older(timestamp, batches, start)
-        return (yield from found)
-
-    def _first_not_older(
-        self, timestamp: int, batches: Iterable[bytes], start: int
-    ) -> Generator[None, None, FoundOffset]:
-        for batch in batches:
-            epoch = records.read_header(batch).partition_leader_epoch
-            try:
-                for heads in records.read_heads(batch):
-                    for offset, time, _ in heads:
-                        if time < timestamp or offset < start:
-                            continue
-                        if offset >= self.log_end_offset:
-                            # Its offset is beyond the last offset of its batch.
-                            return _NOT_FOUND
-                        return FoundOffset(ErrorCode.NONE, time, offset, epoch)
-                    yield
-            except WireError:
-                return FoundOffset(ErrorCode.CORRUPT_MESSAGE, -1, -1, -1)
-            if self.is_closed:
-                return _CLOSED
-        return _NOT_FOUND
-
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers (KIP-101, KIP-320).
 
-        The largest known epoch up to the one asked for, and where it ended;
-        (-1, -1) for an epoch that is not known yet.
+        The largest known epoch up to the requested one, and its end; (-1, -1) for an
+        epoch that is not known yet.
         """
         return self.epochs.end_of(leader_epoch, self.log_end_offset)
 
@@ -472,11 +572,11 @@ class Partition:
     def delete_records(self, before: int) -> tuple[int, int]:
         """Moves the start of the log to `before`: (error code, low watermark).
 
-        The batch that contains `before` is kept whole. An offset below the
-        start changes nothing (KIP-107).
+        The batch that contains `before` is kept whole. An offset before the start
+        changes nothing (KIP-107).
 
         Args:
-            before: an offset, or HIGH_WATERMARK for all.
+            before: an offset, or HIGH_WATERMARK for all records.
         """
         policy = self.config.cleanup_policy
         if "compact" in policy and "delete" not in policy:
@@ -493,10 +593,10 @@ class Partition:
         return ErrorCode.NONE, self.log_start_offset
 
     def expire(self, now_ms: int) -> int:
-        """Applies retention by time and by size; says how many bytes went.
+        """Applies retention by time and by size; returns the number of deleted bytes.
 
-        Whole segments go, and in memory each batch is one. Producers that have
-        been silent for long are forgotten, too.
+        Deletes whole segments; in memory each batch is one. Also forgets producers that
+        have been silent for long.
         """
         config, size = self._config, self.size_in_bytes
         self.producers.expire(now_ms - config.producer_id_expiration_ms)
@@ -518,27 +618,39 @@ class Partition:
         if offset > self.log_start_offset:
             self.store.drop_before(offset, self.log_end_offset)
             self.log_start_offset = offset
+            self._first_kept = self._first_batch()
             self.epochs.start_at(offset)
             if self.watchers:
                 self.wake()
 
-    # -- leading, keeping
+    def _first_batch(self) -> int:
+        """The first offset of the batch with the start of the log.
+
+        Looked up only for open transactions: what they hold back begins with a batch.
+        """
+        start, end = self.log_start_offset, self.log_end_offset
+        if self.producers.open:
+            for batch in self.store.batches(start, end):
+                return records.read_header(batch).base_offset
+        return start
+
+    # -- leader epochs, flushing
 
     def begin_epoch(self, epoch: int) -> None:
-        """A leader was elected; nothing happens if the epoch is not a newer one.
+        """Begins a leader epoch after an election; ignores an epoch that is not newer.
 
         Raises:
-            StorageError: that cannot be written down.
+            StorageError: it could not be saved.
         """
         if epoch > self.epochs.latest:
             self.epochs.begin(epoch, self.log_end_offset)
             self.store.keep_epochs()
 
     def flush(self) -> None:
-        """Makes all batches survive a loss of power.
+        """Makes all batches survive a power loss.
 
         Raises:
-            StorageError: that did not work.
+            StorageError: the flush failed.
         """
         self.store.flush()
 
@@ -546,7 +658,7 @@ class Partition:
         """Ends the use of the log: wakes waiting fetches, and flushes.
 
         Raises:
-            StorageError: it could not be flushed; it is closed all the same.
+            StorageError: it could not be flushed; it is closed anyway.
         """
         if not self.is_closed:
             self.is_closed = True

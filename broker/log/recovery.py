@@ -1,10 +1,10 @@
 """Opens the folder of a partition after a clean stop or a crash.
 
-After a clean stop only the end of the last segment is read. Otherwise all batches
-that may not have been flushed are read and checked; a batch half written by a crash
-can only be at the very end, and is cut off. Damage before the recovery point has
-another cause than a crash, and may hide acknowledged records: nothing is cut then,
-and the broker does not start.
+After a clean stop only the end of the last segment is read. Otherwise all batches that
+may not have been flushed are read and checked. A batch half-written by a crash can only
+be at the very end, and is cut off. Damage before the recovery point does not come from
+a crash, and may hide acknowledged records: nothing is cut then, and the broker does not
+start.
 """
 
 from __future__ import annotations
@@ -18,34 +18,45 @@ from kohort.broker.log.epochs import LeaderEpochs
 from kohort.broker.log.files import Files
 from kohort.broker.log.judgement import Batches, next_whole, why_not_all
 from kohort.broker.log.producers import Producers
-from kohort.broker.log.segment import CHUNK, LOG, SNAPSHOT, Segment, file_name
+from kohort.broker.log.segment import (
+    CHUNK,
+    LOG,
+    SNAPSHOT,
+    TXN_INDEX,
+    Segment,
+    file_name,
+)
 from kohort.broker.log.segments import Keeper, SegmentStore
-from kohort.broker.log.store import LogState, StorageError
+from kohort.broker.log.state import LogState
+from kohort.broker.log.store import StorageError
+from kohort.broker.log.transactions import AbortedTransaction
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
-from kohort.protocol.records import BatchHeader
+from kohort.protocol.markers import read_marker
+from kohort.protocol.messages import WireError
+from kohort.protocol.records import HEADER_SIZE, BatchHeader
 
 CUT: Final = ".cut"
-"""Suffix of a segment that holds the batches cut off behind damage."""
+"""Suffix of a segment with the batches cut off after damage."""
 
 log = Logger("kohort.log")
 
 
 class DamagedLogError(Exception):
-    """Records that had been flushed cannot be read any more."""
+    """Flushed records cannot be read any more."""
 
 
 class Recovery:
-    """Opens one partition: recovers it if needed.
+    """Opens one partition, and recovers it if necessary.
 
     Args:
-        folder: the partition's, which exists.
-        open_files: those of the data directory.
+        folder: the partition's folder, which exists.
+        open_files: the open files of the data directory.
         recovery_point: all before this offset was flushed.
-        log_start: where DeleteRecords had moved the start of the log to, or less.
-        interval: ``index.interval.bytes``, for indexes that are made anew.
+        log_start: the start of the log after DeleteRecords, or less.
+        interval: ``index.interval.bytes``, for rebuilding indexes.
         may_have_gaps: whether the log may have been compacted.
-        is_clean: whether the broker had been stopped in order.
+        is_clean: whether the broker stopped cleanly.
     """
 
     def __init__(
@@ -67,13 +78,15 @@ class Recovery:
         self._may_have_gaps = may_have_gaps
         self._segments: list[Segment] = []
         self._snapshots: dict[int, Path] = {}
+        # Base offsets of segments with an index of aborted transactions.
+        self._with_aborted: set[int] = set()
         self._producers = Producers()
         self._kept_epochs = checkpoints.read_epochs(folder)
         self._epochs = LeaderEpochs(self._kept_epochs or ())
         self._is_trusted = is_clean and self._kept_epochs is not None
 
     def open(self, keeper: Keeper) -> SegmentStore:
-        """The partition's store.
+        """Opens the store of the partition.
 
         Raises:
             DamagedLogError: acknowledged records may be lost; nothing was cut.
@@ -85,6 +98,7 @@ class Recovery:
             self._begin()
         last = len(self._segments) - 1
         first = last if self._is_trusted else self._first_to_check()
+        first = self._load_aborted(first)
         self._load_before(first)
         if not self._is_trusted or not self._read_end(self._segments[-1]):
             self._check_from(first)
@@ -98,8 +112,28 @@ class Recovery:
                 segment = Segment(self._folder, int(number), self._files)
                 segment.size, segment.written_ms = files.size_and_time(segment.log.path)
                 self._segments.append(segment)
+            elif dot + kind == TXN_INDEX:
+                self._with_aborted.add(int(number))
             elif dot + kind == SNAPSHOT:
                 self._snapshots[int(number)] = self._folder / name
+
+    def _load_aborted(self, first: int) -> int:
+        """Loads the aborted transactions of trusted segments.
+
+        Returns:
+            The first segment to check: one whose index is damaged, or `first`.
+        """
+        trusted = first + self._is_trusted
+        ends = [segment.base_offset for segment in self._segments[1:]]
+        for number, end in enumerate([*ends, self._recovery_point][:trusted]):
+            segment = self._segments[number]
+            if segment.base_offset in self._with_aborted and (
+                not segment.load_aborted(end)
+            ):
+                log.warning("index_not_used", path=str(segment.path(TXN_INDEX)))
+                self._is_trusted = False
+                return number
+        return first
 
     def _begin(self) -> None:
         flushed = max(self._recovery_point, self._log_start)
@@ -113,7 +147,7 @@ class Recovery:
         self._segments.append(segment)
 
     def _check_log_start(self) -> None:
-        """A log is flushed before its start is moved, so it cannot end before it."""
+        """Checks that the log does not end before its start: no crash does that."""
         end = self._segments[-1].next_offset
         if end < self._log_start:
             raise DamagedLogError(
@@ -123,7 +157,7 @@ class Recovery:
             )
 
     def _first_to_check(self) -> int:
-        """The segment with the recovery point; all, to find out leader epochs."""
+        """The segment with the recovery point; all, if leader epochs are unknown."""
         if self._kept_epochs is None:
             return 0
         bases = [segment.base_offset for segment in self._segments]
@@ -151,7 +185,7 @@ class Recovery:
         index_knows_more: bool,
     ) -> None:
         if following.base_offset <= self._log_start:
-            # It had been deleted, or others between these two.
+            # It was deleted, or others between these two were.
             return
         why = why_not_all(
             end,
@@ -163,9 +197,9 @@ class Recovery:
             raise DamagedLogError(f"{segment.log.path} is damaged: {why}")
 
     def _read_end(self, active: Segment) -> bool:
-        """Finds the end of the last segment, and the producers as of then.
+        """Finds the end of the last segment, and the state of producers there.
 
-        False if anything is not as a clean stop leaves it.
+        False if the files are not as a clean stop leaves them.
         """
         end = self._recovery_point
         producers = self._snapshot(end) if end else Producers()
@@ -175,7 +209,7 @@ class Recovery:
         return active.next_offset == end
 
     def _snapshot(self, offset: int) -> Producers | None:
-        """The producers as of an offset, if they were written down then."""
+        """The state of producers at an offset, if it was saved."""
         path = self._snapshots.get(offset)
         data = None if path is None else files.read_file(path)
         if data is None:
@@ -211,7 +245,7 @@ class Recovery:
             )
 
     def _load_producers(self, first: int) -> None:
-        """The producers as of the start of a segment, from the last good snapshot."""
+        """Restores producers at the start of a segment, from the last good snapshot."""
         base = self._segments[first].base_offset
         self._producers, start = Producers(), -1
         for offset in sorted(self._snapshots, reverse=True):
@@ -223,17 +257,19 @@ class Recovery:
             return
         for segment in self._segments[:first]:
             if segment.next_offset > start:
-                for header in segment.headers(segment.find(start)):
-                    self._learn_producer(header)
+                for place in segment.places(segment.find(start)):
+                    data = segment.read_at(place.position, place.position + HEADER_SIZE)
+                    header = records.read_header(data)
+                    self._learn_producer(segment, place.position, header)
 
     def _check(self, segment: Segment, *, is_last: bool) -> None:
-        """Reads the segment's whole batches, and cuts off the bytes behind them.
+        """Reads the segment's whole batches, and cuts off the bytes after them.
 
         Builds the indexes, and updates producers and epochs with each batch.
         """
         size = segment.size
         segment.forget_batches()
-        # No compaction has been in the last segment.
+        # The last segment was never compacted.
         is_dense = is_last or not self._may_have_gaps
         batches = Batches(
             segment.log.read, size, segment.base_offset, is_dense=is_dense
@@ -247,18 +283,54 @@ class Recovery:
                 header.max_timestamp,
                 self._interval,
             )
-            self._learn(header)
+            self._learn_epoch(header)
+            aborted = self._learn_producer(segment, position, header)
+            if aborted is not None:
+                segment.aborted.add(aborted)
         if batches.why:
             self._cut(segment, size - segment.size, batches.why, is_last=is_last)
 
-    def _learn(self, header: BatchHeader) -> None:
+    def _learn_epoch(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch > self._epochs.latest:
             self._epochs.begin(header.partition_leader_epoch, header.base_offset)
-        self._learn_producer(header)
 
-    def _learn_producer(self, header: BatchHeader) -> None:
-        if header.producer_id > records.NO_PRODUCER_ID and not header.is_control:
-            self._producers.appended(header, header.base_offset, header.max_timestamp)
+    def _learn_producer(
+        self, segment: Segment, position: int, header: BatchHeader
+    ) -> AbortedTransaction | None:
+        """Updates the producer of a batch; returns the transaction that it aborts."""
+        if header.producer_id <= records.NO_PRODUCER_ID:
+            return None
+        if not header.is_control:
+            time = header.max_timestamp
+            self._producers.appended(header, header.base_offset, time, time)
+        elif header.record_count:
+            # An empty one ended a transaction that compaction has removed.
+            return self._learn_end(segment, position, header)
+        return None
+
+    def _learn_end(
+        self, segment: Segment, position: int, header: BatchHeader
+    ) -> AbortedTransaction | None:
+        try:
+            marker = read_marker(segment.read_at(position, position + header.size))
+        except WireError as error:
+            raise DamagedLogError(
+                f"{segment.log.path} has a malformed marker at offset "
+                f"{header.base_offset}: {error}"
+            ) from None
+        if marker is None:
+            return None
+        producer_id, offset = header.producer_id, header.last_offset
+        first_offset = self._producers.ended(
+            producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            header.max_timestamp,
+        )
+        if first_offset < 0 or marker.is_commit:
+            return None
+        stable = self._producers.first_open(offset + 1)
+        return AbortedTransaction(producer_id, first_offset, offset, stable)
 
     def _cut(self, segment: Segment, lost: int, why: str, *, is_last: bool) -> None:
         """Cuts off the bytes after the whole batches, if a crash may have left them."""
@@ -282,7 +354,7 @@ class Recovery:
     def _keep_aside(self, segment: Segment, size: int) -> str | None:
         """Copies the bytes to cut off, from the first whole batch on, if there is one.
 
-        A kill leaves nothing whole there: these may be acknowledged records behind
+        A kill leaves nothing whole there: these may be acknowledged records after
         damage. Without the suffix the copy is a segment that Kafka's tools read.
         """
         read = segment.log.read
@@ -325,7 +397,7 @@ class Recovery:
 
 
 def _end_of(segment: Segment) -> int:
-    """The offset behind the last batch of a segment that was flushed."""
+    """The offset behind the last batch of a flushed segment."""
     try:
         last = segment.last_batch()
     except StorageError as error:

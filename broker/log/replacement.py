@@ -1,9 +1,9 @@
 """Segment replacement: writes the output of compaction, and swaps it in.
 
-As in Kafka, neighbouring segments become one as long as their batches fit, and
-files go by their suffix: `.cleaned` are not finished, `.swap` are, and replace the
-segments that they cover even if the broker dies in between. They are swapped in oldest
-first, so that a record never outlives the one that deletes it.
+As in Kafka, adjacent segments become one if their batches fit, and the suffix of a file
+shows its state: `.cleaned` is unfinished; `.swap` is finished, and replaces the
+segments that it covers even if the broker dies in between. Oldest segments are swapped
+in first, so that a record never outlives the one that deletes it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Final, Protocol
 from kohort.broker.log import files
 from kohort.broker.log.files import Files
 from kohort.broker.log.segment import (
+    INDEXES,
     LOG,
     MOST_RELATIVE,
-    OFFSET_INDEX,
     SNAPSHOT,
-    TIME_INDEX,
+    TXN_INDEX,
     Segment,
 )
 from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
+from kohort.broker.log.transactions import AbortedTransaction
 from kohort.protocol import records
 
 CLEANED: Final = ".cleaned"
@@ -42,20 +43,20 @@ class SegmentedLog(Protocol):
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Its segments, the oldest first."""
+        """Its segments, oldest first."""
 
     def swap(self, old: list[Segment], new: Segment) -> None:
-        """Reads from the new segment in place of the old ones."""
+        """Replaces the old segments by the new one."""
 
 
 class SegmentReplacement:
-    """Batches that are to stand for all before an offset.
+    """Batches that will replace all before an offset.
 
     Args:
         store: the log.
-        end: where one of its segments starts.
-        open_files: those of the data directory.
-        keep_compacted: writes down that segments may end in gaps from now on.
+        end: the start of one of its segments.
+        open_files: the open files of the data directory.
+        keep_compacted: saves that segments may now end in gaps.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class SegmentReplacement:
         self._done: list[tuple[list[Segment], Segment]] = []
 
     def add(self, batch: bytes) -> None:
-        """The next batch, in the order of offsets.
+        """Adds the next batch, in the order of offsets.
 
         Raises:
             StorageError: it cannot be written; call `abort`.
@@ -88,6 +89,10 @@ class SegmentReplacement:
             self._store.config.index_interval_bytes,
         )
 
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """Adds an aborted transaction, whose marker was added before."""
+        self._done[-1][1].aborted.add(aborted)
+
     def _segment_for(self, offset: int) -> Segment:
         while self._groups and self._groups[0][0].base_offset <= offset:
             self._begin_next()
@@ -100,15 +105,18 @@ class SegmentReplacement:
         )
         new.written_ms = old[-1].written_ms
         new.create()
+        if any(segment.aborted for segment in old):
+            # Even without an entry it replaces the old one, also after a crash.
+            files.create(new.path(TXN_INDEX))
         self._done.append((old, new))
         del self._groups[0]
 
     def commit(self) -> None:
-        """Puts the batches in place of the old ones.
+        """Replaces the old batches.
 
         Raises:
-            StorageError: it went wrong. The log reads as before, or has taken over
-                the older part of the replacement.
+            StorageError: it failed. The log is unchanged, or the older part of the
+                replacement is in place.
         """
         try:
             while self._groups:
@@ -141,23 +149,23 @@ class SegmentReplacement:
         _rename(new, SWAP)
         # From here on a restart would finish it, so this must, too.
         self._store.swap(old, new)
-        # Else a loss of power may take the new name, and the old files with it.
+        # Otherwise a power loss may lose the new name, and the old files are gone.
         files.sync_folder(self._store.folder)
         for segment in old:
             segment.close()
-            for suffix in (OFFSET_INDEX, TIME_INDEX):
+            for suffix in INDEXES:
                 files.remove(segment.path(suffix))
             if segment is not old[0]:
                 files.remove(segment.path(SNAPSHOT))
             files.remove(segment.path(LOG))
-        # A segment without a suffix must not meet those that it has replaced.
+        # A segment without a suffix must not coexist with those that it has replaced.
         files.sync_folder(self._store.folder)
         _rename(new, "")
         new.is_done()
         files.sync_folder(self._store.folder)
 
     def abort(self) -> None:
-        """Throws the batches away that are not in the log yet."""
+        """Discards the batches that are not in the log yet."""
         for _, new in self._done:
             if new.log.path.name.endswith(CLEANED):
                 new.remove_quietly()
@@ -166,7 +174,7 @@ class SegmentReplacement:
 
 
 def _grouped(store: SegmentedLog, end: int) -> list[list[Segment]]:
-    """Segments before `end`, those together whose batches fit into one."""
+    """Segments before `end`, grouped if their batches fit into one."""
     config = store.config
     groups: list[list[Segment]] = []
     size = index_size = 0
@@ -190,10 +198,12 @@ def _grouped(store: SegmentedLog, end: int) -> list[list[Segment]]:
 
 
 def _rename(segment: Segment, suffix: str) -> None:
-    """Gives the files of a segment another suffix, the log last: it counts."""
+    """Gives the files of a segment another suffix, the log last: it decides."""
     segment.log.close()
-    for kind in (OFFSET_INDEX, TIME_INDEX, LOG):
+    for kind in (*INDEXES, LOG):
         path = segment.path(kind)
+        if kind == TXN_INDEX and files.size_and_time(path)[0] < 0:
+            continue
         files.rename(path, path.with_name(_bare(path.name) + suffix))
     segment.log.path = segment.log.path.with_name(_bare(segment.log.path.name) + suffix)
 

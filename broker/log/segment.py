@@ -1,7 +1,7 @@
-"""One segment: a file of batches, and its two indexes.
+"""One segment: a file of batches, its two indexes, and that of aborted transactions.
 
-Batches in the file are as they go over the wire. Their offsets grow, with gaps
-where compaction took records.
+Batches in the file have the wire format. Their offsets ascend, with gaps where
+compaction has removed records.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kohort.broker.log import files
+from kohort.broker.log.aborted import AbortedIndex
 from kohort.broker.log.files import Files, LogFile
 from kohort.broker.log.index import (
     OFFSET,
@@ -27,16 +28,20 @@ from kohort.protocol.records import BatchHeader
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
+
+INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+"""Files beside the log; the last one need not exist."""
 
 MOST_RELATIVE: Final = 2**31 - 1
 """Indexes have 31 bits for an offset within the segment."""
 
 CHUNK: Final = 256 * 1024
-"""Bytes that are read at once when the whole segment is read."""
+"""Bytes per read when the whole segment is read."""
 
-_NEAR = 8 * 1024  # more than lies between two entries of an index, by default
-_INTERVAL = 4096  # of an index that is made anew
+_NEAR = 8 * 1024  # more than the default distance between two index entries
+_INTERVAL = 4096  # of a rebuilt index
 
 # Base offset, length, magic, last offset delta, largest timestamp.
 _SHORT_HEADER = struct.Struct(">qi4xb6xi8xq")
@@ -61,13 +66,13 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def is_segment(name: str) -> bool:
-    """Whether a file is a segment of batches, by its name."""
+    """Returns whether a file is a segment of batches, by its name."""
     stem = name.removesuffix(LOG)
     return stem != name and stem.isdigit() and len(stem) == 20
 
 
 class Place(NamedTuple):
-    """A batch in the file."""
+    """The place of a batch in the file."""
 
     position: int
     size: int
@@ -80,17 +85,18 @@ class Segment:
     """A segment of a partition's log.
 
     Attributes:
-        base_offset: its name, and no later than its first offset.
-        folder: where its files are.
+        base_offset: its name; at most its first offset.
+        folder: the folder of its files.
         log: the file of batches.
         size: bytes of its batches.
-        next_offset: the offset behind its last batch; base_offset if it has none;
-            -1 before it is first read.
+        next_offset: the offset behind its last batch; base_offset if it has none; -1
+            before it is first read.
         max_timestamp: the largest; -1 without any.
         max_timestamp_at: the last offset of the first batch that has it.
-        first_timestamp: the largest of the first batch, by which it is rolled; -1
-            before it is first read.
-        written_ms: when something was written last.
+        first_timestamp: the largest of the first batch, which decides when the segment
+            is rolled; -1 before it is first read.
+        written_ms: time of the last write.
+        aborted: the transactions whose abort markers it has.
     """
 
     __slots__ = (
@@ -99,6 +105,7 @@ class Segment:
         "_since_entry",
         "_tail",
         "_wanted",
+        "aborted",
         "base_offset",
         "first_timestamp",
         "folder",
@@ -123,11 +130,12 @@ class Segment:
         self.max_timestamp_at = base_offset
         self.first_timestamp = -1
         self.written_ms = -1
+        self.aborted = AbortedIndex()
         self._files = open_files
         self._index: SegmentIndex | None = SegmentIndex(base_offset)
         self._since_entry = 0
-        # (offset, position) of the last batch, and of the batch after the latest
-        # read, which is probably wanted next: most reads need no search.
+        # (offset, position) of the last batch, and of the batch after the latest read,
+        # which is probably read next: most reads need no search.
         self._tail = (-1, 0)
         self._wanted = (-1, 0)
 
@@ -140,10 +148,10 @@ class Segment:
         return self.folder / name
 
     def create(self) -> None:
-        """Makes its files, which are empty.
+        """Creates its files, empty.
 
         Raises:
-            StorageError: that did not work; there may be some of them.
+            StorageError: it failed; some of them may exist.
         """
         for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
             files.create(self.path(suffix))
@@ -177,7 +185,7 @@ class Segment:
         max_timestamp: int,
         interval: int,
     ) -> None:
-        """Takes note of a batch that is in the file, behind those before it."""
+        """Adds a batch that is already in the file, after the previous ones."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_at = last_offset
@@ -195,12 +203,12 @@ class Segment:
 
     @property
     def latest_ms(self) -> int:
-        """Its largest timestamp, or the time of writing where there is none."""
+        """Its largest timestamp, or the time of writing if it has none."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.written_ms
 
     @property
     def index(self) -> SegmentIndex:
-        """Its indexes, from their files if they are not in memory.
+        """Its indexes, loaded if they are not in memory.
 
         Raises:
             StorageError: they, or the log if they are missing, cannot be read.
@@ -218,7 +226,7 @@ class Segment:
         return found
 
     def _rebuilt_index(self) -> SegmentIndex:
-        """Reads the whole segment for indexes that are as good as the lost ones."""
+        """Rebuilds the indexes by reading the whole segment."""
         built = Segment(self.folder, self.base_offset, Files(8))
         for place in self.places(0):
             built.note(*place, _INTERVAL)
@@ -228,7 +236,7 @@ class Segment:
         return index
 
     def forget_index(self) -> None:
-        """Frees the memory of the indexes; their files have all of it."""
+        """Frees the memory of the indexes; their files are complete."""
         self._index = None
 
     def mark_end(self) -> None:
@@ -237,16 +245,16 @@ class Segment:
             self.index.mark_end(self.next_offset - 1, self._tail[1])
 
     def is_done(self) -> None:
-        """Another segment is written to from now on."""
+        """Ends writing: another segment is active from now on."""
         self._files.index_loaded(self, self.index.size_in_memory)
 
     def write_index(self, *, is_last: bool = False, is_durable: bool = False) -> None:
         """Appends new entries to the index files.
 
         Args:
-            is_last: the segment gets no more batches for now, so that its largest
-                timestamp gets an entry.
-            is_durable: have the disk keep it.
+            is_last: the segment gets no more batches for now, so its largest timestamp
+                gets an entry.
+            is_durable: flush to the disk.
         """
         index = self.index
         if is_last:
@@ -254,8 +262,24 @@ class Segment:
         index.write(
             self.path(OFFSET_INDEX), self.path(TIME_INDEX), is_durable=is_durable
         )
+        self.aborted.write(self.path(TXN_INDEX), is_durable=is_durable)
 
     # -- opening
+
+    def load_aborted(self, end: int) -> bool:
+        """Reads its index of aborted transactions; returns whether it is consistent.
+
+        Args:
+            end: the offset behind its last batch.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        path = self.path(TXN_INDEX)
+        found = AbortedIndex.load(self.base_offset, end, path)
+        if found is not None:
+            self.aborted = found
+        return found is not None
 
     def load_times(self) -> None:
         """Reads the largest timestamp of an inactive segment from its indexes.
@@ -284,7 +308,7 @@ class Segment:
         return self.base_offset + relative, position
 
     def index_knows_more(self) -> bool:
-        """Whether the index files have entries for batches behind its end.
+        """Returns whether the index files have entries for batches behind its end.
 
         Raises:
             StorageError: they cannot be read.
@@ -305,7 +329,7 @@ class Segment:
             try:
                 last = self._last_batch(entry[1])
             except StorageError:
-                # The entry is wrong, or the file is: all of it has to be read.
+                # The entry or the file is wrong: read the whole segment.
                 last = None
             if last is not None and last >= entry:
                 return last
@@ -318,9 +342,9 @@ class Segment:
         return last
 
     def load_active(self, interval: int) -> bool:
-        """Takes all from the indexes and the batches behind their last entry.
+        """Loads the state from the indexes and the batches after their last entry.
 
-        False if that cannot be: then the whole segment has to be read.
+        False if they do not match: then the whole segment has to be read.
 
         Raises:
             StorageError: a file cannot be read.
@@ -353,15 +377,16 @@ class Segment:
         self.max_timestamp = self.first_timestamp = -1
         self._since_entry = 0
         self._index = SegmentIndex(self.base_offset)
+        self.aborted = AbortedIndex()
 
     def write_whole_index(self, *, is_done: bool) -> None:
         """Replaces the index files.
 
         Args:
-            is_done: another segment is written to, and no batch of this is missing.
+            is_done: another segment is active, and this one has all its batches.
 
         Raises:
-            StorageError: that did not work.
+            StorageError: the write failed.
         """
         if is_done:
             self.mark_end()
@@ -370,20 +395,22 @@ class Segment:
         for suffix in (OFFSET_INDEX, TIME_INDEX):
             if files.size_and_time(self.path(suffix))[0]:
                 files.create(self.path(suffix))
+        if files.size_and_time(self.path(TXN_INDEX))[0] > 0:
+            files.create(self.path(TXN_INDEX))
         self.write_index()
 
-    # -- taking back, deleting
+    # -- undoing, deleting
 
     def mark(self) -> tuple[tuple[Any, ...], int, int]:
-        """The current state, from which `restore` takes back later batches."""
+        """The current state, to which `restore` can go back."""
         fields = tuple(getattr(self, name) for name in _MARKED)
         return fields, len(self.index.offsets), len(self.index.times)
 
     def restore(self, mark: tuple[tuple[Any, ...], int, int]) -> None:
-        """Takes back the batches that were appended since `mark`.
+        """Undoes the appends since `mark`.
 
         Raises:
-            StorageError: the file cannot be cut; the next batch overwrites them.
+            StorageError: the file cannot be truncated; the next batch overwrites them.
         """
         fields, offsets, times = mark
         for name, value in zip(_MARKED, fields, strict=True):
@@ -392,37 +419,37 @@ class Segment:
         self.log.truncate(self.size)
 
     def remove(self) -> None:
-        """Deletes its files; a snapshot of producers at its start, too.
+        """Deletes its files, including a snapshot of producers at its start.
 
         Raises:
-            StorageError: that did not work; the batches are still there.
+            StorageError: the batches still exist.
         """
         self.close()
-        for suffix in (OFFSET_INDEX, TIME_INDEX, SNAPSHOT, LOG):
+        for suffix in (*INDEXES, SNAPSHOT, LOG):
             files.remove(self.path(suffix))
 
     def remove_quietly(self) -> None:
-        """Deletes as many of its files as it can, but for the snapshot."""
+        """Deletes as many of its files as it can, except the snapshot."""
         self.close()
-        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
+        for suffix in (*INDEXES, LOG):
             files.remove_quietly(self.path(suffix))
 
     def close(self) -> None:
-        """Closes the file; it is opened again if it is needed."""
+        """Closes the file; it is reopened if needed."""
         self.log.close()
         self._files.index_forgotten(self)
 
     # -- reading
 
     def places(self, position: int, finish: int = CHUNK) -> Iterator[Place]:
-        """All batches from a position on, which has to be the start of one.
+        """Yields all batches from a position on, which must be the start of one.
 
         Args:
             position: in bytes.
-            finish: how much to read at once.
+            finish: bytes per read.
 
         Raises:
-            StorageError: the bytes are no batch.
+            StorageError: the bytes are not a batch.
         """
         while position < self.size:
             chunk = self.log.read(position, min(finish, self.size - position))
@@ -445,14 +472,14 @@ class Segment:
         return Place(position, size, base, base + delta, timestamp)
 
     def damage(self, position: int, what: str) -> StorageError:
-        """The error for bytes that are no batch."""
+        """The error for bytes that are not a batch."""
         return StorageError(f"{self.log.path} is damaged at byte {position}: {what}")
 
     def headers(self, position: int) -> Iterator[BatchHeader]:
-        """The headers of all batches from a position on.
+        """Yields the headers of all batches from a position on.
 
         Raises:
-            StorageError: the bytes are no batch.
+            StorageError: the bytes are not a batch.
         """
         for place in self.places(position):
             data = self._exactly(place.position, records.HEADER_SIZE)
@@ -473,7 +500,7 @@ class Segment:
     def locate(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> tuple[int, int]:
-        """Begin and end of the bytes to read from an offset on, which may be the same.
+        """Start and end of the bytes to read from an offset on; may be equal.
 
         Only headers are read.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,9 @@ from kohort.broker.log.segment import (
     file_name,
 )
 from kohort.broker.log.settings import DEFAULTS, LogConfig
-from kohort.broker.log.store import PIECE, LogState, StorageError, Stored
+from kohort.broker.log.state import LogState
+from kohort.broker.log.store import NO_END, PIECE, StorageError, Stored
+from kohort.broker.log.transactions import AbortedTransaction
 from kohort.broker.telemetry import Logger
 from kohort.protocol import records
 from kohort.protocol.fields import Buffer
@@ -27,18 +29,19 @@ from kohort.protocol.records import BatchHeader
 
 log = Logger("kohort.log")
 
-_NEVER = 2**63 - 1
+_NEVER = NO_END
 
 
 class Keeper(NamedTuple):
-    """Writes down the facts about a partition that its files do not have.
+    """Saves facts about a partition that its files do not contain.
 
     Attributes:
-        keep_log_start: the log starts at this offset.
-        keep_compacted: the log is about to be compacted: segments may end in gaps.
+        keep_log_start: saves the start offset of the log.
+        keep_compacted: saves that the log is about to be compacted, after which
+            segments may end in gaps.
 
     Raises:
-        StorageError: from both; that did not work.
+        StorageError: from both: the save failed.
     """
 
     keep_log_start: Callable[[int], None]
@@ -48,20 +51,20 @@ class Keeper(NamedTuple):
 class SegmentStore:
     """The batches of one partition, in a folder.
 
-    The last segment is the active one, the only one that is written to. Batches are
-    read on request only, and not cached.
+    The last segment is the active one, the only one that is written. Batches are read
+    on request only, and not cached.
 
     Args:
-        folder: the partition's.
-        state: offsets, epochs and producers found in it.
+        folder: the partition's folder.
+        state: its offsets, epochs and producers.
         segments: at least one, oldest first.
-        recovery_point: all before it has been flushed.
-        open_files: those of the data directory.
-        keeper: writes down the offsets that the files do not have.
+        recovery_point: all before this offset was flushed.
+        open_files: the open files of the data directory.
+        keeper: saves the offsets that the files do not contain.
 
     Attributes:
         recovery_point: see Args.
-        state: the partition works on it; `log_end_offset` is kept here, too.
+        state: shared with the partition; the store updates `log_end_offset`, too.
     """
 
     __slots__ = (
@@ -78,6 +81,7 @@ class SegmentStore:
         "first_dirty_offset",
         "folder",
         "recovery_point",
+        "replacements",
         "state",
     )
 
@@ -92,10 +96,11 @@ class SegmentStore:
     ) -> None:
         self.config: LogConfig = DEFAULTS
         self.first_dirty_offset = 0
+        self.replacements = 0
         self.folder = folder
         self.state = state
         self.recovery_point = recovery_point
-        # How many times segments went, or were replaced.
+        # Number of times that segments were deleted or replaced.
         self._changes = 0
         self._files = open_files
         self._keeper = keeper
@@ -131,8 +136,8 @@ class SegmentStore:
     def _write_epochs(self, *, is_durable: bool) -> None:
         entries = self.state.epochs.entries
         checkpoints.write_epochs(self.folder, entries, is_durable=is_durable)
-        # Recovery learns them from the batches that it reads, so the disk has to
-        # keep them no earlier than these.
+        # Recovery gets them from the batches that it reads, so they need not be on the
+        # disk before the batches.
         self._are_epochs_flushed = is_durable
 
     # -- appending
@@ -175,7 +180,8 @@ class SegmentStore:
             try:
                 self.flush()
             except StorageError:
-                # The batch may or may not be on the disk, so it is not in the log.
+                # It is unknown whether the batch is on the disk, so it is not in the
+                # log.
                 self._size -= size
                 self.state.log_end_offset = first_offset
                 active.restore(mark)
@@ -189,7 +195,7 @@ class SegmentStore:
         max_timestamp: int,
         config: LogConfig,
     ) -> bool:
-        """Whether a batch has to go into a new segment, by Kafka's rules."""
+        """Returns whether Kafka's rules put a batch into a new segment."""
         if last_offset - active.base_offset > MOST_RELATIVE:
             return True
         if not active.size:
@@ -206,13 +212,13 @@ class SegmentStore:
         )
 
     def roll(self, next_offset: int) -> Segment:
-        """Begins a new active segment, and flushes the one before.
+        """Begins a new active segment, and flushes the previous one.
 
         Args:
             next_offset: the offset behind the last batch.
 
         Raises:
-            StorageError: that did not work; nothing has changed.
+            StorageError: it failed; nothing has changed.
         """
         active = self._segments[-1]
         active.write_index(is_last=True, is_durable=True)
@@ -229,7 +235,7 @@ class SegmentStore:
         self.recovery_point = next_offset
         self._first_unflushed_ms = _NEVER
         if active.base_offset == next_offset:
-            # Nothing was in it: the new one has its files.
+            # It was empty: the new one has its files.
             active.close()
             self._segments.pop()
             self._bases.pop()
@@ -240,7 +246,7 @@ class SegmentStore:
         return new
 
     def write_snapshot(self, offset: int) -> None:
-        """Writes the producers' state at `offset`, the end of the log, to a file.
+        """Saves the producers' state at `offset`, the end of the log.
 
         Raises:
             StorageError: the write failed.
@@ -251,7 +257,7 @@ class SegmentStore:
     # -- reading
 
     def _index_of(self, offset: int) -> int:
-        """The index of the segment that has an offset, if any has."""
+        """The index of the segment with an offset."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def read(
@@ -280,7 +286,7 @@ class SegmentStore:
                     buffers.append(segment.read_at(position, end))
             if self._changes == changes:
                 return buffers, sum(map(len, buffers))
-            # Segments went, or were replaced meanwhile.
+            # Segments were deleted or replaced meanwhile.
 
     def readable(self, offset: int) -> int:
         """See `Store.readable`."""
@@ -292,7 +298,7 @@ class SegmentStore:
     def _locate(
         self, offset: int, max_bytes: int, *, minimum_one: bool
     ) -> list[tuple[Segment, int, int]]:
-        """Segments, and where in them the bytes are that `read` gives."""
+        """Segments, and the positions in them of the bytes that `read` returns."""
         spans: list[tuple[Segment, int, int]] = []
         left = max_bytes
         segments = self._segments
@@ -312,7 +318,7 @@ class SegmentStore:
     def batches(self, start: int, end: int) -> Iterator[bytes]:
         """See `Store.batches`."""
         while start < end:
-            # Segments may have gone since, or may have been replaced.
+            # Segments may have been deleted or replaced meanwhile.
             buffers, _ = self.read(start, CHUNK, minimum_one=True)
             if not buffers:
                 return
@@ -364,17 +370,48 @@ class SegmentStore:
         buffers, _ = self.read(offset, 0, minimum_one=True)
         return timestamp, tuple(bytes(buffer) for buffer in buffers)
 
+    # -- aborted transactions
+
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """See `Store.add_aborted`: in the segment of the marker."""
+        self._segments[-1].aborted.add(aborted)
+
+    def aborted(self, offset: int, end: int) -> Sequence[AbortedTransaction]:
+        """See `Store.aborted`."""
+        found: list[AbortedTransaction] = []
+        for index in range(self._index_of(offset), len(self._segments)):
+            some, is_complete = self._segments[index].aborted.find(offset, end)
+            found += some
+            if is_complete:
+                break
+        return found
+
+    def end_of_read(self, offset: int, size: int) -> int:
+        """See `Store.end_of_read`."""
+        index = self._index_of(offset)
+        position = self._segments[index].find(offset) + size
+        while position > self._segments[index].size and index + 1 < len(self._bases):
+            position -= self._segments[index].size
+            index += 1
+        entries = self._segments[index].index
+        entry = bisect_left(entries.positions, position)
+        if entry < len(entries.positions):
+            return entries.offsets[entry]
+        if index + 1 < len(self._bases):
+            return self._bases[index + 1]
+        return self.state.log_end_offset
+
     # -- deleting
 
     def first_offset_younger(self, than_ms: int, end: int) -> int:
-        """See `Store`: whole segments go."""
+        """See `Store`: drops whole segments."""
         for segment in self._segments:
             if segment.size and segment.latest_ms >= than_ms:
                 return segment.base_offset
         return end
 
     def first_offset_within(self, size: int, end: int) -> int:
-        """See `Store`: whole segments go."""
+        """See `Store`: drops whole segments."""
         surplus = self._size - size
         for segment in self._segments:
             surplus -= segment.size
@@ -387,12 +424,12 @@ class SegmentStore:
         if offset >= end and self._segments[-1].size:
             self.roll(end)
         elif offset > self.recovery_point:
-            # A log that ends before its start has lost records.
+            # A log that ends before its start would count as damaged.
             self.flush()
         count = self._index_of(offset)
         if self._bases[count] < offset or count > 1 or self._has_remains:
-            # Files alone would bring records back; and of several segments that
-            # are deleted a loss of power may take any, which leaves a gap.
+            # Files alone would bring records back; and if several segments are being
+            # deleted, a power loss may delete any of them, which leaves a gap.
             self._keeper.keep_log_start(offset)
         self.state.log_start_offset = offset
         gone = self._segments[:count]
@@ -418,33 +455,40 @@ class SegmentStore:
         return sum(segment.size for segment in self._segments[:count])
 
     def cleanable_end(
-        self, first_dirty_offset: int, now_ms: int, min_compaction_lag_ms: int
+        self,
+        first_dirty_offset: int,
+        now_ms: int,
+        min_compaction_lag_ms: int,
+        *,
+        last_stable_offset: int = NO_END,
     ) -> int:
-        """See `Store.cleanable_end`: where a segment starts."""
+        """See `Store.cleanable_end`: the start of a segment."""
+        last = self._index_of(last_stable_offset)
         if min_compaction_lag_ms > 0:
             first = self._index_of(first_dirty_offset)
-            for segment in self._segments[first:-1]:
+            for segment in self._segments[first:last]:
                 if segment.latest_ms > now_ms - min_compaction_lag_ms:
                     return segment.base_offset
-        return self._bases[-1]
+        return self._bases[last]
 
     def replacement(self, end: int) -> SegmentReplacement:
-        """See `Store.replacement`; a segment starts at `end`."""
+        """See `Store.replacement`; `end` is the start of a segment."""
         return SegmentReplacement(self, end, self._files, self._keeper.keep_compacted)
 
     def swap(self, old: Sequence[Segment], new: Segment) -> None:
-        """Puts a segment in the place of some that follow one another."""
+        """Replaces consecutive segments by one."""
         self._changes += 1
+        self.replacements += 1
         first = self._segments.index(old[0])
         last = first + len(old)
         self._segments[first:last] = [new]
         self._bases[first:last] = [new.base_offset]
         self._size += new.size - sum(segment.size for segment in old)
 
-    # -- keeping
+    # -- flushing
 
     def must_flush(self, now_ms: int) -> bool:
-        """Whether the oldest batch that may be lost has waited for ``flush.ms``."""
+        """Returns whether the oldest unflushed batch has waited for ``flush.ms``."""
         return now_ms - self._first_unflushed_ms >= self.config.flush_ms
 
     def flush(self) -> None:
@@ -458,8 +502,8 @@ class SegmentStore:
     def _sync(self, active: Segment) -> None:
         active.log.sync()
         if not self._are_epochs_flushed:
-            # This has the disk keep the names of all files of the partition; the
-            # first time that of its folder, too.
+            # This flushes the names of all files of the partition; the first time, also
+            # that of its folder.
             self._write_epochs(is_durable=True)
             files.sync_folder(self.folder.parent)
 
@@ -476,6 +520,6 @@ class SegmentStore:
             self.release()
 
     def release(self) -> None:
-        """Closes all files, and nothing else."""
+        """Closes all files, without flushing."""
         for segment in self._segments:
             segment.close()

@@ -18,8 +18,8 @@ class LogConfig:
     """Settings of the log of a topic's partitions.
 
     Kafka's own keys and defaults; `producer_id_expiration_ms` is the broker's
-    ``producer.id.expiration.ms``. -1 is no limit for both retentions. Segments,
-    index and flush are for logs in files. `compression_codec` is the number of
+    ``producer.id.expiration.ms``. -1 means no limit for both retentions. Segment, index
+    and flush settings apply to logs in files. `compression_codec` is the number of
     ``compression.type``, None for ``producer``; the level is that of the codec.
     """
 

@@ -2,14 +2,14 @@
 
 A partition appends a batch in three steps:
 
-1. `UnreadBatch` takes a batch whose header is valid, and reads its first records.
-   Most batches have no more.
+1. `UnreadBatch` gets a batch with a valid header, and reads its first records. Most
+   batches have no more.
 2. The caller lets it `read` the others a piece at a time, and gives turns to other
    requests in between: the largest batches take a second.
 3. It has either a `refusal`, or the batch to append.
 
-Records that are not compressed get a quick look (`Survey`). Where that finds anything
-unusual, and in compressed batches, each record is read and judged by itself.
+Uncompressed records get a quick look (`Survey`). If that finds anything unusual, and in
+compressed batches, each record is read and validated.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kohort.protocol.slotted import slotted
 from kohort.protocol.varints import wrapped
 
 MOST_RECORD_ERRORS: Final = 10_000
-"""Refused records that are listed one by one (KIP-467); from then on the batch is not
-read any further. It is librdkafka's largest batch by default; a million of them would
+"""Refused records that are listed one by one (KIP-467); after these, the rest of the
+batch is not read. It is librdkafka's largest batch by default; a million of them would
 make a response of 100 MB."""
 
 
 @slotted
 class Refusal:
-    """Why a batch is refused for its records.
+    """The reason for refusing a batch for its records.
 
     Attributes:
         error: the code, and the reason.
@@ -51,22 +51,22 @@ class Refusal:
 
 
 class UnreadBatch:
-    """A batch that a partition appends after its records were read.
+    """A batch whose records a partition reads before it appends it.
 
     Args:
         name: topic and partition, for messages.
-        config: the topic's, by which the records are judged.
-        header: the batch's.
+        config: the topic's settings, which decide whether records are valid.
+        header: the batch's header.
         data: the batch.
         now_ms: ms since the epoch.
 
     Attributes:
-        config: see Args; where it has changed since, the batch is to be read anew.
-        header: that of `data`.
-        data: the batch to append: the one in Args, or another one with its records
-            where the topic has a codec of its own.
-        max_timestamp: of its records; Kafka does not believe the header.
-        refusal: once it was read: why it is not appended, or None.
+        config: see Args; if it has changed since, read the batch anew.
+        header: the header of `data`.
+        data: the batch to append: the given one, or one with its records in the topic's
+            codec.
+        max_timestamp: the largest of its records; Kafka does not trust the header.
+        refusal: after reading, the reason why it is not appended, or None.
         is_read: whether all records were read.
     """
 
@@ -99,8 +99,8 @@ class UnreadBatch:
         self.max_timestamp = header.max_timestamp
         self.refusal: Refusal | None = None
         self._survey: Survey | None = None
-        # A generator refers to this object. Without one, the batch's bytes are freed
-        # at once, and not when the garbage collector runs.
+        # A generator refers to this object. Without one, the batch's bytes are freed at
+        # once, and not by the garbage collector.
         self._steps: Generator[None, None, None] | None = None
         self.is_read = self._is_surveyed()
         if not self.is_read:
@@ -109,7 +109,7 @@ class UnreadBatch:
             self._steps = None if self.is_read else steps
 
     def read(self) -> Generator[None, None, None]:
-        """Reads the records that are left; others may have turns in between."""
+        """Reads the remaining records; other work may run in between."""
         yield
         if self._steps is not None:
             yield from self._steps
@@ -120,7 +120,7 @@ class UnreadBatch:
         try:
             yield from self._check_records()
         except TooLargeError as error:
-            # A Java producer that gets this code splits the batch.
+            # A Java producer splits the batch after this code.
             self._refuse(ErrorCode.MESSAGE_TOO_LARGE, str(error))
         except (DamagedError, UnfitError) as error:
             # Kafka has no error code for these exceptions.
@@ -156,12 +156,12 @@ class UnreadBatch:
 
     @property
     def _target(self) -> int | None:
-        """The codec that the records are to have; None where they have it."""
+        """The codec that the records should have; None if they have it."""
         codec = self.config.compression_codec
         return None if codec == self.header.codec else codec
 
     def _go_on(self, survey: Survey) -> Generator[None, None, bool]:
-        """Finishes a survey; whether all records are certainly valid."""
+        """Finishes a survey; returns whether all records are certainly valid."""
         yield
         while survey.read_some():
             if survey.is_done:
@@ -170,7 +170,7 @@ class UnreadBatch:
         return False
 
     def _accepts(self, survey: Survey) -> bool:
-        """Whether all records that were surveyed are certainly valid."""
+        """Returns whether all surveyed records are certainly valid."""
         header, config = self.header, self.config
         if header.is_log_append_time or not -FAR < header.base_timestamp < FAR:
             return False
@@ -214,16 +214,16 @@ class UnreadBatch:
             reason = f"{len(found)} of {header.record_count} records are refused"
             self.refusal = Refusal(BatchError(code, reason, True), found)
         elif header.codec and not are_consecutive and self._target is None:
-            # Kafka means to write them anew, and fails, as it has not kept them.
+            # Kafka tries to rewrite them, and fails, as it has not kept them.
             reason = "offsets of compressed records are not consecutive"
             self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
     def _time_error(self, time: int) -> str:
-        """Why a record may not have this timestamp; "" if it may."""
+        """The reason why a record may not have this timestamp; "" if it may."""
         config = self.config
         is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
         if is_append_time or time == records.NO_TIMESTAMP:
-            # Kafka minds the producer's LogAppendTime in no other case.
+            # Kafka rejects the producer's LogAppendTime in no other case.
             if self.header.is_log_append_time:
                 return "only the broker sets LogAppendTime"
             return ""

@@ -1,17 +1,24 @@
 """The asyncio driver of a coordinator: performs its effects, and owns its timers.
 
-The same ritual everywhere: hand an event in, perform its effects in order.
-A token of an event is the `Waiter` that gets the reply.
+1. `submit` hands an event to the coordinator (`coordinator.handle`), and performs the
+   returned effects in order.
+2. An `Arm` sets a deadline (`timers`). Timers that are due are submitted as `Expired`.
+3. An `Append` becomes a batch, which is written after the effects. One that opens a
+   window is written in the next turn of the event loop, and if
+   ``group.coordinator.append.linger.ms`` is positive, all are collected for that time
+   (`_linger`). Then comes `Appended`, or `AppendFailed` if the log refused it. If the
+   log cannot be written at all, `lost` is called: the shard loads its groups again.
+   Most commits are written and answered in one step (`_commit`).
+4. A `Reply` answers its token, which is the `Waiter` of the event; `Replies` answer
+   several. A `Notice` is published.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
-from kohort.broker import long_work, telemetry
+from kohort.broker import telemetry
 from kohort.broker.clock import Clock, Timer
 from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
@@ -21,28 +28,30 @@ from kohort.broker.coordinator.effects import (
     Effect,
     Forget,
     Notice,
-    Record,
+    Replies,
     Reply,
     Result,
+    Written,
 )
 from kohort.broker.coordinator.events import (
     Appended,
     AppendFailed,
+    CommitOffsets,
+    Credited,
     Event,
     Expired,
     TimerKey,
 )
+from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
+from kohort.broker.coordinator.offsets import COMMITTED
 from kohort.broker.log.store import StorageError
+from kohort.broker.shards.credit import Credit
+from kohort.broker.shards.timers import Timers
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 
 log = telemetry.Logger("groups")
-
-
-DUE_AT_ONCE = 16
-"""Timers that one coordinator fires in one turn of the loop: about a millisecond. The
-sessions of 50,000 members that end together would stop all others for seconds."""
 
 
 class Waiter(Protocol):
@@ -51,34 +60,45 @@ class Waiter(Protocol):
     def answer(self, result: Result) -> None:
         """Takes the result; called once."""
 
+    def answer_alike(self, result: Result, value: str | bytes) -> None:
+        """Takes the result, in parts, in place of `answer`: see `Replies`."""
+
     def forget(self, why: str) -> None:
-        """There will be no result; called in place of `answer`."""
+        """Called in place of `answer` if there will be no result."""
 
 
 def answer(token: object, result: Result) -> None:
-    """Answers an event: tokens are waiters here, which the coordinator never sees."""
+    """Answers an event's token: a waiter here, and opaque to the coordinator."""
     cast("Waiter", token).answer(result)
 
 
 class GroupLog(Protocol):
-    """Where a coordinator's records are written."""
+    """The log of a coordinator's records."""
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest batch that it takes."""
+        """Bytes of the largest batch that it accepts."""
 
-    def encode(self, records: Sequence[Record]) -> bytes:
+    def encode(self, records: Sequence[Written], now: float) -> bytes:
         """Returns a batch of these records.
+
+        Args:
+            records: at least one.
+            now: seconds since the epoch.
 
         Raises:
             WireError: a name is too long for the log.
         """
 
-    def write(self, batch: bytes) -> None:
+    def write(self, batch: bytes, now: float) -> None:
         """Writes a batch; when it returns, the batch is in the log.
 
+        Args:
+            batch: as `encode` has made it.
+            now: seconds since the epoch.
+
         Raises:
-            StorageError: it is not.
+            StorageError: the batch is not in the log.
         """
 
 
@@ -91,14 +111,15 @@ class GroupDriver:
 
     Args:
         coordinator: the state machine.
-        clock: where the time and timers come from.
-        log: where its records are written.
-        lost: called if they cannot be: the coordinator's state is ahead of the log.
+        clock: the source of time and timers.
+        log: its records are written there.
+        lost: called if that fails: the coordinator's state is ahead of the log.
         publish: takes a notice, and its time.
         linger_ms: ``group.coordinator.append.linger.ms``: how long appends are
-            collected before they are written. By -1 they are written at once, but
-            those that open a window, and all after them, in the loop's next turn.
-        soon: calls a function in the next turn of the event loop.
+            collected before they are written. -1 writes them at once, except those that
+            open a window and all after them, which wait for the next turn.
+        credit: decides which members count as heard from while the clock is moved
+            ahead.
     """
 
     def __init__(
@@ -109,36 +130,32 @@ class GroupDriver:
         lost: Callable[[], None],
         publish: Callable[[Notice, float], None],
         linger_ms: int = -1,
-        soon: Callable[[Callable[[], None]], None] = long_work.soon,
+        credit: Credit | None = None,
     ) -> None:
         self.coordinator = coordinator
         self._clock = clock
         self._log = log
         self._lost = lost
         self._linger_ms = linger_ms
-        self._soon = soon
-        # Batches that are not written yet, with the ids of their appends; and the
-        # appends of this turn that the log refuses.
+        self._credit = credit or Credit({})
+        # Unwritten batches, with the ids of their appends; and the appends of this turn
+        # that the log refuses.
         self._batches: list[tuple[int, bytes]] = []
         self._unwritten_bytes = 0
         self._is_lingering = False
         self._refused: list[AppendFailed] = []
         self._flush_timer: Timer | None = None
-        # One entry per key that counts; entries of the heap whose deadline is
-        # not the key's any more are passed over.
-        self._deadlines: dict[TimerKey, float] = {}
-        self._heap: list[tuple[float, TimerKey]] = []
-        self._timer: Timer | None = None
-        self._timer_at = math.inf
+        self._timers = Timers(clock, self._expire, self._credit.look)
         self._publish = publish
-        # The time of this turn, and how many offsets it has removed.
+        # The time of this turn, and the number of offsets that it has removed.
         self._now = 0.0
         self._expired = 0
         self._perform: dict[type, Callable[..., None]] = {
             Append: self._append,
-            Arm: self._arm,
+            Arm: self._timers.arm,
+            Replies: self._answer_alike,
             Forget: _forget,
-            Disarm: self._disarm,
+            Disarm: self._timers.disarm,
         }
 
     def start(self, loading: Loading) -> None:
@@ -148,35 +165,78 @@ class GroupDriver:
         self._run(self.coordinator.start(now))
 
     def stop(self) -> None:
-        """No timer fires any more; what is not written yet never is."""
+        """Stops all timers; batches that are not written yet are dropped."""
         self._batches.clear()
         self._cancel_flush()
-        self._deadlines.clear()
-        self._heap.clear()
-        self._schedule()
+        self._timers.stop()
 
     def submit(self, event: Event) -> None:
         """Hands an event to the coordinator and performs its effects."""
         self._now = now = self._clock.now()
-        self._run(self.coordinator.handle(event, now))
+        if type(event) is CommitOffsets and self._commit(event, now):
+            return
+        effects = self.coordinator.handle(event, now)
+        if effects:
+            self._run(effects)
+
+    def _commit(self, event: CommitOffsets, now: float) -> bool:
+        """Writes a commit at once, and answers it, without an `Append`.
+
+        Returns:
+            Whether it was handled. Other commits take the usual way: those that do
+            more than store offsets, and those that may have to wait or to be undone.
+        """
+        if self._linger_ms > 0:
+            return False
+        coordinator, log = self.coordinator, self._log
+        records = coordinator.prepare_commit(event, now)
+        if records is None:
+            return False
+        try:
+            batch = log.encode(records, now)
+        except WireError:
+            return False
+        if len(batch) > log.largest:
+            return False
+        try:
+            log.write(batch, now)
+        except StorageError:
+            # It waits for its records, and so it is answered when `lost` unloads.
+            coordinator.handle(event, now)
+            self._lost()
+            return True
+        notice = coordinator.finish_commit(event, records)
+        if notice is not None:
+            self._publish(notice, now)
+        event.token.answer(COMMITTED)  # type: ignore[attr-defined]  # as in `_run`
+        return True
 
     def _run(self, effects: list[Effect]) -> None:
+        publish, now = self._publish, self._now
         for effect in effects:
             if type(effect) is Reply:
                 if self._refused:
                     self._report_refused()
                 # The driver's tokens are waiters; the coordinator never looks.
-                effect.token.answer(effect.result)  # type: ignore[attr-defined]
+                token, result = effect
+                token.answer(result)  # type: ignore[attr-defined]
             elif type(effect) is Notice:
-                self._publish(effect, self._now)
+                publish(effect, now)
                 if effect[0] == "offsets_expired":
-                    self._expired += len(effect.fields["expired"])
+                    self._expired += len(effect[4]["expired"])
             else:
                 self._perform[type(effect)](effect)
         if self._refused:
             self._report_refused()
         if self._batches and not self._is_lingering:
             self._write()
+
+    def _answer_alike(self, replies: Replies) -> None:
+        if self._refused:
+            self._report_refused()
+        result, tokens, values = replies
+        for token, value in zip(tokens, values, strict=True):
+            token.answer_alike(result, value)  # type: ignore[attr-defined]  # as above
 
     # -- the log
 
@@ -185,39 +245,46 @@ class GroupDriver:
         log, append_id = self._log, append.append_id
         largest = log.largest
         try:
-            batches = [log.encode(append.records)]
+            batch = log.encode(append.records, self._now)
         except WireError:
-            # A name that is valid on the wire, but not in the log.
+            # A name may be valid on the wire, but not in the log.
             error = ErrorCode.UNKNOWN_SERVER_ERROR
             self._refused.append(AppendFailed(append_id, error, 0, largest))
             return
-        size = len(batches[0])
-        if size > largest:
-            if append.is_atomic:
-                error = ErrorCode.MESSAGE_TOO_LARGE
-                self._refused.append(AppendFailed(append_id, error, size, largest))
-                return
-            batches = [*self._in_parts(append.records)]
-        self._batches += ((append_id, batch) for batch in batches)
-        self._linger(append, size)
+        size = len(batch)
+        if size <= largest:
+            self._batches.append((append_id, batch))
+        elif append.is_atomic:
+            error = ErrorCode.MESSAGE_TOO_LARGE
+            self._refused.append(AppendFailed(append_id, error, size, largest))
+            return
+        else:
+            parts = self._in_parts(append.records)
+            self._batches += ((append_id, part) for part in parts)
+        if self._linger_ms > 0 or append.opens_window:
+            self._linger(append, size)
 
     def _linger(self, append: Append, size: int) -> None:
-        """Decides when the batches are written: at once, unless it may matter."""
+        """Decides when the batches are written: at once, unless that may matter."""
         if self._linger_ms > 0:
             self._unwritten_bytes += size
             if self._unwritten_bytes > self._log.largest:
-                self._soon(self.flush)
+                self._flush_in(0)
             elif not self._is_lingering:
-                when = self._clock.now() + self._linger_ms / 1000
-                self._flush_timer = self._clock.call_at(when, self.flush)
+                self._flush_in(self._linger_ms / 1000)
             self._is_lingering = True
         elif self._linger_ms and append.opens_window and not self._is_lingering:
             self._is_lingering = True
-            self._soon(self.flush)
+            self._flush_in(0)
 
-    def _in_parts(self, records: Sequence[Record]) -> Iterator[bytes]:
-        """Yields batches that the log takes; a record alone always fits."""
-        batch = self._log.encode(records)
+    def _flush_in(self, seconds: float) -> None:
+        self._cancel_flush()
+        when = self._clock.now() + seconds
+        self._flush_timer = self._clock.call_at(when, self.flush)
+
+    def _in_parts(self, records: Sequence[Written]) -> Iterator[bytes]:
+        """Yields batches that the log accepts; a single record always fits."""
+        batch = self._log.encode(records, self._now)
         if len(records) == 1 or len(batch) <= self._log.largest:
             yield batch
             return
@@ -226,16 +293,21 @@ class GroupDriver:
         yield from self._in_parts(records[half:])
 
     def _report_refused(self) -> None:
-        """Has refused appends taken back, before the next event is handled."""
+        """Makes the coordinator undo refused appends, before the next event."""
         while self._refused:
             refused = self._refused.pop()
             self._run(self.coordinator.handle(refused, self._now))
 
     def flush(self) -> None:
-        """Writes the appends that linger, and reports them."""
+        """Writes the collected appends, and reports them."""
         self._cancel_flush()
         self._now = self._clock.now()
         self._write()
+
+    def flush_all(self) -> None:
+        """Writes all appends, also those of requests that follow upon the replies."""
+        while self._batches:
+            self.flush()
 
     def _write(self) -> None:
         batches, self._batches = self._batches, []
@@ -243,7 +315,7 @@ class GroupDriver:
         self._is_lingering = False
         for append_id, batch in batches:
             try:
-                self._log.write(batch)
+                self._log.write(batch, self._now)
             except StorageError:
                 self._report(append_id - 1)
                 self._lost()
@@ -268,52 +340,39 @@ class GroupDriver:
         line = f"Removed {count} expired offsets in {took_ms} milliseconds."
         log.info(line)
 
-    def _arm(self, arm: Arm) -> None:
-        self._deadlines[arm.key] = arm.deadline
-        heapq.heappush(self._heap, (arm.deadline, arm.key))
-        if arm.deadline < self._timer_at:
-            self._schedule()
-        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._deadlines):
-            # Mostly entries that do not count any more, as after heavy churn.
-            self._heap = [(when, key) for key, when in self._deadlines.items()]
-            heapq.heapify(self._heap)
+    def _expire(self, key: TimerKey) -> None:
+        """Submits a timer that is due."""
+        if key[0] == "session" and self._credit.is_given:
+            self._credit_session(key)
+        try:
+            self.submit(Expired(key))
+        finally:
+            if self._expired:
+                self._log_expired()
 
-    def _disarm(self, disarm: Disarm) -> None:
-        self._deadlines.pop(disarm.key, None)
+    # -- sessions, while the clock is moved ahead
 
-    def _schedule(self) -> None:
-        """Sets the one timer to the first deadline that counts."""
-        heap, deadlines = self._heap, self._deadlines
-        while heap and deadlines.get(heap[0][1]) != heap[0][0]:
-            heapq.heappop(heap)
-        if self._timer is not None:
-            if heap and self._timer_at == heap[0][0]:
-                return
-            self._timer.cancel()
-            self._timer = None
-            self._timer_at = math.inf
-        if heap:
-            self._timer_at = heap[0][0]
-            self._timer = self._clock.call_at(self._timer_at, self._fire)
+    def credit_all(self, until: float) -> None:
+        """Counts all members with a live connection as heard from until then."""
+        for group in self.coordinator.groups.values():
+            self._credit_live(group, [*group.members, *group.pending_members], until)
 
-    def _fire(self) -> None:
-        """Hands in due timers in order, `DUE_AT_ONCE` in each turn of the loop."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
-        self._timer_at = math.inf
-        now = self._clock.now()
-        left = DUE_AT_ONCE
-        while left and self._heap and self._heap[0][0] <= now:
-            left -= 1
-            when, key = heapq.heappop(self._heap)
-            if self._deadlines.get(key) == when:
-                del self._deadlines[key]
-                try:
-                    self.submit(Expired(key))
-                except Exception:
-                    # A defect of ours, in one group: the timers of others go on.
-                    log.exception("timer_failed", key=key)
-                if self._expired:
-                    self._log_expired()
-        self._schedule()
+    def _credit_session(self, key: TimerKey) -> None:
+        """The same for one member, when its session's timer fires."""
+        group = self.coordinator.groups.get(key[1])
+        if group is not None:
+            self._credit_live(group, key[2:], self._credit.until)
+
+    def _credit_live(
+        self, group: Group, member_ids: Sequence[str], until: float
+    ) -> None:
+        live = [each for each in member_ids if self._is_live(group, each)]
+        if live:
+            self.submit(Credited(group.group_id, live, until))
+
+    def _is_live(self, group: Group, member_id: str) -> bool:
+        if member_id in group.members:
+            return self._credit.is_live(group.members[member_id].client)
+        pending = group.pending_members.get(member_id)
+        client = None if pending is None else pending.identity.client
+        return client is not None and self._credit.is_live(client)

@@ -1,29 +1,37 @@
-"""The first use of coordinators, as a new Apache Kafka plays it.
+"""The first use of coordinators, as in a new Apache Kafka cluster.
 
 Kafka creates ``__consumer_offsets`` when a client first looks for a coordinator. That
-takes a second or so, and its clients ask again until they are served. With
+takes a second or so, and its clients retry until they are served. With
 ``coordinator.first.use=kafka`` kohort gives the same answers, each a fixed number of
 times, so that a test does not depend on time:
 
-| ``__consumer_offsets`` | FindCoordinator | requests about a group | ListGroups |
+| ``__consumer_offsets`` | FindCoordinator | requests for a group | ListGroups |
 | --- | --- | --- | --- |
 | is missing | 15, and creates it | 16 | no groups |
 | is new | served | the first of each API: 16 | the first: 14 |
-| is in use, since a request about a group was served | served | served | served |
+| is in use, since a request for a group was served | served | served | served |
 
 15 is COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 14 COORDINATOR_LOAD_IN_PROGRESS. A
-topic that a data directory has is in use.
+topic in a data directory is in use.
 """
 
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
-from kohort.broker.coordinator.events import GroupEvent, ListGroups
+from kohort.broker.coordinator.events import (
+    CommitInTransaction,
+    GroupEvent,
+    ListGroups,
+)
 from kohort.broker.log.store import StorageError
-from kohort.broker.shards.driver import GroupDriver
 from kohort.broker.shards.shards import Shards
 from kohort.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.broker.log.producers import Verification
+    from kohort.broker.shards.driver import GroupDriver
 
 
 class FirstUse(Shards):
@@ -48,6 +56,15 @@ class FirstUse(Shards):
         else:
             self._refused = None
             super().submit(node_id, event)
+
+    def verify(
+        self, node_id: int, group_id: str, producer_id: int, epoch: int, *, adds: bool
+    ) -> Verification | int:
+        """Begins to verify a commit, or refuses it."""
+        if not len(self) or self._refuses(CommitInTransaction):
+            return ErrorCode.NOT_COORDINATOR
+        self._refused = None
+        return super().verify(node_id, group_id, producer_id, epoch, adds=adds)
 
     def drivers(self, node_id: int) -> list[GroupDriver] | None:
         """The drivers of a node's coordinators; None for the first ListGroups."""

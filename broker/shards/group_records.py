@@ -1,67 +1,56 @@
 """The coordinator's records as bytes, and back: one append is one record batch.
 
-Commits are the most frequent writes. The part of a record that stays the same from
-one commit to the next, up to the offset, is cached by group, topic, partition and
-place in the batch.
+Commits are the most frequent writes. Consumers commit the same partitions again and
+again, so what stays the same from one commit to the next is cached as a template.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Final
 
 from kohort.broker.coordinator.effects import (
+    CommitRecords,
     GroupRecord,
     GroupTombstone,
     OffsetRecord,
+    PendingOffset,
     Record,
+    TransactionEnd,
+    Written,
 )
 from kohort.protocol import offsets_log, records
 from kohort.protocol.offsets_log import (
+    CommitTemplate,
     GroupMetadataKey,
     GroupMetadataValue,
-    MemberMetadata,
     OffsetCommitValue,
     offset_key,
     offset_value,
-    plain_offset,
 )
 from kohort.protocol.offsets_reader import Reader
+from kohort.protocol.row_cache import RowCache
 
 NO_TOPIC_IDS: Final[Mapping[str, bytes]] = {}
 
-_MOST_HEADS = 1 << 16
-"""Starts of records that are cached, some 200 bytes each: enough for 1,000 groups
-that commit 64 partitions each."""
-
-_PLACES = 64
-"""How many places in a batch have their starts kept; a commit of more partitions
-pays for the rest."""
-
-_LONGEST_KEY = 512
-"""Bytes of a key that are kept: the longest name of a topic, and a group's to match.
-The wire allows 32,767 bytes of a group's name."""
-
-_NOTHING = offsets_log.plain_tail(None)
-
-
 SMALLEST_RECORD = 41
-"""Bytes of a committed offset but for names, metadata, and the id of the topic."""
+"""Bytes of a committed offset without names, metadata, and topic id."""
 LARGEST_FRAME = 80
-"""Bytes of a committed offset but for names and metadata, at most."""
+"""Maximum bytes of a committed offset without names and metadata."""
 MOST_NAME = 249
 """Characters of a topic's name; all of them are ASCII."""
 
 
 class BatchSize:
-    """Counts the bytes of a batch of committed offsets before it is made.
+    """Computes the size of a batch of committed offsets before it is made.
 
     Args:
         group_id: the group.
-        has_expiry: whether the commit brought a retention time.
+        has_expiry: whether the commit has a retention time.
 
     Attributes:
-        total: bytes of the batch, to the byte where topics have ids.
+        total: bytes of the batch, exact if topics have ids.
     """
 
     __slots__ = ("_count", "_fixed", "_names", "total")
@@ -89,7 +78,7 @@ class BatchSize:
 
 
 def _zigzag(value: int) -> int:
-    """Bytes of a zigzag varint, of a number from 0 on."""
+    """Bytes of a zigzag varint, for a number from 0 on."""
     return (
         1 if value < 1 << 6 else 2 if value < 1 << 13 else 3 if value < 1 << 20 else 4
     )
@@ -98,99 +87,76 @@ def _zigzag(value: int) -> int:
 class Encoder:
     """Makes batches of records.
 
-    One serves any number of coordinators: its cache depends on the records alone.
+    One serves any number of coordinators: its cache depends only on the records.
 
     Args:
-        topic_ids: the id of each topic that there is, looked up when an offset of
-            it is written. Kafka writes it with the offset; a topic that is not
-            in there gets none.
+        topic_ids: the ids of existing topics, looked up when an offset is written.
+            Kafka writes the id with the offset; without an id, none is written.
         codec: of the batches, ``offsets.topic.compression.codec``.
 
     Attributes:
-        kept: how many starts of records are kept.
+        templates: of commits, by size of the group's id, topics and partitions.
     """
 
-    __slots__ = ("_codec", "_heads", "_topic_ids", "kept")
+    __slots__ = ("_codec", "_topic_ids", "templates")
 
     def __init__(
         self, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS, *, codec: int = 0
     ) -> None:
         self._topic_ids = topic_ids
         self._codec = codec
-        # By group, topic and size of the tail: by partition and place.
-        self._heads: dict[tuple[str, str, int], dict[int, bytes]] = {}
-        self.kept = 0
+        self.templates: RowCache[
+            tuple[int, tuple[str, ...], tuple[int, ...]], CommitTemplate
+        ] = RowCache()
 
-    def encode(self, records: Sequence[Record], now_ms: int) -> bytes:
-        """One batch of these records, for `Partition.append_own`.
+    def encode(self, records: Sequence[Written], now_ms: int) -> bytes:
+        """Returns one batch of these records, for `Partition.append_own`.
 
         Args:
             records: at least one.
             now_ms: the time of all of them, ms since the epoch.
 
         Raises:
-            WireError: a name or a text is longer than the format allows, which
-                is 32,767 bytes for most.
+            WireError: a name or a text is longer than the format allows, which is
+                32,767 bytes for most.
         """
-        pieces: list[bytes] = []
-        add = pieces.append
-        group_id = topic = None
-        heads: dict[int, bytes] = {}
-        tail = b""
-        for place, record in enumerate(records):
-            if type(record) is OffsetRecord:
-                entry = record.entry
-                if (
-                    entry is not None
-                    and not entry[2]
-                    and record.expire_timestamp_ms == -1
-                ):
-                    if topic is not record.topic or group_id is not record.group_id:
-                        topic, group_id = record.topic, record.group_id
-                        tail = self._tail(topic)
-                        heads = self._heads_of(group_id, topic, len(tail))
-                    head = heads.get(record.partition << 6 | place)
-                    if head is None or place >= _PLACES:
-                        head = self._head(record, place, tail, heads)
-                    add(head)
-                    add(plain_offset(entry[0], entry[1], 1, entry[3]))
-                    add(tail)
-                    continue
-            add(self._framed(place, record))
-        return offsets_log.batch_of(b"".join(pieces), len(records), now_ms, self._codec)
+        producer = body = None
+        if type(records) is CommitRecords:
+            producer = records.producer
+            if records.is_plain:
+                body = self._commit(records)
+        if body is None:
+            body = b"".join(map(self._framed, count(), records))
+        return offsets_log.batch_of(body, len(records), now_ms, self._codec, producer)
 
-    def _tail(self, topic: str) -> bytes:
-        topic_id = self._topic_ids.get(topic)
-        if topic_id is None:
-            return _NOTHING
-        return offsets_log.plain_tail(topic_id)
+    def _commit(self, records: CommitRecords) -> bytes:
+        """Encodes a commit without metadata and retention time."""
+        group, offsets = records.group_id.encode(), records.offsets
+        key = len(group), offsets.topics, offsets.partitions
+        template = self.templates.get(key)
+        if template is None:
+            template = self._template(*key)
+        else:
+            for topic, topic_id in template.topic_ids.items():
+                if self._topic_ids.get(topic) != topic_id:
+                    template = self._template(*key)
+                    break
+        return template.pack(
+            group, offsets.offsets, offsets.leader_epochs, records.commit_ms
+        )
 
-    def _heads_of(self, group_id: str, topic: str, tail_size: int) -> dict[int, bytes]:
-        key = group_id, topic, tail_size
-        heads = self._heads.get(key)
-        if heads is None:
-            heads = {}
-            if len(group_id) <= _LONGEST_KEY:
-                self._heads[key] = heads
-        return heads
+    def _template(
+        self, group_size: int, topics: tuple[str, ...], partitions: tuple[int, ...]
+    ) -> CommitTemplate:
+        made = CommitTemplate(group_size, topics, partitions, self._topic_ids)
+        key = group_size, topics, partitions
+        return self.templates.keep(key, made, len(partitions))
 
-    def _head(
-        self, record: OffsetRecord, place: int, tail: bytes, heads: dict[int, bytes]
-    ) -> bytes:
-        key = offset_key(record.group_id, record.topic, record.partition)
-        head = offsets_log.plain_head(place, key, len(tail))
-        if place < _PLACES and len(key) <= _LONGEST_KEY:
-            if self.kept >= _MOST_HEADS:
-                self._heads.clear()
-                heads.clear()
-                self.kept = 0
-            heads[record.partition << 6 | place] = head
-            self.kept += 1
-        return head
-
-    def _framed(self, place: int, record: Record) -> bytes:
-        """A record of any form."""
+    def _framed(self, place: int, record: Written) -> bytes:
+        """Encodes a record of any form."""
         value: bytes | None = None
+        if isinstance(record, PendingOffset):
+            record = record.offset
         if isinstance(record, OffsetRecord):
             key = offset_key(record.group_id, record.topic, record.partition)
             if record.entry is not None:
@@ -207,10 +173,10 @@ class Encoder:
         offset, leader_epoch, metadata, commit_ms = entry
         expire_ms = record.expire_timestamp_ms
         if expire_ms == -1:
-            tail = self._tail(record.topic)
+            tail = offsets_log.plain_tail(self._topic_ids.get(record.topic))
             return offset_value(offset, leader_epoch, metadata, commit_ms, tail)
-        # This version has no leader epoch; the commits that bring a time of their
-        # own, OffsetCommit v2 to v4, have none either.
+        # This version has no leader epoch; neither have the commits with a retention
+        # time, OffsetCommit v2 to v4.
         return offsets_log.encode_value(
             OffsetCommitValue(offset, -1, metadata, commit_ms, expire_ms),
             offsets_log.OFFSET_COMMIT_VALUE_WITH_EXPIRY,
@@ -224,9 +190,8 @@ def _group_value(record: GroupRecord) -> bytes:
         record.protocol_name,
         record.leader,
         record.state_timestamp_ms,
-        [MemberMetadata(*member) for member in record.members],
     )
-    return offsets_log.encode_value(value, offsets_log.GROUP_METADATA_VALUE)
+    return offsets_log.encode_group(value, record.members)
 
 
 def _group_record(
@@ -257,8 +222,14 @@ def _group_record(
     )
 
 
+def _pending(producer_id: int, record: Record) -> Record:
+    if isinstance(record, OffsetRecord):
+        return PendingOffset(producer_id, record)
+    return record
+
+
 class Decoder(Reader[Record]):
     """Reads a coordinator's records from its log: `read` each batch, in order."""
 
     def __init__(self) -> None:
-        super().__init__(OffsetRecord, _group_record)
+        super().__init__(OffsetRecord, _group_record, _pending, TransactionEnd)

@@ -7,16 +7,16 @@ from typing import Final
 
 from kohort.broker.coordinator.java_hash import java_hash
 
-_MOST = 1 << 16
+MOST = 1 << 16
 """Cached group ids: ten times those of a large test, in 10 MB."""
 
-_LONGEST: Final = 256
+LONGEST: Final = 256
 """Longest id that is cached, in characters; the wire allows 32,767 bytes."""
 
 _SMALLEST: Final = -(2**31)
 
 
-_remembered = functools.lru_cache(_MOST)(java_hash)
+_remembered = functools.lru_cache(MOST)(java_hash)
 
 
 def partition_of(group_id: str, partitions: int) -> int:
@@ -26,7 +26,7 @@ def partition_of(group_id: str, partitions: int) -> int:
         group_id: the id of the group.
         partitions: their number (``offsets.topic.num.partitions``).
     """
-    hashed = _remembered if len(group_id) <= _LONGEST else java_hash
+    hashed = _remembered if len(group_id) <= LONGEST else java_hash
     code = hashed(group_id)
-    # The smallest int has no positive counterpart; Kafka takes 0 for it.
+    # The smallest int has no positive counterpart; Kafka uses 0 for it.
     return 0 if code == _SMALLEST else abs(code) % partitions

@@ -1,4 +1,10 @@
-"""The loader: reads the logs of shards in slices, between other work."""
+"""The loader: reads the logs of shards in slices, between other work.
+
+`Shard._load` adds a shard with its slices (`Loader.add`). A short log of the only shard
+is read at once; otherwise each turn of the event loop reads a slice of the first shard
+in the queue. After the last slice the shard's `finish_load` makes the coordinator
+active; an error ends in `fail_load`.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +20,14 @@ class Loadable(Protocol):
     """A shard, as far as its loader knows it."""
 
     def finish_load(self) -> None:
-        """Takes note that all records are read."""
+        """Called when all records are read."""
 
     def fail_load(self, error: Exception) -> None:
-        """The log cannot be read."""
+        """Called if the log cannot be read."""
 
 
 class Loader:
-    """Reads the logs of shards, one after the other and a slice at a time.
+    """Reads the logs of shards, one after the other, in slices.
 
     Args:
         clock: the source of timers.
@@ -38,17 +44,17 @@ class Loader:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is left to read."""
+        """True if anything is left to read."""
         return bool(self._queue)
 
     def add(self, shard: Loadable, slices: Iterator[None]) -> None:
-        """Loads a shard; at once, if it is short and no other is being loaded."""
+        """Loads a shard; at once, if it is short and no other is loading."""
         self._queue[shard] = slices
         if self._timer is None:
             self._work()
 
     def remove(self, shard: Loadable) -> None:
-        """Stops loading a shard, if it is being loaded."""
+        """Stops loading a shard, if it is loading."""
         self._queue.pop(shard, None)
 
     def _work(self) -> None:

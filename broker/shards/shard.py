@@ -1,4 +1,4 @@
-"""One partition of ``__consumer_offsets``, and its coordinator where it is led."""
+"""One partition of ``__consumer_offsets``, and its coordinator on the leader."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kohort.broker import telemetry
-from kohort.broker.clock import Clock, Timer
+from kohort.broker.clock import Clock, ns
 from kohort.broker.coordinator.coordinator import Coordinator
-from kohort.broker.coordinator.effects import Record, Reply
-from kohort.broker.coordinator.events import TopicsDeleted
+from kohort.broker.coordinator.effects import Reply, Written
+from kohort.broker.coordinator.events import (
+    CommitInTransaction,
+    TopicsDeleted,
+    TransactionEnded,
+)
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.load import Loading
 from kohort.broker.events.bus import Events
-from kohort.broker.events.render import ns
 from kohort.broker.log.partition import Partition
+from kohort.broker.log.producers import Verification
+from kohort.broker.log.transactions import EndMarker
+from kohort.broker.shards.credit import Credit
 from kohort.broker.shards.driver import GroupDriver, answer
 from kohort.broker.shards.group_records import Decoder, Encoder
+from kohort.broker.shards.led_partition import LedPartition
 from kohort.broker.shards.loader import Loader
-from kohort.broker.topics.topic import NO_NODE, OFFSETS_TOPIC
+from kohort.broker.topics.topic import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode
 
 SLICE_BYTES: Final = 64 * 1024
-"""Bytes of a partition that are loaded before others get their turn: some 5 ms."""
+"""Bytes of a partition that are loaded before other tasks run: some 5 ms."""
 
 log = telemetry.Logger("shards")
 
@@ -30,64 +37,42 @@ log = telemetry.Logger("shards")
 class _PartitionLog:
     """The log of a coordinator: one partition of ``__consumer_offsets``."""
 
-    __slots__ = ("_clock", "_encoder", "_partition")
+    __slots__ = ("_encoder", "_partition")
 
-    def __init__(self, partition: Partition, clock: Clock, encoder: Encoder) -> None:
+    def __init__(self, partition: Partition, encoder: Encoder) -> None:
         self._partition = partition
-        self._clock = clock
         self._encoder = encoder
 
     @property
     def largest(self) -> int:
         return self._partition.config.max_message_bytes
 
-    def encode(self, records: Sequence[Record]) -> bytes:
-        return self._encoder.encode(records, int(self._clock.now() * 1000))
+    def encode(self, records: Sequence[Written], now: float) -> bytes:
+        return self._encoder.encode(records, int(now * 1000))
 
-    def write(self, batch: bytes) -> None:
-        self._partition.append_own(batch, now_ms=int(self._clock.now() * 1000))
+    def write(self, batch: bytes, now: float) -> None:
+        error = self._partition.append_own(batch, now_ms=int(now * 1000))
+        assert not error, "`Shard.commit_in_transaction` has checked it"
 
 
-class Shard:
-    """One partition of ``__consumer_offsets`` and, where it is led, its coordinator.
+class Shard(LedPartition[GroupDriver, Loading]):
+    """One partition of ``__consumer_offsets`` and, if it has a leader, its coordinator.
 
     Args:
-        index: the number of the partition.
+        index: the index of the partition.
         partition: its log.
         clock: the source of time and timers.
         encoder: makes batches of records.
         linger_ms: ``group.coordinator.append.linger.ms``.
         loader: reads logs.
-        make: makes a coordinator without groups.
+        make: creates a coordinator without groups.
         load_delay_ms: ``coordinator.load.delay.ms``: loading takes at least this long.
         events: the stream of events.
-
-    Attributes:
-        index: see above.
-        node_id: the node that leads it, or `NO_NODE`.
-        driver: runs the coordinator; None if there is none.
-        is_active: whether the coordinator has its groups, and takes events.
+        credit: decides which members count as heard from while the clock is moved
+            ahead.
     """
 
-    __slots__ = (
-        "_clock",
-        "_deleted",
-        "_events",
-        "_is_failed",
-        "_linger_ms",
-        "_load_delay_ms",
-        "_load_since",
-        "_loader",
-        "_log",
-        "_make",
-        "_partition",
-        "_read",
-        "_timer",
-        "driver",
-        "index",
-        "is_active",
-        "node_id",
-    )
+    __slots__ = ("_credit", "_deleted", "_events", "_linger_ms", "_log", "_make")
 
     def __init__(
         self,
@@ -100,35 +85,23 @@ class Shard:
         make: Callable[[], Coordinator],
         load_delay_ms: int,
         events: Events,
+        credit: Credit,
     ) -> None:
-        self.index = index
-        self.node_id = NO_NODE
-        self.driver: GroupDriver | None = None
-        self.is_active = False
-        self._partition = partition
-        self._clock = clock
+        super().__init__(index, partition, clock, loader, load_delay_ms)
         self._make = make
-        self._log = _PartitionLog(partition, clock, encoder)
+        self._log = _PartitionLog(partition, encoder)
         self._linger_ms = linger_ms
-        self._load_delay_ms = load_delay_ms
         self._events = events
-        self._loader = loader
-        # The groups found so far, while the log is read.
-        self._read: Loading | None = None
-        self._load_since = 0.0
-        self._timer: Timer | None = None
+        self._credit = credit
         # Topics that were deleted while the groups were not loaded.
         self._deleted: list[str] = []
-        self._is_failed = False
 
     @property
-    def state(self) -> str:
-        """State of the shard: unloaded, loading, active or failed."""
-        if self._is_failed:
-            return "failed"
-        if self.is_active:
-            return "active"
-        return "unloaded" if self._read is None else "loading"
+    def refusal(self) -> str | None:
+        """The reason why it accepts no commands, in one sentence; None if it does."""
+        if self.driver is not None:
+            return None
+        return f"the group has no coordinator now: its shard is {self.state}"
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -140,29 +113,12 @@ class Shard:
         """The number of loaded groups."""
         return len(self.groups)
 
-    def lead(self, node_id: int, cause: str = "moved") -> None:
-        """Sets the leader of the partition; `NO_NODE` for none.
-
-        Args:
-            node_id: the leader.
-            cause: why the previous leader was replaced; see `shard_unloaded`.
-        """
-        self.unload(cause)
-        self.node_id = node_id
-        if node_id != NO_NODE:
-            self._load()
-
     # -- loading
 
-    def _load(self) -> None:
-        """Starts loading."""
-        self._is_failed = False
-        self._load_since = self._clock.now()
-        self._read = Loading()
-        self._loader.add(self, self._slices(self._read))
+    def _begin(self) -> Loading:
+        return Loading()
 
     def _slices(self, read: Loading) -> Iterator[None]:
-        """Reads the log; yields whenever other work should have its turn."""
         decoder, size = Decoder(), 0
         for batch in self._partition.batches(self._partition.log_start_offset):
             for number, some in enumerate(decoder.read_in_pieces(batch)):
@@ -181,38 +137,21 @@ class Shard:
                 reason="they are of groups that are not of the classic protocol",
             )
 
-    def finish_load(self) -> None:
-        """The log is read: becomes active as soon as the load delay is over."""
-        until = self._load_since + self._load_delay_ms / 1000
-        if self._clock.now() < until:
-            self._timer = self._clock.call_at(until, self._activate)
-        else:
-            self._activate()
-
-    def fail_load(self, error: Exception) -> None:
-        """The log cannot be read: as in Kafka, only its groups are unavailable."""
-        log.error(
-            "coordinator_not_loaded",
-            partition=f"{OFFSETS_TOPIC}-{self.index}",
-            reason=str(error),
-        )
-        self._read = None
-        self._is_failed = True
-        self._publish(self.node_id, "shard_unloaded", cause="failed")
-
     def _publish(self, node_id: int, kind: str, **fields: object) -> None:
         node = self._events.of(node_id)
         node.tell(kind, self._clock.now(), partition=self.index, **fields)
 
-    def _activate(self) -> None:
-        read, self._read = self._read, None
-        assert read is not None
-        self._timer = None
+    def _start(self, read: Loading) -> None:
         publish = self._events.of(self.node_id).publish
         self.driver = driver = GroupDriver(
-            self._make(), self._clock, self._log, self._reload, publish, self._linger_ms
+            self._make(),
+            self._clock,
+            self._log,
+            self._reload,
+            publish,
+            self._linger_ms,
+            self._credit,
         )
-        self.is_active = True
         duration_ns = ns(self._clock.now()) - ns(self._load_since)
         groups = len(read.found)
         self._publish(
@@ -223,57 +162,62 @@ class Shard:
             deleted, self._deleted = self._deleted, []
             driver.submit(TopicsDeleted(deleted))
 
-    def unload(self, cause: str) -> None:
-        """Removes the coordinator; waiting requests are answered NOT_COORDINATOR."""
-        node_id, self.node_id = self.node_id, NO_NODE
-        self._stop(node_id, cause)
-
-    def _stop(self, node_id: int, cause: str) -> None:
-        driver, self.driver = self.driver, None
-        self.is_active = False
-        self._loader.remove(self)
-        self._read = None
-        self._is_failed = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if driver is None:
-            return
-        driver.stop()
+    def _unloaded(self, node_id: int, cause: str) -> None:
         self._publish(node_id, "shard_unloaded", cause=cause)
+
+    def _end(self, driver: GroupDriver) -> None:
+        driver.stop()
         for effect in driver.coordinator.unload():
             if isinstance(effect, Reply):
                 answer(effect.token, effect.result)
 
-    # -- serving
+    # -- transactions
 
-    def _reload(self) -> None:
-        """Records could not be written: loads the groups again from the log.
-
-        As in Kafka, waiting requests are answered NOT_COORDINATOR, and clients retry.
-        """
-        log.error(
-            "coordinator_reloads",
-            partition=f"{OFFSETS_TOPIC}-{self.index}",
-            reason="its records could not be written",
+    def verify(self, producer_id: int, epoch: int, *, adds: bool) -> Verification | int:
+        """Begins to verify a commit; see `Shards.verify`."""
+        now_ms = int(self._clock.now() * 1000)
+        return self._partition.producers.verify_own(
+            producer_id, epoch, now_ms, adds=adds
         )
-        self._stop(self.node_id, "failed")
-        self._load()
+
+    def commit_in_transaction(
+        self, event: CommitInTransaction, verification: Verification | None
+    ) -> int:
+        """Hands over a commit, if it may be appended; returns the error code.
+
+        It is written at once, as in Kafka: so there is nothing between the check and
+        the append.
+        """
+        assert self.driver is not None
+        error = self._partition.producers.check_own_verified(
+            event.producer_id, event.producer_epoch, verification
+        )
+        if not error:
+            driver = self.driver
+            driver.submit(event)
+            driver.flush_all()
+        return error
+
+    def end_transaction(self, end: EndMarker, append: Callable[[], int]) -> int:
+        """Writes a marker behind all earlier records; see `Shards.end_transaction`."""
+        if self.driver is not None:
+            self.driver.flush_all()
+        # A failed write may have unloaded the coordinator.
+        if self.driver is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = append()
+        if not error:
+            self.driver.submit(TransactionEnded(end.producer_id, end.is_commit))
+        return error
+
+    # -- serving
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Removes the offsets that were committed for deleted topics."""
         if self.driver is None:
-            # They are removed once the groups are loaded.
+            # Removed once the groups are loaded.
             self._deleted += names
         else:
             self.driver.submit(TopicsDeleted(names))
             # A deleted topic stays deleted, with its offsets: no request waits for it.
             self.driver.flush()
-
-    def error(self, node_id: int) -> ErrorCode:
-        """The error of requests about this shard at a node; NONE if it serves them."""
-        if self.node_id != node_id or self._is_failed:
-            return ErrorCode.NOT_COORDINATOR
-        if not self.is_active:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.NONE

@@ -1,27 +1,46 @@
-"""All partitions of ``__consumer_offsets``: finds the coordinator of a group."""
+"""All partitions of ``__consumer_offsets``: finds the coordinator of a group.
+
+Coordinators are loaded when ``__consumer_offsets`` is created or restored, so that a
+broker accepts connections sooner.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from kohort.broker.clock import Clock
-from kohort.broker.coordinator import notices
-from kohort.broker.coordinator.coordinator import Coordinator
 from kohort.broker.coordinator.effects import (
+    CommandResult,
+    HeartbeatResult,
+    Result,
     refused,
 )
-from kohort.broker.coordinator.events import CommitOffsets, GroupEvent
-from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.events import (
+    Command,
+    CommitInTransaction,
+    CommitOffsets,
+    GroupEvent,
+)
+from kohort.broker.coordinator.lasting import Lasting
 from kohort.broker.coordinator.settings import GroupSettings
 from kohort.broker.events.bus import Events
 from kohort.broker.log.store import StorageError
-from kohort.broker.shards.driver import GroupDriver, answer
-from kohort.broker.shards.group_records import Encoder
-from kohort.broker.shards.hash import partition_of
+from kohort.broker.shards.credit import Credit
+from kohort.broker.shards.hash import LONGEST, MOST, partition_of
 from kohort.broker.shards.loader import Loader
-from kohort.broker.shards.shard import Shard
 from kohort.broker.topics.topic import Topic
 from kohort.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.coordinator import Coordinator
+    from kohort.broker.coordinator.group import Group
+    from kohort.broker.log.producers import Verification
+    from kohort.broker.log.transactions import EndMarker
+    from kohort.broker.shards.driver import GroupDriver
+    from kohort.broker.shards.group_records import Encoder
+    from kohort.broker.shards.shard import Shard
 
 
 class Shards:
@@ -30,38 +49,46 @@ class Shards:
     Args:
         settings: the settings of coordinators.
         clock: the source of time and timers.
-        encoder: makes batches of records.
+        make_encoder: makes the encoder of their records.
         linger_ms: ``group.coordinator.append.linger.ms``.
         new_member_id: makes member ids.
         load_delay_ms: ``coordinator.load.delay.ms``.
         create: creates ``__consumer_offsets``; called when the first group is used.
         events: the stream of events.
+        credit: decides which members count as heard from while the clock is moved
+            ahead.
 
     Attributes:
         loader: reads their logs.
+        lasting: powers in force, which outlive the coordinators.
     """
 
     def __init__(
         self,
         settings: GroupSettings,
         clock: Clock,
-        encoder: Encoder,
+        make_encoder: Callable[[], Encoder],
         linger_ms: int,
         new_member_id: Callable[[str], str],
         load_delay_ms: int,
         create: Callable[[], object],
         events: Events,
+        credit: Credit,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._encoder = encoder
+        self._make_encoder = make_encoder
         self._linger_ms = linger_ms
         self._new_member_id = new_member_id
         self._load_delay_ms = load_delay_ms
         self._create = create
         self._events = events
+        self._credit = credit
         self.loader = Loader(clock)
+        self.lasting = Lasting()
         self._shards: list[Shard] = []
+        # Shards by the ids of groups that were used.
+        self._of_group: dict[str, Shard] = {}
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(self._shards)
@@ -71,26 +98,37 @@ class Shards:
         return len(self._shards)
 
     def _make(self) -> Coordinator:
+        from kohort.broker.coordinator.coordinator import Coordinator
+
         events = self._events
         coordinator = Coordinator(
-            self._settings, self._new_member_id, heartbeats=events.heartbeats
+            self._settings,
+            self._new_member_id,
+            heartbeats=events.heartbeats,
+            lasting=self.lasting,
         )
         coordinator.listening = events.listening
         return coordinator
 
     def attach(self, topic: Topic) -> None:
-        """``__consumer_offsets`` exists: its leaders load the groups."""
+        """Takes the new ``__consumer_offsets``: its leaders load the groups."""
+        from kohort.broker.shards.shard import Shard
+
+        self.lasting.forget_groups()
+        self._of_group.clear()
+        encoder = self._make_encoder()
         self._shards = [
             Shard(
                 index,
                 partition,
                 self._clock,
-                self._encoder,
+                encoder,
                 self._linger_ms,
                 self.loader,
                 self._make,
                 self._load_delay_ms,
                 self._events,
+                self._credit,
             )
             for index, partition in enumerate(topic.partitions)
         ]
@@ -98,8 +136,9 @@ class Shards:
             shard.lead(leader)
 
     def detach(self, cause: str) -> None:
-        """``__consumer_offsets`` was deleted, or the broker stops."""
+        """Drops ``__consumer_offsets``, which was deleted, or the broker stops."""
         shards, self._shards = self._shards, []
+        self._of_group.clear()
         for shard in shards:
             shard.unload(cause)
 
@@ -114,20 +153,21 @@ class Shards:
         return partition_of(group_id, len(self._shards))
 
     def can_find(self) -> bool:
-        """Whether FindCoordinator may name coordinators; see `FirstUse`."""
+        """Returns whether FindCoordinator may name coordinators; see `FirstUse`."""
         return True
 
     def for_group(self, group_id: str) -> Shard:
         """Returns the shard of a group."""
         index = self.index_of(group_id)
-        return self._shards[index]
+        shard = self._shards[index]
+        if len(group_id) <= LONGEST and len(self._of_group) < MOST:
+            self._of_group[group_id] = shard
+        return shard
 
     def submit(self, node_id: int, event: GroupEvent) -> None:
         """Hands an event to its group's coordinator; refuses it on another node."""
-        shards = self._shards
-        if shards:
-            shard = shards[partition_of(event.group_id, len(shards))]
-        else:
+        shard = self._of_group.get(event.group_id)
+        if shard is None:
             try:
                 shard = self.for_group(event.group_id)
             except StorageError:
@@ -139,13 +179,113 @@ class Shards:
         else:
             self._refuse(event, shard.error(node_id))
 
-    def _refuse(self, event: GroupEvent, error: ErrorCode) -> None:
-        answer(event.token, refused(event, error, self._settings))
+    def hear(
+        self,
+        node_id: int,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+    ) -> HeartbeatResult | None:
+        """Handles a heartbeat on the short way; None: `submit` has to handle it."""
+        shards = self._shards
+        if not shards:
+            return None
+        shard = shards[partition_of(group_id, len(shards))]
+        if not shard.is_active or shard.node_id != node_id:
+            return None
+        return shard.driver.coordinator.hear(  # type: ignore[union-attr]  # it is active
+            group_id, generation_id, member_id, group_instance_id, self._clock.now()
+        )
 
-    def commit_refused(self, node_id: int, event: CommitOffsets, error: int) -> None:
-        """Publishes that offsets were refused before a coordinator was asked."""
+    def command(self, command: Command) -> None:
+        """Hands a command to its group's coordinator, on any node.
+
+        Raises:
+            StorageError: the disk has no room for ``__consumer_offsets``.
+        """
+        shard = self.for_group(command.group_id)
+        if shard.driver is not None:
+            shard.driver.submit(command)
+        else:
+            _answer(command.token, CommandResult(shard.refusal))
+
+    def _refuse(self, event: GroupEvent, error: ErrorCode) -> None:
+        _answer(event.token, refused(event, error, self._settings))
+
+    def verify(
+        self, node_id: int, group_id: str, producer_id: int, epoch: int, *, adds: bool
+    ) -> Verification | int:
+        """Begins to verify a commit of offsets in a transaction (KIP-890).
+
+        Args:
+            node_id: the node that is asked.
+            group_id: the group.
+            producer_id: the producer of the transaction.
+            epoch: its epoch.
+            adds: the transaction coordinator will add the partition.
+
+        Returns:
+            The verification, for `commit_in_transaction`: the transaction coordinator
+            has to be asked. NONE if the partition has this transaction already. Or an
+            error: NOT_COORDINATOR, INVALID_PRODUCER_EPOCH.
+        """
+        try:
+            shard = self.for_group(group_id)
+        except StorageError:
+            return ErrorCode.NOT_COORDINATOR
+        if shard.node_id != node_id:
+            return ErrorCode.NOT_COORDINATOR
+        return shard.verify(producer_id, epoch, adds=adds)
+
+    def commit_in_transaction(
+        self,
+        node_id: int,
+        event: CommitInTransaction,
+        verification: Verification | None,
+    ) -> None:
+        """Hands a commit to its group's coordinator; or refuses it.
+
+        Args:
+            node_id: the node that is asked.
+            event: the commit.
+            verification: of `verify`, now that the transaction coordinator has
+                confirmed it; None if it was not asked.
+        """
+        shard = self.for_group(event.group_id)
+        if not shard.is_active or shard.node_id != node_id:
+            self._refuse(event, shard.error(node_id))
+            return
+        error = shard.commit_in_transaction(event, verification)
+        if error:
+            self.commit_refused(node_id, event, error)
+            self._refuse(event, ErrorCode(error))
+
+    def end_transaction(
+        self, index: int, end: EndMarker, append: Callable[[], int]
+    ) -> int:
+        """Ends a transaction in a partition of ``__consumer_offsets``.
+
+        Args:
+            index: the partition.
+            end: the marker.
+            append: appends it, and returns the error code. Called once all earlier
+                records of the partition's coordinator are in the log.
+
+        Returns:
+            The error code; NOT_LEADER_OR_FOLLOWER while the coordinator is loading, so
+            that the sender tries again.
+        """
+        return self._shards[index].end_transaction(end, append)
+
+    def commit_refused(
+        self, node_id: int, event: CommitOffsets | CommitInTransaction, error: int
+    ) -> None:
+        """Publishes that offsets were refused before they reached a coordinator."""
         if not self._events.listening:
             return
+        from kohort.broker.coordinator import notices
+
         group = None
         if self._shards:
             shard = self.for_group(event.group_id)
@@ -153,6 +293,19 @@ class Shards:
                 group = shard.groups.get(event.group_id)
         notice = notices.commit_refused(group, event, event.offsets, error)
         self._events.of(node_id).publish(notice, self._clock.now())
+
+    def credit(self, until: float | None) -> None:
+        """Counts members with a live connection as heard from.
+
+        Args:
+            until: the end of an advance of the clock that begins now; also applies to
+                members that join during it. None: the advance is over.
+        """
+        self._credit.until = -math.inf if until is None else until
+        self._credit.look()
+        for shard in self._shards:
+            if shard.driver is not None:
+                shard.driver.credit_all(self._clock.now() if until is None else until)
 
     def groups(self) -> Iterator[Group]:
         """Yields all loaded groups."""
@@ -164,7 +317,7 @@ class Shards:
         return [shard for shard in self._shards if shard.node_id == node_id]
 
     def topics_deleted(self, names: Sequence[str]) -> None:
-        """Removes the offsets that were committed for deleted topics."""
+        """Removes the offsets committed for deleted topics."""
         for shard in self._shards:
             shard.topics_deleted(names)
 
@@ -178,3 +331,9 @@ class Shards:
             if shard.driver is not None and not error:
                 drivers.append(shard.driver)
         return drivers
+
+
+def _answer(token: object, result: Result) -> None:
+    from kohort.broker.shards.driver import answer
+
+    answer(token, result)

@@ -1,4 +1,4 @@
-"""Placement of replicas: which nodes may lead which partitions of a new topic."""
+"""Placement of replicas: the nodes that may lead each partition of a new topic."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ def spread(
     stopped: Collection[int],
     start: int,
 ) -> list[list[int]]:
-    """Replicas of `count` partitions, so that each node leads as many as any other.
+    """Places the replicas of `count` partitions, with evenly distributed leaders.
 
     Args:
-        count: how many partitions.
+        count: number of partitions.
         replication_factor: replicas of each; at most the number of nodes.
-        running: nodes that run, in order.
-        stopped: nodes that do not: they only come in where others do not suffice.
-        start: which of the nodes leads the first one.
+        running: running nodes, in order.
+        stopped: stopped nodes: used only if there are too few running ones.
+        start: position of the node that leads the first partition.
     """
     placed = []
     for i in range(start, start + count):
         turn = i % len(running)
-        # As Kafka does: followers shift by one with each round of leaders, so that
-        # a node's partitions do not all fall to the same other node.
+        # As in Kafka, followers shift by one with each round of leaders, so that a
+        # node's partitions do not all have the same follower.
         others = [*running[turn + 1 :], *running[:turn]]
         shift = (i // len(running)) % len(others) if others else 0
         others = [*others[shift:], *others[:shift], *sorted(stopped)]

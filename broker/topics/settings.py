@@ -1,4 +1,4 @@
-"""Settings of topics: the broker's configuration, and a topic's own above it."""
+"""Settings of topics: a topic's own configuration overrides the broker's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.broker.log.settings import LogConfig
 from kohort.protocol.compression import CODECS, NONE
 
 SMALLEST_SEGMENT: Final = 1024 * 1024
-"""Bytes: the least that ``segment.bytes`` of a topic may be."""
+"""Bytes: the minimum ``segment.bytes`` of a topic."""
 
 _CODECS: Final = {"producer": None, "uncompressed": NONE} | {
     name: number for number, name in enumerate(CODECS) if number
@@ -50,16 +50,34 @@ def offsets_topic_overrides(config: Config) -> dict[str, str]:
     return {
         "cleanup.policy": "compact",
         "compression.type": "producer",
-        # Kafka lets a broker start with less, and has no topic then.
+        # Kafka starts with a lower value, and then cannot create the topic.
         "segment.bytes": str(
             max(config["offsets.topic.segment.bytes"], SMALLEST_SEGMENT)
         ),
     }
 
 
+def transactions_topic_overrides(config: Config, replicas: int) -> dict[str, str]:
+    """Configuration of ``__transaction_state`` that differs from the broker's.
+
+    Args:
+        config: the broker's.
+        replicas: its replicas, at least as many as have to be in sync.
+    """
+    min_isr = min(config["transaction.state.log.min.isr"], replicas)
+    segment_bytes = config["transaction.state.log.segment.bytes"]
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(min_isr),
+        "segment.bytes": str(max(segment_bytes, SMALLEST_SEGMENT)),
+        "unclean.leader.election.enable": "false",
+    }
+
+
 EVENTS_TOPIC_OVERRIDES = {
     "cleanup.policy": "delete",
-    # In memory nothing else bounds it; some 250,000 events.
+    # Nothing else bounds it in memory; some 250,000 events.
     "retention.bytes": str(128 * 1024 * 1024),
     "segment.bytes": str(16 * 1024 * 1024),
 }

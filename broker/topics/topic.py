@@ -1,41 +1,46 @@
 """A topic: its partitions, their replicas and leaders; and the names of topics.
 
-A partition has one log, which all its replicas share: they are never behind one
-another. So a replica is a node that may lead, and those that run are in sync.
+A partition has one log, which all its replicas share, so none is ever behind. A replica
+is a node that may lead, and running replicas are in sync.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kohort.broker.log.partition import Partition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.slotted import slotted
 
+if TYPE_CHECKING:
+    from kohort.broker.log.partition import Partition
+
 NO_NODE: Final = -1
-"""Stands for the leader of a partition while no node with a replica runs."""
+"""Leader of a partition while no node with a replica runs."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """The topic of groups and their offsets."""
 
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+"""The topic of transactions."""
+
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""The log of Kafka's controllers, whose name no topic may have."""
+"""The log of Kafka's controllers, a name that no topic may have."""
 
 EVENTS_TOPIC: Final = "__kohort_events"
 """The topic of events about groups; see `kohort.broker.cluster.events_topic`."""
 
 INTERNAL_TOPICS: Final = frozenset(
-    {OFFSETS_TOPIC, EVENTS_TOPIC, "__transaction_state", "__share_group_state"}
+    {OFFSETS_TOPIC, EVENTS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"}
 )
-"""Topics of Kafka and kohort themselves; clients may not write to them."""
+"""Internal topics of Kafka and kohort; clients may not write to them."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}").fullmatch
 
 
 def why_no_topic_name(name: str) -> str | None:
-    """Returns why a topic name is illegal; None if it is legal."""
+    """The reason why a topic name is illegal; None if it is legal."""
     if name in {".", ".."} or not _LEGAL_NAME(name):
         return (
             f"topic name {name[:260]!r} is illegal: 1 to 249 of a-z, A-Z, 0-9, "
@@ -46,9 +51,9 @@ def why_no_topic_name(name: str) -> str | None:
 
 @slotted
 class Reassignment:
-    """A reassignment of a partition that is in progress: node ids.
+    """A reassignment in progress of a partition: node ids.
 
-    Both kinds are among the partition's replicas until it completes.
+    Both kinds are replicas of the partition until it completes.
     """
 
     adding: Sequence[int]
@@ -95,16 +100,16 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the topic is Kafka's own, or kohort's."""
+        """True if the topic is Kafka's or kohort's own."""
         return self.name in INTERNAL_TOPICS
 
     def leader_error(
         self, node_id: int, index: int, leader_epoch: int = -1
     ) -> ErrorCode:
-        """Why a node does not serve a partition as its leader; NONE if it does.
+        """The error if a node does not serve a partition as leader; NONE if it does.
 
         Args:
-            node_id: the node that was asked.
+            node_id: the node that received the request.
             index: the partition, which need not exist.
             leader_epoch: the epoch that the client knows (KIP-320); -1 for none.
 
@@ -122,7 +127,7 @@ class Topic:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def read_error(self, node_id: int, index: int, leader_epoch: int) -> ErrorCode:
-        """As `leader_error`, but a follower may serve reads, too (KIP-392)."""
+        """The same as `leader_error`, but a follower may serve reads, too (KIP-392)."""
         if (
             0 <= index < len(self.partitions)
             and self.leaders[index] != NO_NODE

@@ -1,4 +1,4 @@
-"""All topics of the cluster: made, entered, grown, configured, removed."""
+"""All topics of the cluster: created, entered, grown, configured, removed."""
 
 from __future__ import annotations
 
@@ -9,36 +9,39 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from typing import TYPE_CHECKING
 
 from kohort.broker import telemetry
 from kohort.broker.config import Config
 from kohort.broker.ids import Ids
-from kohort.broker.log.partition import Partition
 from kohort.broker.log.settings import LogConfig
 from kohort.broker.log.store import StorageError
 from kohort.broker.long_work import Pace
 from kohort.broker.topics.settings import EVENTS_TOPIC_OVERRIDES, log_config
 from kohort.broker.topics.topic import EVENTS_TOPIC, Topic, why_no_topic_name
 
+if TYPE_CHECKING:
+    from kohort.broker.log.partition import Partition
+
 log = telemetry.Logger("topics")
 
-MakePartition = Callable[[Topic, int], Partition]
-"""Makes, or opens, the log of one partition of a topic."""
+MakePartition = Callable[[Topic, int], "Partition"]
+"""Creates, or opens, the log of one partition of a topic."""
 
-DropPartition = Callable[[Topic, int, Partition], None]
+DropPartition = Callable[[Topic, int, "Partition"], None]
 """Deletes the log of one partition of a topic."""
 
 
 class Topics:
-    """All topics, by name and by id, and the ids by name.
+    """All topics by name and by id, and the ids by name.
 
     Args:
         config: the broker's configuration.
         ids: the source of topic ids.
-        make_partition: makes logs.
-        cost: cost of making or deleting one, as `Pace` counts.
+        make_partition: creates logs.
+        cost: cost of creating or deleting one, as `Pace` counts.
         drop_partition: deletes the logs of partitions whose creation failed.
-        changed: saves topics that are new or changed; None for deleted ones.
+        changed: saves new and changed topics; None for deleted ones.
         configured: saves the broker's configuration that was changed at run time.
     """
 
@@ -62,15 +65,15 @@ class Topics:
         self._cost = cost
         self._changed = changed
         self._configured = configured
-        # Names of topics that are being made; they are taken.
+        # Reserved names of topics that are being created.
         self._being_made: set[str] = set()
         # Metric names do not distinguish "." and "_", so Kafka refuses a topic whose
-        # name differs from another's only in these. Topics that are created together
-        # may differ in no more: it compares them with those that exist.
+        # name differs from another's only in these. Topics created together may
+        # collide: each is compared only with existing ones.
         self._by_metric_name: dict[str, set[str]] = {}
 
     def why_illegal(self, name: str) -> str | None:
-        """Returns why a new topic may not have this name; None if it may."""
+        """The reason why a new topic may not have this name; None if it may."""
         why = why_no_topic_name(name)
         if why is not None:
             return why
@@ -80,7 +83,7 @@ class Topics:
         return None
 
     def add(self, topic: Topic) -> None:
-        """Adds a topic as it is; its name is legal and not taken."""
+        """Adds a finished topic. The caller has checked its name."""
         self._apply(topic)
         self.by_name[topic.name] = self.by_id[topic.id] = topic
         self.ids[topic.name] = topic.id
@@ -89,7 +92,7 @@ class Topics:
 
     @property
     def count(self) -> int:
-        """The number of topics, those that are being made included."""
+        """The number of topics, including those being created."""
         return len(self.by_name) + len(self._being_made)
 
     def make(
@@ -99,7 +102,7 @@ class Topics:
         overrides: dict[str, str] | None,
         pace: Pace,
     ) -> Generator[None, None, Topic]:
-        """Makes the logs of a new topic; its name is legal and not taken.
+        """Creates the logs of a new topic. The caller has checked its name.
 
         The topic becomes visible, and gets its leaders, with `enter`.
 
@@ -110,7 +113,7 @@ class Topics:
             pace: when to yield.
 
         Raises:
-            StorageError: the disk has no room for it, or it is being made already.
+            StorageError: the disk has no room for it, or it is being created already.
         """
         # Otherwise its files would be open twice.
         assert name not in self.by_name
@@ -118,7 +121,7 @@ class Topics:
             raise StorageError(f"topic {name} is being created")
         own = overrides or {}
         if name == EVENTS_TOPIC:
-            # The broker fills this topic, so it is bounded by default.
+            # The broker itself fills this topic, so it is bounded by default.
             own = EVENTS_TOPIC_OVERRIDES | own
         topic = Topic(name, self._ids.topic_id(), own)
         self._being_made.add(name)
@@ -132,7 +135,7 @@ class Topics:
         return topic
 
     def enter(self, topics: Sequence[Topic]) -> None:
-        """Saves topics that were made, in one write, and makes them visible.
+        """Saves new topics, in one write, and makes them visible.
 
         Raises:
             StorageError: the topics could not be saved; none of them is visible.
@@ -140,7 +143,7 @@ class Topics:
         try:
             self._changed({topic.name: topic for topic in topics})
         except BaseException:
-            # A restart would lose them, with records that were acknowledged.
+            # A restart would lose them, with acknowledged records.
             self.abandon(topics)
             raise
         for topic in topics:
@@ -148,7 +151,7 @@ class Topics:
             self.add(topic)
 
     def abandon(self, topics: Iterable[Topic]) -> None:
-        """Deletes topics that were made but not entered."""
+        """Deletes topics that were created but not entered."""
         for topic in topics:
             self._being_made.discard(topic.name)
             for index, partition in enumerate(topic.partitions):
@@ -157,7 +160,7 @@ class Topics:
     def _partitions(
         self, topic: Topic, first: int, count: int, pace: Pace
     ) -> Generator[None, None, list[Partition]]:
-        """Makes logs, from the partition `first` on."""
+        """Creates logs, from the partition `first` on."""
         made: list[Partition] = []
         try:
             for index in range(first, first + count):
@@ -177,12 +180,12 @@ class Topics:
         elected: Callable[[Sequence[int]], int],
         pace: Pace,
     ) -> Generator[None, None, None]:
-        """Adds partitions to a topic: as many as there are lists of replicas.
+        """Adds partitions to a topic, one for each list of replicas.
 
         Args:
             topic: the topic.
             replicas: the replicas of each new partition.
-            elected: the leader among the replicas of a partition, once it is made.
+            elected: chooses the leader among the replicas of a new partition.
             pace: when to yield.
 
         Raises:
@@ -201,7 +204,7 @@ class Topics:
         self._apply(topic)
 
     def _shrink(self, topic: Topic, count: int) -> None:
-        """Deletes partitions that are not visible yet; `count` are left."""
+        """Deletes partitions that are not visible yet, down to `count`."""
         dropped = topic.partitions[count:]
         del topic.partitions[count:], topic.replicas[count:], topic.leaders[count:]
         for index, partition in enumerate(dropped, count):
@@ -237,7 +240,7 @@ class Topics:
         try:
             partition.begin_epoch(partition.leader_epoch + 1)
         except StorageError as error:
-            # Nothing is lost: the batches have their epochs, too.
+            # Nothing is lost: the batches contain their epochs, too.
             log.warning("epoch_not_kept", partition=partition.name, reason=str(error))
         partition.wake()
 

@@ -1,7 +1,7 @@
 """The account of every rebalance, computed once, for all views.
 
-Pure: events go in as dicts, as `kohort.broker.events.schema` has them, and nothing else
-is read. `kohort.broker.events.account.flow` describes the flow, step by step.
+Pure: the only input is events as dicts, as `kohort.broker.events.schema` describes
+them. `kohort.broker.events.account.flow` describes the flow, step by step.
 
     accounts = Accounts()
     for event in events:

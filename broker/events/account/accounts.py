@@ -9,14 +9,14 @@ from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.values import Account, Event
 
 OF_ALL: Final = frozenset({"events_lost", "node_started", "node_stopped"})
-"""Events of no group that matter to every group."""
+"""Events of no group that affect every group."""
 
 
 class Accounts:
-    """All groups of a stream: each event in order goes in by `take`.
+    """The accounts of all groups of a stream: pass each event to `take`, in order.
 
     Attributes:
-        groups: by id, those that have an event.
+        groups: groups with at least one event, by id.
     """
 
     def __init__(self) -> None:
@@ -24,10 +24,10 @@ class Accounts:
         self._shared: list[Event] = []
 
     def take(self, event: Event) -> list[Account]:
-        """Takes in the next event.
+        """Handles the next event.
 
         Returns:
-            The accounts of rebalances that are settled now.
+            The accounts of rebalances that are now settled.
         """
         group = event.get("group")
         if group is not None:
@@ -38,17 +38,17 @@ class Accounts:
         return [a for each in self.groups.values() for a in take(each, event)]
 
     def of(self, group: str) -> GroupAccounts:
-        """A group's accounts."""
+        """Returns a group's accounts."""
         found = self.groups.get(group)
         if found is None:
             found = self.groups[group] = GroupAccounts(group)
-            # Events that were lost before may have been the group's own.
+            # Events lost before may have been the group's own.
             for event in self._shared:
                 take(found, event)
         return found
 
     def _share(self, event: Event) -> None:
-        # The latest one of a kind and node says it all.
+        # The latest one of a kind and node is enough.
         of = (event["kind"] == "events_lost", event["run"], event["node"])
         self._shared = [
             each
@@ -58,27 +58,27 @@ class Accounts:
         self._shared.append(event)
 
     def under_way(self, group: str, now_ns: int | None = None) -> Account | None:
-        """The account of a rebalance that is not settled; None: there is none.
+        """The account of a rebalance that is not settled yet; None without one.
 
         Args:
             group: a group's id.
-            now_ns: now, by the broker's clock; None: the last event.
+            now_ns: the time of the broker's clock; None: that of the last event.
         """
         found = self.groups.get(group)
         return None if found is None else found.under_way(now_ns)
 
     def trim(self, group: str) -> None:
-        """Bounds the memory of a group of a stream without end."""
+        """Bounds the memory of a group in an endless stream."""
         found = self.groups.get(group)
         if found is not None:
             found.trim()
 
     def forget(self, group: str) -> None:
-        """A group is gone, and its memory with it."""
+        """Forgets a deleted group."""
         self.groups.pop(group, None)
 
     def close(self) -> list[Account]:
-        """The events end here.
+        """Ends the stream of events.
 
         Returns:
             The accounts of rebalances that a node's stop has ended.

@@ -2,21 +2,21 @@
 
 The flow, step by step:
 
-1. Members. ``member_joined``, ``member_left`` and so on change `Membership`. A member
-   that joins, and is eager, has revoked its partitions: it pauses (`Rebalance.pauses`),
-   and they have no reader (`Readers`). One that is gone has stopped reading, too: at
+1. Members. ``member_joined``, ``member_left`` and so on change `Membership`. An eager
+   member that joins has revoked its partitions: it pauses (`Rebalance.pauses`), and
+   they have no reader (`Readers`). A member that is gone has stopped reading, too: at
    its LeaveGroup, or when the broker last heard of it. Its process may come back as
-   another member (`Processes`); the rebalance in which that is seen has it.
+   another member (`Processes`), in the rebalance in which this is noticed.
 2. ``rebalance_started`` opens a `Rebalance`, in the phase JOINING. Events about members
-   come before the rebalance that they bring about, in the same turn of the coordinator,
-   so that its cause is known. The one before is settled now, if it was not.
-3. ``join_completed`` makes the generation: SYNCING. ``assignment_made`` ends the
+   come before the rebalance that they cause, in the same turn of the coordinator, so
+   its cause is known. The previous rebalance is settled now, if it was not.
+3. ``join_completed`` starts the generation: SYNCING. ``assignment_made`` ends the
    rebalance: SETTLING. ``partitions_changed`` has the owners (`Ownership`).
 4. ``member_synced``: the member reads its partitions; its pause is over. After the last
-   one the rebalance is OVER: its account is made, with all that the partitions were
-   unread since the account before.
-5. Events may be missing. The account of a rebalance that began before them says so
-   (``unseen``); after a gap nothing is concluded from the events before it.
+   one the rebalance is OVER: its account is made, with all the time that partitions
+   were unread since the previous account.
+5. Events may be missing. The account of a rebalance that began before a gap says so
+   (``unseen``); after a gap, nothing is inferred from the events before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kohort.broker.events.account import members, phases
+from kohort.broker.events.account import commands, members, phases
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.values import (
     Account,
@@ -42,16 +42,17 @@ _MAY_NAME_NOBODY: Final = frozenset(
         "append_failed",
         "group_loaded",
         "group_state",
+        "commanded",
     }
 )
 """Kinds that may have no member_id. An event of another kind without one is ignored."""
 
 
 def take(group: GroupAccounts, event: Event) -> list[Account]:
-    """Takes in an event of the group, of a node, or an ``events_lost``.
+    """Handles an event of the group or of a node, or an ``events_lost``.
 
     Returns:
-        The accounts that are settled now, the oldest first.
+        The accounts that are now settled, oldest first.
     """
     if event["kind"] == "rebalance_account":
         return []
@@ -94,6 +95,7 @@ HANDLERS: Final[Mapping[str, Callable[[GroupAccounts, Event], None]]] = {
     "partitions_changed": phases.partitions_changed,
     "group_loaded": phases.loaded,
     "group_state": phases.state_changed,
+    "commanded": commands.commanded,
 }
 KINDS: Final = frozenset(HANDLERS)
-"""The kinds of a group's events that matter here."""
+"""Kinds of group events that accounts need."""

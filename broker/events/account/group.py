@@ -19,27 +19,28 @@ from kohort.broker.events.account.values import (
 from kohort.broker.events.words import UNSEEN
 
 _OF_JOINS: Final = frozenset({"member_id_given", "member_joined", "window_opened"})
-"""Events that, in a join phase, bear the number of the generation before."""
+"""Events that, in a join phase, carry the number of the previous generation."""
 
 
 class GroupAccounts:
-    """One group, as far as its events have been read.
+    """One group, as of the events so far.
 
     Attributes:
         group_id: its id.
         membership: its members.
-        processes: those of its members that went.
+        processes: processes of members that are gone.
         ownership: the owners of partitions.
         readers: the readers of partitions.
-        last: the last rebalance that was seen; None: there was none.
-        since_ns: the first event; None: there was none.
+        last: the last rebalance seen; None without one.
+        since_ns: time of the first event; None without one.
         since_generation: the generation of the first event.
         now: the latest time of an event.
         last_ns: the time of the event before the last one.
         set_back_ns: how far the clock was set back, at most. A broker's own never is.
         run: the run of the last event.
         protocol: the assignor of the last generation.
-        leadership: the leader, and its cause.
+        leadership: the leader and why it leads.
+        held_in: the state in which a test holds the group, or None.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -57,6 +58,7 @@ class GroupAccounts:
         self.run: str | None = None
         self.protocol: str | None = None
         self.leadership = Leadership()
+        self.held_in: str | None = None
         self._returns: list[Return] = []
         self._stopped: set[int] = set()
         self._settled: list[Account] = []
@@ -69,7 +71,7 @@ class GroupAccounts:
         return settled
 
     def note_time(self, event: Event) -> None:
-        """Takes in the time of an event."""
+        """Notes the time of an event."""
         at_ns = int(event["time_ns"])
         if self.since_ns is None:
             self.since_ns = self.now = at_ns
@@ -80,10 +82,10 @@ class GroupAccounts:
         self.now = max(self.now, at_ns)
 
     def under_way(self, now_ns: int | None = None) -> Account | None:
-        """The account of a rebalance that is not settled; None: there is none.
+        """The account of a rebalance that is not settled yet; None without one.
 
         Args:
-            now_ns: now, by the broker's clock; None: the last event.
+            now_ns: the time of the broker's clock; None: that of the last event.
         """
         last = self.last
         if last is None or last.phase is Phase.OVER:
@@ -95,11 +97,11 @@ class GroupAccounts:
         )
 
     def unread_since(self, now_ns: int) -> tuple[Unread, ...]:
-        """Partitions without a reader since the last account that was settled."""
+        """Partitions without a reader since the last settled account."""
         return self.readers.rows_until(now_ns)
 
     def close(self) -> list[Account]:
-        """The events end here: a rebalance of a node that was stopped does not go on.
+        """Ends the stream: a rebalance of a stopped node does not continue.
 
         Returns:
             Its account, if there is one.
@@ -112,7 +114,7 @@ class GroupAccounts:
         return self.told()
 
     def settle(self, rebalance: Rebalance, at_ns: int | None = None) -> None:
-        """Closes an account; fine if it is closed."""
+        """Closes an account; does nothing if it is closed."""
         if rebalance.phase is Phase.OVER:
             return
         at_ns = self.now if at_ns is None else at_ns
@@ -128,13 +130,14 @@ class GroupAccounts:
         self._settled.append(made)
 
     def begin(self, rebalance: Rebalance) -> None:
-        """A rebalance begins, with the returns that it is for."""
+        """Begins a rebalance, with the returns of processes that caused it."""
         rebalance.returns += self._returns
         self._returns.clear()
+        rebalance.hold(self.held_in, self.now)
         self.last = rebalance
 
     def is_back(self, found: Return | None) -> None:
-        """Adds the return of a process to the rebalance that it is part of."""
+        """Adds the return of a process to the rebalance that it belongs to."""
         if found is not None:
             rebalance = self.joining()
             (self._returns if rebalance is None else rebalance.returns).append(found)
@@ -142,9 +145,9 @@ class GroupAccounts:
     def drop_unassigned(self, rebalance: Rebalance) -> None:
         """Drops the partitions that a completed assignment leaves out.
 
-        All but those that cooperative members gave up, for the next assignment, if a
-        member subscribes to them. To be called before another member goes: its
-        partitions wait for the next assignment, too.
+        Keeps those that cooperative members gave up for the next assignment, if a
+        member subscribes to them. Call it before another member goes, whose partitions
+        wait for the next assignment, too.
         """
         if rebalance.outcome is not Outcome.COMPLETED:
             return
@@ -161,17 +164,17 @@ class GroupAccounts:
         self.readers.drop(unread - waiting)
 
     def settle_if_done(self) -> None:
-        """Closes the account of the last rebalance if no member of it waits."""
+        """Closes the account of the last rebalance if none of its members waits."""
         if self.last is not None and self.last.is_settled:
             self.settle(self.last)
 
     def trim(self) -> None:
-        """Bounds the memory of a group of a stream without end."""
+        """Bounds the memory of a group in an endless stream."""
         if self.membership.trim():
             self.processes.keep(self.membership.members)
 
     def joining(self) -> Rebalance | None:
-        """The rebalance that waits for joins, if one does."""
+        """The rebalance that waits for joins, or None."""
         return self.last if self.last is not None and self.last.is_joining else None
 
     def seal(self) -> None:
@@ -180,15 +183,16 @@ class GroupAccounts:
             self.last.seal(self.ownership)
 
     def node_is(self, node: int, *, is_running: bool) -> None:
-        """A node was started, or stopped; its groups are other nodes' then."""
+        """Notes a start or stop of a node; a stopped node's groups move away."""
         if is_running:
             self._stopped.discard(node)
         else:
             self._stopped.add(node)
 
     def began_anew(self) -> None:
-        """The broker was started again."""
+        """Notes a restart of the broker."""
         self._stopped.clear()
+        self.held_in = None
         self.membership.connections.clear()
         self._lose_sight()
         if self.last is not None:
@@ -196,7 +200,7 @@ class GroupAccounts:
             self.settle(self.last)
 
     def events_lost(self) -> None:
-        """Events are missing from here on."""
+        """Notes that events are missing from here on."""
         self._lose_sight()
         self.ownership.forget()
         last = self.last
@@ -207,7 +211,7 @@ class GroupAccounts:
         self.settle_if_done()
 
     def _lose_sight(self) -> None:
-        """The state that was seen last may have changed."""
+        """Drops the state seen last, which may have changed."""
         self.seal()
         self.membership.pending.clear()
         self.readers.forget(self.now)
@@ -218,7 +222,7 @@ class GroupAccounts:
                 self.last.unsynced.clear()
 
     def notice_missing(self, event: Event) -> None:
-        """Ends a join phase that is over by the number of the generation."""
+        """Ends a join phase if the generation number shows that it is over."""
         rebalance, generation = self.joining(), event.get("generation")
         if rebalance is None or generation is None:
             return
@@ -227,7 +231,7 @@ class GroupAccounts:
             self.end_unseen(rebalance)
 
     def end_unseen(self, rebalance: Rebalance, until_ns: int | None = None) -> None:
-        """The end, and perhaps more, is missing from the events."""
+        """Ends a rebalance whose end, or more of it, is missing from the events."""
         rebalance.is_whole = False
         seen_ns = self.last_ns if rebalance.seen_ns is None else rebalance.seen_ns
         if until_ns is not None:

@@ -15,7 +15,7 @@ from kohort.broker.events.account.values import (
 
 
 def id_given(group: GroupAccounts, event: Event) -> None:
-    """A pending member has an id to join with (KIP-394)."""
+    """A pending member got an id to join with (KIP-394)."""
     member_id = event["member_id"]
     group.membership.pending[member_id] = None
     rebalance = group.joining()
@@ -34,7 +34,7 @@ def pending_expired(group: GroupAccounts, event: Event) -> None:
 
 
 def joined(group: GroupAccounts, event: Event) -> None:
-    """A JoinGroup was taken."""
+    """A JoinGroup was accepted."""
     member_id = event["member_id"]
     group.membership.pending.pop(member_id, None)
     if member_id not in group.membership:
@@ -54,7 +54,7 @@ def joined(group: GroupAccounts, event: Event) -> None:
 
 
 def pause_readers(group: GroupAccounts, member_id: str) -> None:
-    """An eager member has revoked all that it owns, and joined."""
+    """Pauses an eager member, which has revoked all its partitions to join."""
     if group.membership.is_eager(member_id, group.protocol) is not False:
         group.readers.stop(member_id, group.now, "paused")
 
@@ -87,7 +87,7 @@ def replaced(group: GroupAccounts, event: Event) -> None:
 
 
 def leader_chosen(group: GroupAccounts, event: Event) -> None:
-    """The group has another leader."""
+    """The group has a new leader."""
     group.leadership = Leadership(
         event["member_id"], event.get("cause"), event.get("previous_leader")
     )
@@ -109,6 +109,9 @@ def left(group: GroupAccounts, event: Event) -> None:
 def expired(group: GroupAccounts, event: Event) -> None:
     """A session expired."""
     member_id = event["member_id"]
+    if event.get("cause") == "commanded":
+        goes(group, event, member_id, Gone.COMMANDED)
+        return
     silent_ns = event.get("silent_ns")
     timeout_ms = group.membership.members[member_id].session_timeout_ms
     if silent_ns is None and timeout_ms is not None:
@@ -124,8 +127,11 @@ def kicked(group: GroupAccounts, event: Event) -> None:
         return
     rebalance = group.joining()
     if rebalance is not None and event.get("cause") == "did_not_join_in_time":
-        # The wait may go on: a generation needs a leader that has joined.
+        # The wait may continue: a generation needs a leader that has joined.
         rebalance.timed_out(member_id, group.now)
+    if event.get("cause") == "commanded":
+        goes(group, event, member_id, Gone.COMMANDED)
+        return
     goes(group, event, member_id, Gone.KICKED, event.get("silent_ns"))
 
 
@@ -150,7 +156,7 @@ def goes(
 def forget_others(
     group: GroupAccounts, event: Event, members: Iterable[str | None]
 ) -> None:
-    """Members that are not among these have gone unseen."""
+    """Removes members that are not in this list: they left unseen."""
     here = {*members}
     for member_id in group.membership.present:
         if member_id not in here:

@@ -1,4 +1,4 @@
-"""The members of a group, present and past, as its events tell of them."""
+"""The members of a group, present and past, according to its events."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kohort.broker.events.words import COOPERATIVE
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.IGNORECASE)
 
 MOST_GONE: Final = 1_000
-"""Members that are gone and are remembered: by their connection, or as a cause."""
+"""Members that are gone but remembered: by their connection, or as a cause."""
 
 _OFFERS: Final = frozenset({"member_joined", "member_replaced"})
-"""Kinds with a member's protocols and subscription."""
+"""Kinds that have a member's protocols and subscription."""
 
 _IDENTITY: Final = (
     *("instance_id", "client_id", "host"),
@@ -30,17 +30,17 @@ class Member:
     """A member id, and the client behind it.
 
     Attributes:
-        member_id: as the coordinator gave it out.
+        member_id: as handed out by the coordinator.
         instance_id: its group.instance.id; None for a dynamic member.
-        client_id: its client.id; if no event names it, the part of the member id
-            before the UUID.
+        client_id: its client.id; if no event has it, the part of the member id before
+            the UUID.
         host: its host as Kafka shows it.
-        session_timeout_ms: as of its last JoinGroup; None: not known.
-        rebalance_timeout_ms: likewise; consumers give their max.poll.interval.ms.
+        session_timeout_ms: of its last JoinGroup; None if unknown.
+        rebalance_timeout_ms: likewise; consumers send their max.poll.interval.ms.
         protocols: the assignors that it supports, likewise.
         topics: its subscription, likewise.
-        previous_id: the id that the same process had before: it joined anew on the
-            same connection. None: not known.
+        previous_id: the previous id of the same process, which joined anew on the same
+            connection; None if unknown.
     """
 
     member_id: str
@@ -57,7 +57,7 @@ class Member:
     def process(self) -> tuple[str, str]:
         """Identity across restarts of the process: an instance id, or client and host.
 
-        Two processes of the same client id on one host look the same here.
+        Two processes with the same client id on one host cannot be told apart.
         """
         if self.instance_id is not None:
             return ("instance", self.instance_id)
@@ -69,13 +69,13 @@ class Life:
     """A member id's time in the group.
 
     Attributes:
-        member_id: whose.
-        since_ns: its first JoinGroup; None: before the events begin.
-        until_ns: when it went; None: it is there.
+        member_id: the member id.
+        since_ns: its first JoinGroup; None: before the first event.
+        until_ns: when it went; None: it is a member.
         how: how it went.
         reason: the reason that it gave (KIP-800).
-        until_sequence: of the event that says it is gone.
-        silent_ns: how long the broker had not heard of it then; None: not known.
+        until_sequence: sequence number of the event that ended it.
+        silent_ns: how long the broker had not heard of it then; None if unknown.
     """
 
     member_id: str
@@ -91,12 +91,12 @@ class Membership:
     """The members of a group.
 
     Attributes:
-        members: all ids that were ever seen.
+        members: all ids ever seen.
         lives: their times in the group, in order of their beginnings.
         gone: of each id that went, the life that ended last.
-        pending: ids that were given out and not used yet (KIP-394).
+        pending: ids that were handed out and not used yet (KIP-394).
         changed: whether a member's last JoinGroup offered other assignors or topics
-            than the one before; a member is missing if that is not known.
+            than the one before; members for which this is unknown are left out.
         connections: the member that last used each connection.
     """
 
@@ -110,21 +110,23 @@ class Membership:
         self._life_of: dict[str, int] = {}
 
     def __contains__(self, member_id: object) -> bool:
-        """Whether an id is a member now."""
+        """Returns whether an id is a member now."""
         return member_id in self._life_of
 
     @property
     def present(self) -> list[str]:
-        """The ids of the members that there are."""
+        """The ids of the present members."""
         return [*self._life_of]
 
     def introduce(self, event: Event) -> None:
-        """Takes in the identity and the offer of the member that an event names."""
+        """Notes the identity and the offer of the member that an event names."""
         member_id, kind = event["member_id"], event["kind"]
         known = self.members.get(member_id)
         if known is None:
             if kind in {"rebalance_started", "member_refused", "rebalance_account"}:
-                return  # its id may be several, or none that was ever given out
+                # the event may be about several members, or an id that was never handed
+                # out
+                return
             known = stranger(member_id)
         if event.get("connection") is not None:
             known = self._connected(known, event)
@@ -156,10 +158,13 @@ class Membership:
             offer = [(getattr(known, n), told.get(n)) for n in ("protocols", "topics")]
             if all(None not in pair for pair in offer):
                 self.changed[known.member_id] = any(old != new for old, new in offer)
-        return replace(known, **told) if told else known
+        new = {
+            name: each for name, each in told.items() if getattr(known, name) != each
+        }
+        return replace(known, **new) if new else known
 
     def meet(self, member_ids: Iterable[str]) -> None:
-        """Members that were there before the events begin."""
+        """Adds members from before the first event."""
         for member_id in member_ids:
             if member_id not in self.members:
                 self.members[member_id] = stranger(member_id)
@@ -167,7 +172,7 @@ class Membership:
                 self.begin(member_id, None)
 
     def begin(self, member_id: str, since_ns: int | None) -> None:
-        """An id is a member from now on; None: since before the events begin."""
+        """Makes an id a member; None: since before the first event."""
         self._life_of[member_id] = len(self.lives)
         self.lives.append(Life(member_id, since_ns))
 
@@ -179,7 +184,7 @@ class Membership:
         at_ns: int,
         silent_ns: int | None = None,
     ) -> None:
-        """An id is no member any more."""
+        """Ends an id's membership."""
         self.meet([member_id])
         at = self._life_of.pop(member_id)
         self.gone[member_id] = self.lives[at] = replace(
@@ -206,9 +211,9 @@ class Membership:
             )
 
     def trim(self) -> bool:
-        """Forgets the members that went first, if many are gone; returns whether.
+        """Forgets the earliest members if many are gone; returns whether it did.
 
-        A broker that runs for long has had more members than it has memory for.
+        A long-running broker has had more members than fit in its memory.
         """
         if len(self.gone) <= 2 * MOST_GONE:
             return False
@@ -226,11 +231,11 @@ class Membership:
         return True
 
     def is_eager(self, member_id: str, protocol: str | None) -> bool | None:
-        """Whether a member revokes all that it owns to join; None: not known.
+        """Returns whether a member revokes all its partitions to join; None if unknown.
 
-        A member works eagerly if one of its assignors does: kafka-clients, franz-go
-        and kohort take the protocol that all of them support. So a member in the middle
-        of the two rolling restarts of KIP-429 is eager, with any protocol of the group.
+        A member works eagerly if one of its assignors does: kafka-clients, franz-go and
+        kohort take the protocol that all of them support. So between the two rolling
+        restarts of KIP-429 a member is eager, whatever the group's protocol.
         """
         member = self.members.get(member_id)
         if member is not None and member.protocols:
@@ -238,7 +243,7 @@ class Membership:
         return None if protocol is None else protocol not in COOPERATIVE
 
     def may_want(self, topic: str) -> bool:
-        """Whether a present member subscribes to a topic, or may."""
+        """Returns whether a present member subscribes to a topic, or may."""
         wanted = (self.members[member_id].topics for member_id in self._life_of)
         return any(topics is None or topic in topics for topics in wanted)
 

@@ -1,4 +1,4 @@
-"""The owners of partitions over time: the memory that moves need."""
+"""The owners of partitions over time: `Move`s are computed from it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from kohort.broker.events.account.values import Event, Partition, partitions
 
 FORMER_OWNERS: Final = 3
-"""How many earlier owners of a partition are remembered: it has come back if its new
-owner is one of them. A restart in a roll takes two: away, and back. One more, as an
-assignor may pass it on between."""
+"""Earlier owners of a partition that are remembered: a partition returns if its new
+owner is one of them. A rolling restart moves a partition twice: away and back. One
+more, as an assignor may pass it on in between."""
 
 
 class Ownership:
-    """The owners of partitions, by ``partitions_changed``.
+    """The owners of partitions, from ``partitions_changed``.
 
     Attributes:
-        owned: the partitions of each member; a member is missing if they are not known.
+        owned: the partitions of each member; members with unknown ones are left out.
         last: each partition's last owner, present or not.
         is_known: whether an assignment could be read.
-        is_whole: whether all assignments there ever were have been read.
+        is_whole: whether every assignment so far has been read.
     """
 
     def __init__(self) -> None:
@@ -31,19 +31,19 @@ class Ownership:
         self._former: dict[Partition, deque[tuple[str, str]]] = {}
 
     def forget(self) -> None:
-        """Events are missing: the owners are not known any more."""
+        """Forgets the owners: events are missing."""
         self.owned.clear()
         self.last.clear()
         self._former.clear()
         self.is_whole = False
 
     def count(self, member_id: str) -> int | None:
-        """How many partitions a member has; None: not known."""
+        """The number of a member's partitions; None if unknown."""
         owned = self.owned.get(member_id)
         return None if owned is None else len(owned)
 
     def rename(self, old: str, new: str) -> None:
-        """A static member has come back under a new id."""
+        """Moves a static member's partitions to its new id."""
         if old not in self.owned:
             return
         self.owned[new] = self.owned.pop(old)
@@ -51,21 +51,21 @@ class Ownership:
             self.last[partition] = new
 
     def know(self, event: Event, member_id: str, process: tuple[str, str]) -> None:
-        """Takes in the partitions of a member, without a change of owners."""
+        """Notes a member's partitions, without a change of owners."""
         owned = set(partitions(event.get("owned")))
         self.owned[member_id] = owned
         for partition in owned:
             self.take(partition, member_id, process)
 
     def change(self, event: Event) -> tuple[list[Partition], list[Partition]]:
-        """Takes in a new assignment: the partitions gained, and those lost."""
+        """Handles a new assignment; returns the partitions gained and those lost."""
         member_id = str(event["member_id"])
         self.owned[member_id] = set(partitions(event.get("owned")))
         gained = sorted(partitions(event.get("partitions_gained")))
         return gained, self.lose(event)
 
     def lose(self, event: Event) -> list[Partition]:
-        """Takes in the partitions that a member has lost."""
+        """Removes the partitions that a member has lost, and returns them."""
         member_id = str(event["member_id"])
         lost = sorted(partitions(event.get("partitions_lost")))
         for partition in lost:
@@ -78,12 +78,12 @@ class Ownership:
         """Gives a partition to an owner.
 
         Args:
-            partition: which.
+            partition: the partition.
             member_id: the new owner.
-            process: of the new owner: `Member.process`.
+            process: the new owner's `Member.process`.
 
         Returns:
-            The owner before, and whether the new owner's process had it earlier.
+            The previous owner, and whether the new owner's process had it earlier.
         """
         source = self.last.get(partition)
         former = self._former.setdefault(partition, deque(maxlen=FORMER_OWNERS))

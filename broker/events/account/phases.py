@@ -26,7 +26,7 @@ JOINED_BY_CAUSE: Final = frozenset(
         "static_member_replaced",
     }
 )
-"""Causes that are a JoinGroup: the culprits have joined already."""
+"""Causes that are a JoinGroup: the culprits have already joined."""
 
 
 def started(group: GroupAccounts, event: Event) -> None:
@@ -85,11 +85,11 @@ def _opening(group: GroupAccounts, event: Event, expected: tuple[str, ...]) -> O
 
 
 def _is_second_half(group: GroupAccounts, opening: Opening) -> bool:
-    """Whether a member rejoins because the last rebalance took something from it.
+    """Returns whether a member rejoins because the last rebalance took partitions away.
 
-    Newer clients give it as their reason. Otherwise a follower that has revoked
-    partitions sends another subscription, as its owned partitions have changed; for a
-    leader the cause says it.
+    Newer clients give that as their reason. Otherwise a follower that has revoked
+    partitions sends a different subscription, as its owned partitions have changed; for
+    a leader the cause says it.
     """
     if opening.cause not in {"metadata_changed", "leader_rejoined"}:
         return False
@@ -103,10 +103,10 @@ def _is_second_half(group: GroupAccounts, opening: Opening) -> bool:
 
 
 def _is_same_offer(group: GroupAccounts, opening: Opening) -> bool | None:
-    """Whether rejoined members have the same assignors and topics; None: not known.
+    """Returns whether rejoined members offer the same as before; None if unknown.
 
-    Their metadata also has owned partitions, their generation, and the rack, which
-    alone make it differ from before.
+    The offer is assignors and topics. Metadata also has owned partitions, their
+    generation, and the rack, which may differ for the same offer.
     """
     if opening.cause != "metadata_changed" or not opening.culprits:
         return None
@@ -115,7 +115,7 @@ def _is_same_offer(group: GroupAccounts, opening: Opening) -> bool | None:
 
 
 def _hand_over(group: GroupAccounts, last: Rebalance, rebalance: Rebalance) -> None:
-    """Members that paused because of the last one do so because of this now."""
+    """Members that paused for the last rebalance now pause for this one."""
     start_ns = rebalance.opening.started_ns
     for member_id, (since_ns, owned) in [*last.pauses.open.items()]:
         if since_ns < start_ns:
@@ -128,7 +128,7 @@ def _hand_over(group: GroupAccounts, last: Rebalance, rebalance: Rebalance) -> N
 
 
 def window_opened(group: GroupAccounts, event: Event) -> None:
-    """A window of the initial delay begins."""
+    """A window of the initial delay began."""
     rebalance = group.joining()
     if rebalance is not None:
         rebalance.is_initial = True
@@ -137,7 +137,7 @@ def window_opened(group: GroupAccounts, event: Event) -> None:
 
 
 def join_completed(group: GroupAccounts, event: Event) -> None:
-    """A join phase is over."""
+    """The join phase is over."""
     rebalance = group.joining()
     if rebalance is not None and not rebalance.is_mine(event):
         group.end_unseen(rebalance)
@@ -150,13 +150,11 @@ def join_completed(group: GroupAccounts, event: Event) -> None:
     rebalance.leadership = group.leadership
     group.membership.meet(members)
     forget_others(group, event, members)
-    if not members:
-        group.membership.pending.clear()
     group.settle_if_done()
 
 
 def _began_before(group: GroupAccounts, event: Event) -> Rebalance:
-    """A rebalance whose start is missing: the coordinator says how long it took."""
+    """A rebalance with a missing start; the coordinator timed its joins."""
     group.seal()
     last = group.last
     start_ns = group.now - int(event.get("duration_ns") or 0)
@@ -218,7 +216,7 @@ def synced(group: GroupAccounts, event: Event) -> None:
 
 
 def partitions_changed(group: GroupAccounts, event: Event) -> None:
-    """A member has other partitions, or an event says which it has."""
+    """A member got other partitions, or an event lists those that it has."""
     member_id, cause = event["member_id"], event.get("cause")
     group.ownership.is_known = True
     if cause == "assigned":
@@ -239,7 +237,8 @@ def partitions_changed(group: GroupAccounts, event: Event) -> None:
 def _assigned(group: GroupAccounts, event: Event, member_id: str) -> None:
     new, lost = group.ownership.change(event)
     if group.membership.is_eager(member_id, group.protocol) is False:
-        # A member from before the events has read the partitions it loses or keeps.
+        # A member from before the first event has read the partitions it loses or
+        # keeps.
         before = {*group.ownership.owned[member_id], *lost}
         group.readers.assume(member_id, before.difference(new), group.now)
     last = group.last
@@ -252,15 +251,16 @@ def _assigned(group: GroupAccounts, event: Event, member_id: str) -> None:
 
 
 def state_changed(group: GroupAccounts, event: Event) -> None:
-    """A group that is Dead owns nothing; it may come to be again, as another one."""
+    """A Dead group has nothing; a new group may get the same id."""
     if event.get("state") == "Dead":
         group.seal()
+        group.membership.pending.clear()
         group.ownership = Ownership()
         group.readers = Readers()
 
 
 def loaded(group: GroupAccounts, event: Event) -> None:
-    """Another coordinator has the group, or the same one again."""
+    """Another coordinator loaded the group, or the same one did again."""
     group.seal()
     if group.last is not None:
         group.last.end(group.now, Outcome.MOVED)
@@ -269,6 +269,6 @@ def loaded(group: GroupAccounts, event: Event) -> None:
     group.membership.pending.clear()
     group.membership.meet(members)
     forget_others(group, event, members)
-    # Events with the assignment of each of them, if it has one, come right after it.
+    # The events right after it have each member's assignment, if it has one.
     group.ownership.owned.update((member_id, set()) for member_id in members)
     group.settle_if_done()

@@ -1,9 +1,9 @@
-"""Processes that went and are back as another member, as far as a broker can tell.
+"""Processes that went and are back as another member, as far as a broker can know.
 
 1. A member went, by any event: its process is away (`Processes.went`).
-2. A member joins. On the connection of a member that went it is the same process, which
-   never stopped. Else, of the processes that look the same, the one that is away the
-   longest is back (`Processes.came`).
+2. A member joins. On the connection of a member that went, it is the same process,
+   which never stopped. Otherwise, of the processes that look the same, the one that has
+   been away longest is back (`Processes.came`).
 3. A member that has crashed stays a member until its session expires, and its process
    may be back before that. So a member that joined while no process like its own was
    away is remembered, and found when the crashed one goes.
@@ -34,9 +34,9 @@ class Processes:
     steps, however many members there are.
 
     Attributes:
-        away: of each process the members that went, in that order: when the broker last
+        away: by process, the members that went, in that order: when the broker last
             heard of each, and how it went.
-        new: of each process the members that joined while none was away, with the time.
+        new: by process, the members that joined while none was away, with the time.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Processes:
         self.new: dict[tuple[str, str], list[tuple[int, str]]] = {}
 
     def went(self, member: Member, life: Life) -> Return | None:
-        """A member is gone.
+        """Notes that a member is gone.
 
         Returns:
             Its return, if its process is back already.
@@ -65,13 +65,12 @@ class Processes:
         return None
 
     def came(self, member: Member, at_ns: int, previous: Life | None) -> Return | None:
-        """A new member has joined.
+        """Notes that a new member has joined.
 
         Args:
-            member: which.
-            at_ns: when.
-            previous: of the member that went on the same connection; None: there is
-                none.
+            member: the member.
+            at_ns: time of its JoinGroup.
+            previous: the life of the member that went on the same connection, or None.
 
         Returns:
             The return of its process, if it was away.

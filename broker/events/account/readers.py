@@ -1,4 +1,4 @@
-"""The readers of partitions over time: since when the others have none."""
+"""The readers of partitions over time, and since when a partition has none."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class _Gap:
         member_id: the reader.
         cause: `kohort.broker.events.words.UNREAD_CAUSES`.
         since_ns: when it stopped.
-        told_ns: up to where rows have it.
-        partitions: those that have no reader yet.
+        told_ns: the end of the time that is already in rows.
+        partitions: the partitions that still have no reader.
     """
 
     member_id: str
@@ -35,13 +35,13 @@ _Row = tuple[str, str | None, str, int, int]
 class Readers:
     """The readers of partitions, and since when the others have none.
 
-    A member reads its partitions from when it is given its assignment (SyncGroup's
-    answer). It stops when it joins, if it is eager; when it is given an assignment
-    without them, if it is cooperative; when it leaves or is removed; and if it simply
-    went silent, when the broker last heard of it. A partition that never had a reader
-    is never counted.
+    A member reads its partitions from the moment it gets its assignment (SyncGroup's
+    answer). It stops when it joins, if it is eager; when it gets an assignment without
+    them, if it is cooperative; when it leaves or is removed; and if its session
+    expires, when the broker last heard of it. A partition that never had a reader is
+    never counted.
 
-    Rows are made where a gap ends, and where an account does (`cut`).
+    Rows are made when a gap ends, and when an account does (`cut`).
     """
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ class Readers:
     def start(
         self, member_id: str, owned: Collection[Partition], at_ns: int
     ) -> dict[Partition, int]:
-        """A member was given its assignment: it reads that, and nothing else.
+        """Notes that a member got its assignment: it now reads that, and nothing else.
 
         Returns:
-            How long each partition that it did not read already had no reader: 0 if
+            By partition that it did not read before, the time without a reader: 0 if
             another member read it up to now; those that never had a reader are missing.
         """
         reads = self._reads.setdefault(member_id, set())
@@ -69,7 +69,7 @@ class Readers:
             self._stop(member_id, reads.difference(owned), at_ns, "revoked")
         self._since[member_id] = at_ns
         unread = {}
-        # In order: rows are, and a set has another order in each process.
+        # Sorted, as the order of a set differs in each process.
         for partition in sorted({*owned} - reads):
             reader = self._reader.get(partition)
             gap = self._close(partition)
@@ -84,7 +84,7 @@ class Readers:
         return unread
 
     def assume(self, member_id: str, owned: Iterable[Partition], at_ns: int) -> None:
-        """Takes a member from before the events for a reader of its partitions.
+        """Takes a member from before the first event for a reader of its partitions.
 
         Unless it is known not to read them. The time before is not counted.
         """
@@ -95,12 +95,12 @@ class Readers:
                 self._reads.setdefault(member_id, set()).add(partition)
 
     def stop(self, member_id: str, at_ns: int, cause: str) -> None:
-        """A member reads nothing any more."""
+        """Notes that a member no longer reads."""
         at_ns = max(at_ns, self._since.get(member_id, at_ns))
         self._stop(member_id, {*self._reads.get(member_id, ())}, at_ns, cause)
 
     def leave(self, member_id: str, at_ns: int, stopped_ns: int, cause: str) -> None:
-        """A member is gone: it has read nothing since `stopped_ns`, or longer.
+        """Notes that a member is gone: it has read nothing since `stopped_ns`.
 
         Partitions that it had paused have no reader because of `cause` from now on.
         """
@@ -125,7 +125,7 @@ class Readers:
             self._gap_of[partition] = gap
 
     def _close(self, partition: Partition) -> _Gap | None:
-        """A partition has a reader, or needs none; None: it had one, or never had."""
+        """Ends a partition's gap; returns None if it had none."""
         gap = self._gap_of.pop(partition, None)
         if gap is not None:
             gap.partitions.discard(partition)
@@ -142,23 +142,23 @@ class Readers:
     # -- rows
 
     def cut(self, at_ns: int) -> None:
-        """An account ends: the gaps go on in the next one."""
+        """Ends an account: the gaps go on in the next one."""
         for gap in self._open():
             self._tell(gap, at_ns)
 
     def empty(self, at_ns: int) -> None:
-        """The group is Empty: that is why the partitions have no reader from now on."""
+        """Notes that the group is Empty: the cause of all gaps from now on."""
         self.cut(at_ns)
         for gap in self._open():
             gap.cause = EMPTY
 
     def drop(self, partitions_: Iterable[Partition]) -> None:
-        """Partitions that are not assigned any more: nothing waits for a reader."""
+        """Ends the gaps of partitions that are no longer assigned."""
         for partition in partitions_:
             self._close(partition)
 
     def revoked_since(self, at_ns: int) -> set[Partition]:
-        """Partitions that cooperative members gave up, and that have no reader."""
+        """Partitions that cooperative members gave up and that have no reader."""
         return {
             partition
             for gap in self._open()
@@ -168,11 +168,11 @@ class Readers:
 
     @property
     def unread(self) -> set[Partition]:
-        """All partitions that had a reader, and have none."""
+        """All partitions that had a reader and have none now."""
         return {*self._gap_of}
 
     def forget(self, at_ns: int) -> None:
-        """Events are missing: the readers are not known any more, from `at_ns` on."""
+        """Forgets the readers: events are missing from `at_ns` on."""
         self.cut(at_ns)
         self._clear()
 
@@ -189,13 +189,13 @@ class Readers:
             self._rows.setdefault(key, []).extend(rows)
 
     def take_rows(self) -> tuple[Unread, ...]:
-        """The rows since the last call."""
+        """Returns the rows since the last call."""
         rows = tuple(_made(self._rows))
         self._rows = {}
         return rows
 
     def rows_until(self, at_ns: int) -> tuple[Unread, ...]:
-        """The rows since the last call of `take_rows`, and the gaps up to now."""
+        """Returns the rows since the last `take_rows`, and the gaps up to now."""
         rows = {key: [*found] for key, found in self._rows.items()}
         for gap in self._open():
             if at_ns > gap.told_ns:

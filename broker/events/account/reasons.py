@@ -35,22 +35,22 @@ _GAVE_UP_PARTITIONS = (
 
 
 def is_poll_interval(reason: str | None) -> bool:
-    """Whether a client says that its application has not polled for too long."""
+    """Returns whether a client gives a missed max.poll.interval.ms as its reason."""
     return _is_one(reason, POLL_INTERVAL)
 
 
 def is_removed(reason: str | None) -> bool:
-    """Whether it is an admin that says so, and not the member."""
+    """Returns whether an admin gave the reason, and not the member."""
     return reason is not None and reason.startswith(_REMOVED)
 
 
 def is_metadata_changed(reason: str | None) -> bool:
-    """Whether a leader says that the topics that it assigns have changed."""
+    """Returns whether a leader gives a change of its topics as its reason."""
     return _is_one(reason, _METADATA_CHANGED)
 
 
 def is_second_half(reason: str | None) -> bool:
-    """Whether a cooperative member rejoins so that the partitions that it gave up are assigned."""
+    """Returns whether a cooperative member rejoins so that its revoked partitions are assigned."""
     return _is_one(reason, _GAVE_UP_PARTITIONS)
 
 

@@ -1,4 +1,4 @@
-"""One rebalance while its events come in; `Rebalance.account` makes a value of it."""
+"""One rebalance while its events arrive; `Rebalance.account` makes the value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kohort.broker.events.words import UNSEEN
 
 
 class Leadership(NamedTuple):
-    """The leader, its cause, and the previous leader; None: unknown."""
+    """The leader, why it leads, and the previous leader; None if unknown."""
 
     leader: str | None = None
     cause: str | None = None
@@ -49,15 +49,22 @@ class Phase(Enum):
     JOINING = "joining"
     """The group waits for JoinGroups."""
     SYNCING = "syncing"
-    """The generation is made; the group waits for the leader's assignment."""
+    """The generation has started; the group waits for the leader's assignment."""
     SETTLING = "settling"
-    """It has an outcome; some members have not been given their assignment."""
+    """The rebalance has an outcome; some members have not got their assignment."""
     OVER = "over"
-    """Nothing of it changes any more: its account can be made."""
+    """Complete: its account can be made."""
+
+
+_HOLDABLE = {
+    Phase.JOINING: "PreparingRebalance",
+    Phase.SYNCING: "CompletingRebalance",
+}
+"""The state of a group in the phases in which a test can hold it."""
 
 
 class Pieces:
-    """The pieces of a rebalance's duration: each begins where the last one ends."""
+    """The pieces of a rebalance's duration: each begins where the previous one ends."""
 
     def __init__(self, since_ns: int) -> None:
         self.at_ns = since_ns
@@ -83,7 +90,7 @@ class Pieces:
         member_id: str | None = None,
         missing: Iterable[str] = (),
     ) -> list[Piece]:
-        """The piece that would end then; none if no time has passed."""
+        """The piece if it ended then; none if no time has passed."""
         if until_ns <= self.at_ns:
             return []
         late = () if member_id is not None else tuple(missing)
@@ -94,8 +101,8 @@ class Pauses:
     """The pauses of members.
 
     Attributes:
-        open: since when a member pauses, and how many partitions it had.
-        rows: those that are over.
+        open: by pausing member, since when, and how many partitions it had.
+        rows: pauses that are over.
     """
 
     def __init__(self) -> None:
@@ -103,17 +110,17 @@ class Pauses:
         self.rows: list[Pause] = []
 
     def begin(self, member_id: str, at_ns: int, owned: int | None) -> None:
-        """A member pauses, if it does not already."""
+        """Begins a member's pause, if it does not pause already."""
         self.open.setdefault(member_id, (at_ns, owned))
 
     def end(self, member_id: str, at_ns: int, ended_by: str) -> None:
-        """A member goes on, or never will; fine if it did not pause."""
+        """Ends a member's pause, if it pauses."""
         if member_id in self.open:
             since_ns, owned = self.open.pop(member_id)
             self.rows.append(Pause(member_id, since_ns, at_ns, owned, ended_by))
 
     def rows_until(self, at_ns: int) -> list[Pause]:
-        """All rows, with those that are not over up to a time."""
+        """All rows, with open pauses up to a time."""
         return self.rows + [
             Pause(member_id, since_ns, max(at_ns, since_ns), owned, UNSEEN)
             for member_id, (since_ns, owned) in self.open.items()
@@ -122,9 +129,9 @@ class Pauses:
 
 @dataclass(slots=True)
 class Opening:
-    """Why a rebalance began.
+    """The cause of a rebalance.
 
-    Attributes are those of `Account`, but for the first ones.
+    Attributes are those of `Account`, except the first ones.
     """
 
     event: Event
@@ -148,16 +155,16 @@ class Opening:
 class Shares:
     """The partitions of each member, as the assignment changed them.
 
-    The rows of a member are made when it has synced, so that there is little left to
-    make at once when the last one has.
+    The rows of a member are made when it has synced, so that little is left to make
+    when the last one has.
 
     Attributes:
         gains: by target and partition, its source, and whether it is a return.
-        losses: by member the partitions that it lost.
+        losses: by member, the partitions that it lost.
         taken: all partitions that a member gained.
-        free: partitions that a member lost, and no other gained.
-        losers: by partition the member that lost it.
-        kept: partitions whose owner is the same; None: not yet known, or not at all.
+        free: partitions that a member lost and no other gained.
+        losers: by partition, the member that lost it.
+        kept: partitions that stayed with their owner; None if unknown.
         is_whole: whether all earlier assignments were seen.
     """
 
@@ -179,7 +186,7 @@ class Shares:
         gained: dict[Partition, tuple[str | None, bool]],
         lost: list[Partition],
     ) -> None:
-        """An assignment has given partitions to a member, and taken others from it."""
+        """Notes the partitions that an assignment gave to a member and took from it."""
         self.gains[member_id] = gained
         self.losses[member_id] = lost
         self.losers.update(dict.fromkeys(lost, member_id))
@@ -190,12 +197,13 @@ class Shares:
     def synced(
         self, member_id: str, owned: set[Partition], unread_ns: Mapping[Partition, int]
     ) -> None:
-        """A member was given its assignment; fine if it was before.
+        """Notes that a member got its assignment; does nothing the second time.
 
         Args:
-            member_id: which.
+            member_id: the member.
             owned: its partitions.
-            unread_ns: of those that it did not read: how long they had no reader.
+            unread_ns: by partition that it did not read before, the time without a
+                reader.
         """
         if member_id not in self._held:
             self._held[member_id] = self._holding(member_id, owned)
@@ -237,7 +245,7 @@ class Shares:
         return tuple(chain.from_iterable(rows))
 
     def given_up(self) -> tuple[Holding, ...] | None:
-        """The partitions that were taken from a member, and have no owner yet."""
+        """The partitions taken from a member that have no new owner yet."""
         if self.kept is None:
             return None
         if not self.free:
@@ -247,30 +255,31 @@ class Shares:
 
 
 class Rebalance:
-    """A rebalance that is, or was, under way.
+    """A rebalance, in progress or over.
 
     Attributes:
-        opening: why it began.
+        opening: its cause.
         phase: see `Phase`.
         joined_ns: the end of its join phase, if that ended with a generation.
-        ended_ns: its end; None: it goes on.
+        ended_ns: its end; None while it goes on.
         settled_ns: when it was over.
         outcome: how it ended.
-        generation: the one that it made.
-        missing: members that have not joined yet, pending ones included.
-        unsynced: members of the generation that were not given their assignment yet.
+        generation: the generation that it started.
+        missing: members that have not joined yet, including pending ones.
+        unsynced: members of the generation that have not got their assignment yet.
         is_initial: the group waits for its initial delay (KIP-134).
-        completed: its ``join_completed``, as far as that was seen.
-        waits: the rows of that.
+        completed: its ``join_completed``, if it was seen.
+        waits: the rows of that event.
         assigned: its ``assignment_made``.
-        leadership: the generation's leader, and its cause.
-        returns: processes that are back as its members, or as those before it.
+        leadership: the generation's leader, and why it leads.
+        returns: processes that came back as its members, or as those before it.
         refused: JoinGroups refused in the join phase.
         latecomers: members removed because they missed the join phase.
-        pieces: of its duration.
-        pauses: of its members.
+        pieces: the pieces of its duration.
+        pauses: the pauses of its members.
         shares: the partitions of each member.
-        seen_ns: up to where no event is missing; None: none is missing so far.
+        held_in: the state in which a test holds the group, or None.
+        seen_ns: the time up to which no event is missing; None if none is missing.
         is_whole: none of its events is missing, as far as known.
     """
 
@@ -295,29 +304,43 @@ class Rebalance:
         self.pieces = Pieces(opening.started_ns)
         self.pauses = Pauses()
         self.shares = Shares()
+        self.held_in: str | None = None
         self.seen_ns: int | None = None
         self.is_whole = True
 
     @property
     def is_joining(self) -> bool:
-        """Whether the group waits for JoinGroups."""
+        """True while the group waits for JoinGroups."""
         return self.phase is Phase.JOINING
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has an outcome."""
+        """True if it has an outcome."""
         return self.ended_ns is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether all members that it stopped go on."""
+        """True if all members that it stopped have gone on."""
         return self.has_ended and not self.unsynced and not self.pauses.open
 
-    def is_mine(self, event: Event) -> bool:
-        """Whether an event is of the generation that it makes.
+    @property
+    def is_held(self) -> bool:
+        """True if a hold keeps it in its phase."""
+        return self.held_in is not None and self.held_in == _HOLDABLE.get(self.phase)
 
-        Each join phase that comes to its end makes one. So if the number is another
-        one the end of this is among events that are missing.
+    def hold(self, state: str | None, at_ns: int) -> None:
+        """Notes that a test holds the group in a state from now on; None: in none."""
+        was_held = self.is_held
+        piece = self._piece(at_ns, "released" if was_held else "held")
+        self.held_in = state
+        if self.is_held != was_held:
+            self.pieces.end(*piece)
+
+    def is_mine(self, event: Event) -> bool:
+        """Returns whether an event belongs to the generation that it started.
+
+        Each completed join phase starts a generation. So if the number is another one,
+        the end of this rebalance is among the missing events.
         """
         number = event.get("generation")
         return number is None or number == self.opening.generation + 1
@@ -325,15 +348,15 @@ class Rebalance:
     # -- the join phase
 
     def came(self, member_id: str, at_ns: int, owned: int | None) -> None:
-        """A member's JoinGroup was taken."""
+        """Notes that a member's JoinGroup was accepted."""
         self.pauses.begin(member_id, at_ns, owned)
         if member_id in self.missing:
-            if not self.is_initial:
+            if not (self.is_initial or self.is_held):
                 self.pieces.end("join", at_ns, "joined", member_id)
             del self.missing[member_id]
 
     def went(self, member_id: str, at_ns: int, how: Gone | None) -> None:
-        """A member is gone; None: a pending member is, which never joined."""
+        """Notes that a member is gone; `how` is None for a pending member."""
         self.pauses.end(member_id, at_ns, "gone")
         self.unsynced.discard(member_id)
         if not self.is_joining:
@@ -341,21 +364,21 @@ class Rebalance:
         if how is not None:
             self.opening.departures[member_id] = how
         if member_id in self.missing:
-            if not self.is_initial:
+            if not (self.is_initial or self.is_held):
                 self.pieces.end("join", at_ns, "gone", member_id)
             del self.missing[member_id]
 
     def extended(self, at_ns: int) -> None:
-        """The next window of the initial delay begins."""
+        """Notes that the next window of the initial delay begins."""
         self.pieces.end("initial_delay", at_ns, "extended", missing=self.missing)
 
     def timed_out(self, member_id: str, at_ns: int) -> None:
-        """A member missed the join phase: all that are missing were waited for."""
+        """Notes that a member missed the join phase, which waited for it."""
         self.latecomers.append(member_id)
         self.pieces.end("join", at_ns, "rebalance_timeout", missing=self.missing)
 
     def replace(self, old: str, new: str) -> None:
-        """A static member has another id now."""
+        """Gives a static member its new id."""
         self.missing = {new if each == old else each: None for each in self.missing}
         if old in self.unsynced:
             self.unsynced.remove(old)
@@ -374,7 +397,7 @@ class Rebalance:
             self.end(at_ns, Outcome.EMPTIED)
 
     def join_ended_unseen(self, event: Event, at_ns: int) -> None:
-        """The assignment is made, and the end of the join phase was not seen."""
+        """Notes an assignment whose join phase had an unseen end."""
         self.is_whole = False
         joined_ns = at_ns - int(event.get("duration_ns") or 0)
         self.joined_ns = max(joined_ns, self.pieces.at_ns)
@@ -386,7 +409,9 @@ class Rebalance:
     def _piece(
         self, at_ns: int, ended_by: str
     ) -> tuple[str, int, str, str | None, Iterable[str]]:
-        """The piece that goes on, as `Pieces.end` takes it."""
+        """The current piece, as arguments of `Pieces.end`."""
+        if self.is_held:
+            return "held", at_ns, ended_by, None, self.missing
         if self.is_joining:
             what = "initial_delay" if self.is_initial else "join"
             return what, at_ns, ended_by, None, self.missing
@@ -400,7 +425,7 @@ class Rebalance:
         self.end(at_ns, Outcome.COMPLETED)
 
     def end(self, at_ns: int, outcome: Outcome) -> None:
-        """It has an outcome; fine if it had one already."""
+        """Sets its outcome; does nothing if it has one."""
         if self.has_ended:
             return
         ended_by = "synced" if outcome is Outcome.COMPLETED else outcome.value
@@ -412,9 +437,9 @@ class Rebalance:
             self.unsynced.clear()
 
     def synced(self, member_id: str, at_ns: int) -> None:
-        """A member was given its assignment."""
-        # Even if this made no generation: where the coordinator has moved, the member
-        # may find its old generation there, and go on in that.
+        """Notes that a member got its assignment."""
+        # Even if this made no generation: after a move of the coordinator, the member
+        # may find its old generation there, and go on in it.
         self.pauses.end(member_id, at_ns, "synced")
         self.unsynced.discard(member_id)
 
@@ -423,7 +448,7 @@ class Rebalance:
         if self.shares.kept is not None or self.outcome is not Outcome.COMPLETED:
             return
         if not ownership.is_known:
-            return  # no consumers, or no assignment of theirs was ever seen
+            return  # not consumers, or no assignment of theirs was ever seen
         self.shares.seal(ownership)
 
     # -- the value
@@ -435,7 +460,7 @@ class Rebalance:
         unread: tuple[Unread, ...],
         until_ns: int,
     ) -> Account:
-        """The account; of a rebalance that goes on, up to `until_ns`."""
+        """The account; of a rebalance in progress, up to `until_ns`."""
         ended_ns, pieces = self.ended_ns, [*self.pieces.rows]
         if ended_ns is None:
             ended_ns = max(until_ns, self.pieces.at_ns)
@@ -514,7 +539,7 @@ def _listed(completed: Event, name: str) -> tuple[str, ...]:
 
 
 def _any(known: list[bool | None]) -> bool | None:
-    """True if one is; None if that is not known of all."""
+    """True if one is; None if any is unknown."""
     if True in known:
         return True
     return None if None in known or not known else False

@@ -4,7 +4,7 @@ Attributes have the names, types and meanings that `kohort.broker.events.schema`
 them at ``rebalance_account``; lists are tuples here, and partitions are `Parts`.
 
 All times are the broker's clock (`time_ns` of events), in ns since the epoch, and never
-run back within a group. All durations are in ns and differences of those, so that the
+run backwards within a group. All durations are differences of those, in ns, so that the
 pieces of a duration add up to it exactly.
 """
 
@@ -45,6 +45,7 @@ class Gone(StrEnum):
     REMOVED = "removed"
     EXPIRED = "expired"
     KICKED = "kicked"
+    COMMANDED = "commanded"
     REPLACED = "replaced"
     UNSEEN = "unseen"
 
@@ -64,7 +65,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Row ``departure``: a member that went."""
+    """Row ``departure``: a member that left or was removed."""
 
     member_id: str
     how: Gone
@@ -72,7 +73,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Return(Span):
-    """Row ``return``: a process that went, and is back as another member."""
+    """Row ``return``: a process that went and came back as another member."""
 
     member_id: str
     previous_id: str
@@ -92,7 +93,7 @@ class RefusedJoin:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Row ``wait``: the coordinator's own account of the wait for a member."""
+    """Row ``wait``: the wait for a member, as the coordinator measured it."""
 
     member_id: str
     waited_ns: int
@@ -113,11 +114,11 @@ class Piece(Span):
 
 @dataclass(frozen=True, slots=True)
 class Pause(Span):
-    """Row ``pause``: the time in which an eager member did not process.
+    """Row ``pause``: the time in which an eager member did not process records.
 
-    From its JoinGroup, before which it has revoked all that it owned, to its
-    SyncGroup's answer. The broker sees neither the revocation, which is a little
-    earlier, nor the first fetch, which is a little later.
+    It begins with the JoinGroup, before which the member has revoked all its
+    partitions, and ends with SyncGroup's answer. The broker sees neither the
+    revocation, which is a little earlier, nor the first fetch, which is a little later.
     """
 
     member_id: str
@@ -129,7 +130,7 @@ class Pause(Span):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Row ``move``: partitions that came from one member to another."""
+    """Row ``move``: partitions that moved from one member to another."""
 
     source: str | None
     target: str
@@ -224,28 +225,28 @@ class Account:
 
     @property
     def duration_ns(self) -> int:
-        """From its start to its end: the join phase and the sync phase."""
+        """From its start to its end: join phase plus sync phase."""
         return self.ended_ns - self.started_ns
 
     @property
     def join_ns(self) -> int:
-        """How long the group waited for JoinGroups."""
+        """Time that the group waited for JoinGroups."""
         end = self.ended_ns if self.joined_ns is None else self.joined_ns
         return end - self.started_ns
 
     @property
     def sync_ns(self) -> int:
-        """How long the group waited for the leader's assignment."""
+        """Time that the group waited for the leader's assignment."""
         return self.duration_ns - self.join_ns
 
     @property
     def paused_ns(self) -> int:
-        """The pauses of all members that had partitions, together."""
+        """Total pauses of all members that had partitions."""
         return sum(row.duration_ns for row in self.pauses if row.count != 0)
 
     @property
     def unread_ns(self) -> int:
-        """Partition-time without a reader, but for an Empty group."""
+        """Partition-time without a reader, except while the group was Empty."""
         return sum(r.duration_ns * r.count for r in self.unread if r.cause != EMPTY)
 
     @property
@@ -255,30 +256,30 @@ class Account:
 
     @property
     def moved_count(self) -> int:
-        """Partitions that went from one member to another."""
+        """Partitions that moved from one member to another."""
         return sum(row.count for row in self.moves or () if row.source is not None)
 
     @property
     def first_count(self) -> int:
-        """Partitions that had no known owner before."""
+        """Partitions without a known previous owner."""
         return sum(row.count for row in self.moves or () if row.source is None)
 
     @property
     def kept_count(self) -> int:
-        """Partitions whose owner is the same."""
+        """Partitions that stayed with their owner."""
         return sum(count(row.parts) for row in self.kept or ())
 
     @property
     def given_up_count(self) -> int:
-        """Partitions that were taken from a member, and have no owner yet."""
+        """Partitions taken from a member that have no new owner yet."""
         return sum(count(row.parts) for row in self.given_up or ())
 
     @property
     def least_moved_count(self) -> int:
-        """The least that had to move for the same shares, among kept and moved ones.
+        """The fewest partitions that had to move for shares of these sizes.
 
-        Which member has which share is not asked: the largest one before may go on
-        with the largest one after.
+        Counts kept and moved partitions. It does not matter which member has which
+        share: the largest one before may become the largest one after.
         """
         before = dict.fromkeys(self.members, 0)
         after = dict(before)
@@ -296,7 +297,7 @@ class Account:
 
     @property
     def partition_count(self) -> int:
-        """Partitions that it was about."""
+        """Partitions that the rebalance was about."""
         changed = self.moved_count + self.first_count + self.given_up_count
         return changed + self.kept_count
 
@@ -322,7 +323,7 @@ class Account:
 
     @classmethod
     def of(cls, event: Event) -> Self:
-        """The account that an event carries."""
+        """Reads the account from its event."""
         return cls(**{name: _from_json(name, event.get(name)) for name in _NAMES})
 
 
@@ -332,10 +333,10 @@ def key_of(event: Event) -> str:
 
 
 ROWS: Final = 10
-"""Rows of a step of `Account.render`: some 30 us, as long as an event takes."""
+"""Rows per step of `Account.render`: some 30 us, as long as an event takes."""
 
 EMPTY: Final = "group_empty"
-"""The cause of partitions that have no reader because the group is Empty."""
+"""The cause of gaps while the group is Empty."""
 
 _KEY: Final = "{}/{}/{}"
 _NAMES: Final = tuple(each.name for each in fields(Account))
@@ -363,7 +364,7 @@ _ROWS: Final[Mapping[str, type]] = {
 }
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
 _NOT_SCALAR: Final = frozenset({"how", "missing", "parts"})
-"""Attributes of rows that are not JSON's own."""
+"""Attributes of rows that are not JSON scalars."""
 _ATTRIBUTES: Final = {
     row: tuple(each.name for each in fields(row)) for row in _ROWS.values()
 }
@@ -417,5 +418,5 @@ def partitions(rows: Iterable[Mapping[str, Any]] | None) -> list[Partition]:
 
 
 def count(held: Parts) -> int:
-    """How many partitions there are."""
+    """The number of partitions."""
     return sum(map(len, held.values()))

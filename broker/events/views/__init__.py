@@ -1,1 +1,1 @@
-"""Views of the stream of events that the broker keeps up itself: a file, a topic."""
+"""Readers of the stream that the broker runs itself: a file, a topic."""

@@ -5,8 +5,8 @@ broker. If the disk is full, the batch is retried every second. Meanwhile new ev
 wait in the reader's buffer; events that do not fit are missing from the file, which
 then has the `events_lost` that every slow reader of the stream gets.
 
-The file always ends with a whole line; after a kill as soon as it is opened again. It
-is for one broker, and locked: two would cut off each other's lines.
+The file always ends with a whole line; after a kill, from the next time it is opened.
+It is locked, as two brokers would cut off each other's lines.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kohort.broker.events.bus import Events
 from kohort.broker.events.views.reading import json_of, pause, take
 
 LINGER_S: Final = 0.05
-"""The pause between two writes: that much of the stream may be lost if the process
-is killed, and a busy broker writes 20 times a second."""
+"""Pause between two writes: a kill loses at most this much of the stream, and a busy
+broker writes 20 times a second."""
 RETRY_S: Final = 1.0
-"""The pause before a write that failed is tried again."""
+"""Pause before a failed write is retried."""
 CLOSE_S: Final = 5.0
 """How long closing waits for a disk that does not answer."""
 LONGEST_WRITE: Final = 1024 * 1024
-"""Bytes of one write, some 2,000 events, which is retried as a whole."""
+"""Bytes per write, some 2,000 events; a failed write is retried as a whole."""
 LONGEST_LINE: Final = 64 * 1024 * 1024
-"""Bytes from the end in which the beginning of the last line is searched: the longest
-events, commits of 100,000 offsets, have a tenth of that."""
+"""Bytes at the end in which the start of the last line is searched: the longest events,
+commits of 100,000 offsets, have a tenth of that."""
 
 _BEGIN: Final = b'{"schema":'
 """The first bytes of every event's line."""
@@ -42,18 +42,18 @@ log = telemetry.Logger("events")
 
 
 class EventsFile:
-    """Appends the stream to a file, from its beginning on; a regular file, or none yet.
+    """Appends the stream to a file, which must be a regular file or not exist yet.
 
     An incomplete last line, left by a broker that was killed, is removed first. If the
-    last line is no event, it is kept and gets its end of line.
+    last line is not an event, it is kept and gets its end of line.
 
     Args:
         path: of the file.
         events: the stream.
-        size: how many events may wait while the file cannot be written.
+        size: number of events that may wait while the file cannot be written.
 
     Raises:
-        OSError: from the constructor; the file cannot be written to, or another broker
+        OSError: from the constructor: the file cannot be written, or another broker
             writes to it.
     """
 
@@ -62,8 +62,8 @@ class EventsFile:
     ) -> None:
         self._path = os.fspath(path)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        # Opening a pipe without a reader would block for ever. (And Windows would
-        # write CRLF.)
+        # Opening a pipe without a reader would block forever. (And Windows would write
+        # CRLF.)
         flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         self._file = os.open(path, flags, 0o644)
         try:
@@ -86,7 +86,7 @@ class EventsFile:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Writes the events so far, trying once, and closes the file."""
+        """Writes the events so far, in one attempt, and closes the file."""
         if self._task is not None:
             self._events.finish_accounts()
             self._events.release_accounts()
@@ -95,7 +95,8 @@ class EventsFile:
         if self._task is not None:
             _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_S)
             if unfinished:
-                # Its thread has the file: to close it would give its number away.
+                # Its thread uses the file: closing it would free its number for another
+                # file.
                 self._task.cancel()
                 log.error("events_not_written", file=self._path, reason="no answer")
                 return
@@ -125,13 +126,13 @@ class EventsFile:
             made = [json_of(event) for event in events]
             lines += made
             size += sum(map(len, made))
-            # Others have their turn.
+            # Let other tasks run.
             await asyncio.sleep(0)
         lines.append(b"")
         return b"\n".join(lines)
 
     async def _write(self, lines: bytes) -> bool:
-        """Appends lines, all of them or none; False if that did not work."""
+        """Appends lines, all of them or none; returns False if that failed."""
         try:
             await asyncio.to_thread(_append, self._file, lines)
         except OSError as error:
@@ -148,10 +149,10 @@ class EventsFile:
 
 
 def _claim(file: int) -> None:
-    """Locks a regular file for as long as it is open, where there are such locks.
+    """Locks a regular file until it is closed, if the file system has locks.
 
     Raises:
-        OSError: it is no regular file, or another process has locked it.
+        OSError: it is not a regular file, or another process has locked it.
     """
     if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError("it is no regular file")
@@ -164,11 +165,11 @@ def _claim(file: int) -> None:
     except BlockingIOError:
         raise OSError("another broker writes to it; each needs its own") from None
     except OSError:
-        return  # some network drives have none
+        return  # some network drives have no locks
 
 
 def _mend(file: int) -> int:
-    """Sees to it that a file ends with a whole line: the bytes taken away for that."""
+    """Removes an incomplete last line; returns the number of bytes removed."""
     size = os.fstat(file).st_size
     line = _last_line(file, size)
     if not line:
@@ -181,7 +182,7 @@ def _mend(file: int) -> int:
 
 
 def _last_line(file: int, size: int) -> bytes:
-    """The bytes after the last end of line; gives up behind `LONGEST_LINE`."""
+    """The bytes after the last end of line; gives up after `LONGEST_LINE`."""
     tail, chunk = b"", 4096
     while b"\n" not in tail and len(tail) < min(size, LONGEST_LINE):
         chunk = min(2 * chunk, size)
@@ -191,7 +192,7 @@ def _last_line(file: int, size: int) -> bytes:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether it is the beginning of an event's line, and no more."""
+    """Returns whether a line is an incomplete event."""
     if not _BEGIN.startswith(line[: len(_BEGIN)]):
         return False
     try:
@@ -202,10 +203,10 @@ def _is_torn(line: bytes) -> bool:
 
 
 def _append(file: int, lines: bytes) -> None:
-    """Writes all or, as far as the disk lets it, nothing.
+    """Appends all bytes or, unless the disk prevents it, none.
 
     Raises:
-        OSError: it was nothing.
+        OSError: none were appended.
     """
     before = os.fstat(file).st_size
     rest = memoryview(lines)

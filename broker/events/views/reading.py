@@ -6,27 +6,30 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from kohort.broker.events.bus import Reader
 
+if TYPE_CHECKING:
+    from kohort.broker.events.types import Event
+
 SLICE: Final = 100
-"""Events that are made text of before others get their turn: one or two ms."""
+"""Events converted to text before other tasks run: one or two ms."""
 LARGE_SLICE: Final = 1_000
-"""As many where the buffer is half full: in one turn of the loop each of a thousand
-connections may make an event, and a reader that takes fewer falls behind."""
+"""The same while the buffer is half full: each of a thousand connections may make an
+event in one turn of the loop, and a slower reader would fall behind."""
 
 
-def take(reader: Reader) -> list[dict[str, Any]]:
+def take(reader: Reader) -> list[Event]:
     """The next slice of waiting events; may be empty."""
     is_behind = 2 * len(reader) > reader.size or 2 * reader.rows > reader.most_rows
     return reader.take(LARGE_SLICE if is_behind else SLICE)
 
 
 async def pause(closing: asyncio.Event, seconds: float) -> None:
-    """Waits before the next write; a view that closes does not wait."""
+    """Waits before the next write; returns at once if the view is closing."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await closing.wait()
@@ -36,8 +39,8 @@ _in_ascii = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 
 
 def json_of(event: Mapping[str, Any]) -> bytes:
-    """One event as JSON: in one line, without its end, and in ASCII."""
-    # orjson takes a fifteenth of the time, which matters where a group is large, but it
+    """One event as JSON: one line, without its end, in ASCII."""
+    # orjson takes a fifteenth of the time, which matters for large groups, but it
     # writes UTF-8, and rejects a lone surrogate of a label.
     try:
         text = orjson.dumps(event, default=dict)

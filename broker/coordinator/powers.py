@@ -1,0 +1,270 @@
+"""Power over a group: commands of tests and operators.
+
+A command changes the group through the functions that requests and timers use. It makes
+an event ``commanded`` first, then its effects. A command that cannot be performed
+changes nothing, and its result says why.
+"""
+
+from __future__ import annotations
+
+from kohort.broker.coordinator import leave, notices, rebalance, sync
+from kohort.broker.coordinator.effects import CommandResult, SyncResult, Who
+from kohort.broker.coordinator.events import (
+    Command,
+    Expire,
+    HoldGroup,
+    Kick,
+    LimitGroup,
+    MemberCommand,
+    Mute,
+    ReleaseGroup,
+    TriggerRebalance,
+    Unmute,
+)
+from kohort.broker.coordinator.group import Group
+from kohort.broker.coordinator.member import Member
+from kohort.broker.coordinator.removal import remove, remove_pending
+from kohort.broker.coordinator.state import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupState,
+)
+from kohort.broker.coordinator.turn import Cause, Turn
+from kohort.protocol.errors import ErrorCode
+
+_DONE = CommandResult()
+_UNKNOWN = SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+
+_ASKED_FOR = "a test asked for it"
+"""The reason of a rebalance caused by `Expire`."""
+HOLDABLE = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
+"""States in which a group can be held."""
+
+
+def _refuse(turn: Turn, event: Command, why: str) -> None:
+    turn.reply(event.token, CommandResult(why))
+
+
+# -- members
+
+
+def kick(turn: Turn, groups: dict[str, Group], event: Kick) -> None:
+    """Removes a member, or a pending member, and rebalances."""
+    group, who = _find(turn, groups, event)
+    if group is None or who is None:
+        return
+    notices.commanded(turn, groups, event, "kick", who, reason=event.reason)
+    member = group.members.get(event.member_id)
+    heard = turn.now if member is None else turn.last_heard(member)
+    notices.member_kicked(
+        turn, group, who, "commanded", heard, was_pending=member is None
+    )
+    if member is None:
+        turn.disarm(("session", group.group_id, event.member_id))
+        remove_pending(turn, group, event.member_id)
+    else:
+        turn.answer_sync(member, _UNKNOWN)
+        remove(turn, group, member)
+    if group.state is not EMPTY:
+        cause = Cause("member_kicked", who, event.reason)
+        rebalance.prepare_or_complete(turn, group, cause)
+    turn.reply(event.token, _DONE)
+
+
+def expire(turn: Turn, groups: dict[str, Group], event: Expire) -> None:
+    """Ends the session of a member, or of a pending member."""
+    group, who = _find(turn, groups, event)
+    if group is None or who is None:
+        return
+    notices.commanded(turn, groups, event, "expire", who)
+    member = group.members.get(event.member_id)
+    if member is None:
+        turn.disarm(("session", group.group_id, event.member_id))
+        leave.expire_pending(turn, group, who)
+    else:
+        turn.answer_sync(member, _UNKNOWN)
+        leave.expire(turn, group, member, _ASKED_FOR)
+    turn.reply(event.token, _DONE)
+
+
+def mute(turn: Turn, groups: dict[str, Group], event: Mute) -> None:
+    """Stops counting anything that a member sends as a sign of life.
+
+    A waiting join or sync of it does not count either: the group goes on waiting for
+    this member, until its session ends.
+    """
+    group, who = _find(turn, groups, event)
+    if group is None or who is None:
+        return
+    member = group.members.get(event.member_id)
+    if member is None:
+        _refuse(turn, event, "a pending member cannot be muted: it has no session")
+        return
+    if not member.is_muted:
+        notices.commanded(turn, groups, event, "mute", who)
+        _mute(turn, group, member)
+    turn.reply(event.token, _DONE)
+
+
+def _mute(turn: Turn, group: Group, member: Member) -> None:
+    if member.satisfies_heartbeat:
+        # It was alive until now; its timer may have fired and been ignored.
+        turn.keep_alive(member, member.session_timeout)
+    elif member.has_joined:
+        _keep_newcomer(turn, member)
+    if member.join_token is not None:
+        group.awaiting_join -= 1
+    if member.sync_token is not None:
+        rebalance.wait_for_sync(turn, group, member)
+    member.is_muted = True
+    turn.lasting.mute(group.group_id, member.member_id)
+
+
+def unmute(turn: Turn, groups: dict[str, Group], event: Unmute) -> None:
+    """Hears a muted member again, as if it had given a sign of life now."""
+    group, who = _find(turn, groups, event)
+    if group is None or who is None:
+        return
+    member = group.members.get(event.member_id)
+    if member is not None and member.is_muted:
+        notices.commanded(turn, groups, event, "unmute", who)
+        turn.lasting.unmute(group.group_id, member.member_id)
+        member.is_muted = False
+        if not member.is_new:
+            turn.keep_alive(member, member.session_timeout)
+        if member.join_token is not None:
+            group.awaiting_join += 1
+        if member.sync_token is not None or group.state is STABLE:
+            # In Stable it may have got its assignment while it was muted.
+            sync.has_synced(turn, group, member.member_id)
+        _go_on(turn, group)
+    turn.reply(event.token, _DONE)
+
+
+def _find(
+    turn: Turn, groups: dict[str, Group], event: MemberCommand
+) -> tuple[Group | None, Who | None]:
+    """Returns the group and the member of a command; refuses it if one is missing."""
+    group = groups.get(event.group_id)
+    if group is not None:
+        member = group.members.get(event.member_id)
+        if member is not None:
+            return group, member.identity
+        pending = group.pending_members.get(event.member_id)
+        if pending is not None:
+            return group, pending.identity
+    _refuse(turn, event, f"there is no member {event.member_id!r}")
+    return None, None
+
+
+# -- the group
+
+
+def trigger(turn: Turn, groups: dict[str, Group], event: TriggerRebalance) -> None:
+    """Starts a rebalance."""
+    group = groups.get(event.group_id)
+    if group is None or not group.members:
+        _refuse(turn, event, "a group without members cannot rebalance")
+        return
+    if group.state is PREPARING_REBALANCE:
+        _refuse(turn, event, "the group is in PreparingRebalance already")
+        return
+    notices.commanded(turn, groups, event, "rebalance", reason=event.reason)
+    rebalance.prepare(turn, group, Cause("requested", None, event.reason))
+    turn.reply(event.token, _DONE)
+
+
+def limit(turn: Turn, groups: dict[str, Group], event: LimitGroup) -> None:
+    """Gives a group a limit in place of ``group.max.size``, or removes the limit.
+
+    A group over its limit rebalances at once, as a loaded group does (KIP-389). The
+    next generation keeps within the limit.
+    """
+    limits, max_size = turn.lasting.max_sizes, event.max_size
+    if max_size is not None and max_size < 1:
+        _refuse(turn, event, f"a limit of {max_size} members: it must be at least 1")
+        return
+    notices.commanded(turn, groups, event, "limit", max_size=max_size)
+    if max_size is None:
+        limits.pop(event.group_id, None)
+    else:
+        limits[event.group_id] = max_size
+    group = groups.get(event.group_id)
+    if (
+        group is not None
+        and group.state in (STABLE, COMPLETING_REBALANCE)
+        and len(group.members) > turn.max_size(group)
+    ):
+        most = turn.max_size(group)
+        members = "1 member" if most == 1 else f"{most} members"
+        reason = f"a test limited the group to {members}"
+        rebalance.prepare(turn, group, Cause("group_over_max_size", None, reason))
+    turn.reply(event.token, _DONE)
+
+
+# -- holds
+
+
+def hold(turn: Turn, groups: dict[str, Group], event: HoldGroup) -> None:
+    """Holds a group in a state: from now on, or as soon as it is in that state.
+
+    A hold in another state replaces an existing one: the group goes on to that state.
+    """
+    group = groups.get(event.group_id)
+    state = event.state
+    if state is None:
+        is_holdable = group is not None and group.state in HOLDABLE
+        state = group.state if group and is_holdable else PREPARING_REBALANCE
+    if state not in HOLDABLE:
+        states = " or ".join(HOLDABLE)
+        _refuse(turn, event, f"a group can be held in {states}, not in {state}")
+        return
+    notices.commanded(turn, groups, event, "hold", held_in=state.value)
+    before = turn.lasting.holds.get(event.group_id)
+    if before is not state:
+        turn.lasting.holds[event.group_id] = state
+        if group is not None:
+            _change_hold(turn, group, before)
+    turn.reply(event.token, _DONE)
+
+
+def release(turn: Turn, groups: dict[str, Group], event: ReleaseGroup) -> None:
+    """Lets a held group go on: at once if nothing is missing, else its timers run."""
+    before = turn.lasting.holds.get(event.group_id)
+    if before is None:
+        _refuse(turn, event, "the group is not held")
+        return
+    notices.commanded(turn, groups, event, "release", held_in=before.value)
+    del turn.lasting.holds[event.group_id]
+    group = groups.get(event.group_id)
+    if group is not None:
+        _change_hold(turn, group, before)
+    turn.reply(event.token, _DONE)
+
+
+def _change_hold(turn: Turn, group: Group, before: GroupState | None) -> None:
+    if turn.is_held(group):
+        rebalance.stop_timer(turn, group)
+        # All members may have left while the initial window was open.
+        rebalance.try_complete_join(turn, group)
+    elif group.state is before:
+        rebalance.go_on(turn, group)
+        for member in group.members.values():
+            if member.is_new and member.has_joined:
+                _keep_newcomer(turn, member)
+        _go_on(turn, group)
+
+
+def _go_on(turn: Turn, group: Group) -> None:
+    """Ends the group's phase if nothing is missing and no hold keeps it."""
+    if group.state is PREPARING_REBALANCE:
+        rebalance.try_complete_join(turn, group)
+    elif group.state is COMPLETING_REBALANCE:
+        sync.store_assignments(turn, group)
+
+
+def _keep_newcomer(turn: Turn, member: Member) -> None:
+    """Gives a new member the full time again that its join may wait."""
+    turn.keep_alive(member, turn.settings.new_member_join_timeout_ms / 1000)

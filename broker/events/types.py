@@ -1,0 +1,685 @@
+"""Types of events, a TypedDict for each kind; type checkers narrow by `kind`.
+
+Generated from `kohort.broker.events.schema` by
+
+    python -m kohort.broker.events.formats
+
+At run time an event is a dict. A field that is NotRequired may be null or missing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypeAlias, TypedDict
+
+
+class WaitRow(TypedDict):
+    member_id: str
+    waited_ns: int
+    came: bool
+
+
+class PartRow(TypedDict):
+    topic: str
+    partitions: list[int]
+
+
+class DepartureRow(TypedDict):
+    member_id: str
+    how: Literal[
+        "left",
+        "removed",
+        "expired",
+        "kicked",
+        "commanded",
+        "replaced",
+        "unseen",
+    ]
+
+
+class ReturnRow(TypedDict):
+    member_id: str
+    previous_id: str
+    how: Literal[
+        "left",
+        "removed",
+        "expired",
+        "kicked",
+        "commanded",
+        "replaced",
+        "unseen",
+    ]
+    since_ns: int
+    until_ns: int
+    is_restart: bool
+
+
+class RefusedJoinRow(TypedDict):
+    who: str
+    cause: str
+
+
+class PieceRow(TypedDict):
+    what: Literal[
+        "initial_delay",
+        "join",
+        "sync",
+        "held",
+        "unseen",
+    ]
+    since_ns: int
+    until_ns: int
+    ended_by: str
+    member_id: NotRequired[str | None]
+    missing: list[str]
+
+
+class PauseRow(TypedDict):
+    member_id: str
+    since_ns: int
+    until_ns: int
+    count: NotRequired[int | None]
+    ended_by: Literal[
+        "synced",
+        "gone",
+        "rebalance",
+        "unseen",
+    ]
+
+
+class HoldingRow(TypedDict):
+    member_id: str
+    parts: list[PartRow]
+
+
+class MoveRow(TypedDict):
+    source: NotRequired[str | None]
+    target: str
+    is_return: bool
+    unread_ns: NotRequired[int | None]
+    count: int
+    parts: list[PartRow]
+
+
+class UnreadRow(TypedDict):
+    member_id: str
+    reader: NotRequired[str | None]
+    cause: Literal[
+        "paused",
+        "revoked",
+        "left",
+        "removed",
+        "expired",
+        "commanded",
+        "kicked",
+        "replaced",
+        "unseen",
+        "group_empty",
+    ]
+    since_ns: int
+    until_ns: int
+    count: int
+    parts: list[PartRow]
+
+
+class OffsetRow(TypedDict):
+    topic: str
+    partition: int
+    offset: int
+    end_offset: NotRequired[int | None]
+
+
+class Common(TypedDict):
+    schema: int
+    run: str
+    labels: dict[str, str]
+    node: int
+    sequence: int
+    time_ns: int
+    wall_ns: int
+    group: NotRequired[str | None]
+    generation: NotRequired[int | None]
+    member_id: NotRequired[str | None]
+    instance_id: NotRequired[str | None]
+    client_id: NotRequired[str | None]
+    host: NotRequired[str | None]
+    connection: NotRequired[int | None]
+    reason: NotRequired[str | None]
+
+
+class MemberIdGiven(Common):
+    kind: Literal["member_id_given"]
+    cause: NotRequired[None]
+
+
+class PendingMemberExpired(Common):
+    kind: Literal["pending_member_expired"]
+    cause: NotRequired[None]
+
+
+class MemberJoined(Common):
+    kind: Literal["member_joined"]
+    cause: Literal[
+        "new",
+        "rejoin",
+        "metadata_changed",
+        "leader",
+        "repeated",
+    ]
+    is_first: bool
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: list[str]
+    topics: NotRequired[list[str] | None]
+
+
+class MemberRefused(Common):
+    kind: Literal["member_refused"]
+    cause: Literal[
+        "full",
+        "fenced",
+        "inconsistent",
+        "unknown",
+        "invalid",
+    ]
+    error: str
+
+
+class MemberLeft(Common):
+    kind: Literal["member_left"]
+    cause: Literal[
+        "left",
+        "removed",
+    ]
+    was_pending: bool
+
+
+class MemberExpired(Common):
+    kind: Literal["member_expired"]
+    cause: Literal[
+        "silent",
+        "commanded",
+    ]
+    silent_ns: NotRequired[int | None]
+
+
+class MemberKicked(Common):
+    kind: Literal["member_kicked"]
+    cause: Literal[
+        "full",
+        "did_not_join_in_time",
+        "did_not_sync_in_time",
+        "group_over_max_size",
+        "commanded",
+    ]
+    was_pending: bool
+    silent_ns: NotRequired[int | None]
+
+
+class MemberReplaced(Common):
+    kind: Literal["member_replaced"]
+    cause: NotRequired[None]
+    replaced_member_id: str
+    silent_ns: NotRequired[int | None]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: list[str]
+    topics: NotRequired[list[str] | None]
+
+
+class Commanded(Common):
+    kind: Literal["commanded"]
+    cause: Literal[
+        "kick",
+        "expire",
+        "mute",
+        "unmute",
+        "rebalance",
+        "hold",
+        "release",
+        "limit",
+    ]
+    held_in: NotRequired[str | None]
+    max_size: NotRequired[int | None]
+
+
+class LeaderChosen(Common):
+    kind: Literal["leader_chosen"]
+    cause: Literal[
+        "first",
+        "gone",
+        "late",
+        "replaced",
+        "loaded",
+    ]
+    previous_leader: NotRequired[str | None]
+
+
+class Heartbeat(Common):
+    kind: Literal["heartbeat"]
+    cause: NotRequired[None]
+    error: str
+
+
+class GroupState(Common):
+    kind: Literal["group_state"]
+    cause: NotRequired[None]
+    state: str
+    previous_state: str
+
+
+class RebalanceStarted(Common):
+    kind: Literal["rebalance_started"]
+    cause: Literal[
+        "member_joined",
+        "member_left",
+        "session_expired",
+        "metadata_changed",
+        "leader_rejoined",
+        "static_member_replaced",
+        "sync_timeout",
+        "assignment_not_stored",
+        "group_over_max_size",
+        "member_kicked",
+        "requested",
+    ]
+    previous_state: str
+    members: list[str]
+    culprits: list[str]
+
+
+class WindowOpened(Common):
+    kind: Literal["window_opened"]
+    cause: Literal[
+        "first",
+        "extended",
+    ]
+    delay_ms: int
+    remaining_ms: int
+
+
+class JoinCompleted(Common):
+    kind: Literal["join_completed"]
+    cause: Literal[
+        "all_joined",
+        "rebalance_timeout",
+        "initial_delay",
+        "nobody_left",
+    ]
+    members: list[str]
+    gained: list[str]
+    lost: list[str]
+    waits: list[WaitRow]
+    duration_ns: int
+    protocol: NotRequired[str | None]
+    leader: NotRequired[str | None]
+
+
+class AssignmentMade(Common):
+    kind: Literal["assignment_made"]
+    cause: NotRequired[None]
+    protocol: str
+    leader: str
+    bytes: NotRequired[int | None]
+    metadata_bytes: NotRequired[int | None]
+    duration_ns: int
+
+
+class MemberSynced(Common):
+    kind: Literal["member_synced"]
+    cause: NotRequired[None]
+    waited_ns: int
+
+
+class PartitionsChanged(Common):
+    kind: Literal["partitions_changed"]
+    cause: Literal[
+        "assigned",
+        "gone",
+        "replaced",
+        "loaded",
+    ]
+    owned: list[PartRow]
+    partitions_gained: list[PartRow]
+    partitions_lost: list[PartRow]
+
+
+class RebalanceAccount(Common):
+    kind: Literal["rebalance_account"]
+    cause: Literal[
+        "member_joined",
+        "member_left",
+        "session_expired",
+        "metadata_changed",
+        "leader_rejoined",
+        "static_member_replaced",
+        "sync_timeout",
+        "assignment_not_stored",
+        "group_over_max_size",
+        "member_kicked",
+        "requested",
+        "unseen",
+    ]
+    started_sequence: int
+    previous_state: str
+    previous_generation: int
+    culprits: list[str]
+    departures: list[DepartureRow]
+    returns: list[ReturnRow]
+    silent_ns: NotRequired[int | None]
+    is_second_half: bool
+    is_same_offer: NotRequired[bool | None]
+    outcome: Literal[
+        "completed",
+        "emptied",
+        "interrupted",
+        "moved",
+        "cut",
+        "unseen",
+        "under_way",
+    ]
+    started_ns: int
+    joined_ns: NotRequired[int | None]
+    ended_ns: int
+    settled_ns: int
+    duration_ns: int
+    join_ns: int
+    sync_ns: int
+    join_ended_by: NotRequired[str | None]
+    pieces: list[PieceRow]
+    waits: list[WaitRow]
+    expected: list[str]
+    members: list[str]
+    gained: list[str]
+    lost: list[str]
+    latecomers: list[str]
+    missing: list[str]
+    refused: list[RefusedJoinRow]
+    protocol: NotRequired[str | None]
+    leader: NotRequired[str | None]
+    leader_cause: NotRequired[
+        Literal[
+            "first",
+            "gone",
+            "late",
+            "replaced",
+            "loaded",
+        ]
+        | None
+    ]
+    previous_leader: NotRequired[str | None]
+    is_eager: NotRequired[bool | None]
+    bytes: NotRequired[int | None]
+    metadata_bytes: NotRequired[int | None]
+    pauses: list[PauseRow]
+    paused_ns: int
+    moves: NotRequired[list[MoveRow] | None]
+    kept: NotRequired[list[HoldingRow] | None]
+    given_up: NotRequired[list[HoldingRow] | None]
+    moved_count: int
+    least_moved_count: int
+    first_count: int
+    kept_count: int
+    given_up_count: int
+    unread: list[UnreadRow]
+    unread_ns: int
+    unread_empty_ns: int
+    is_whole: bool
+    is_ownership_whole: bool
+
+
+class OffsetsCommitted(Common):
+    kind: Literal["offsets_committed"]
+    cause: NotRequired[None]
+    offsets: list[OffsetRow]
+    producer_id: NotRequired[int | None]
+
+
+class CommitRefused(Common):
+    kind: Literal["commit_refused"]
+    cause: NotRequired[None]
+    error: str
+    offsets: list[OffsetRow]
+    producer_id: NotRequired[int | None]
+
+
+class OffsetsExpired(Common):
+    kind: Literal["offsets_expired"]
+    cause: NotRequired[None]
+    expired: list[PartRow]
+
+
+class OffsetsDeleted(Common):
+    kind: Literal["offsets_deleted"]
+    cause: Literal[
+        "admin",
+        "topic_deleted",
+    ]
+    deleted: list[PartRow]
+
+
+class AppendFailed(Common):
+    kind: Literal["append_failed"]
+    cause: Literal[
+        "group",
+        "offsets",
+    ]
+    error: str
+    size_bytes: int
+    max_bytes: int
+
+
+class TransactionState(Common):
+    kind: Literal["transaction_state"]
+    cause: Literal[
+        "initialized",
+        "client_began",
+        "client_added",
+        "client_committed",
+        "client_aborted",
+        "timeout",
+        "fenced",
+        "operator",
+        "markers_written",
+        "id_expired",
+        "loaded",
+    ]
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: Literal[
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    ]
+    previous_state: NotRequired[
+        Literal[
+            "Empty",
+            "Ongoing",
+            "PrepareCommit",
+            "PrepareAbort",
+            "CompleteCommit",
+            "CompleteAbort",
+            "Dead",
+            "PrepareEpochFence",
+        ]
+        | None
+    ]
+    partitions: list[PartRow]
+    group_ids: list[str]
+    started_ns: NotRequired[int | None]
+    duration_ns: NotRequired[int | None]
+    timeout_ms: int
+
+
+class TransactionFenced(Common):
+    kind: Literal["transaction_fenced"]
+    cause: NotRequired[None]
+    transactional_id: NotRequired[str | None]
+    producer_id: int
+    producer_epoch: int
+    current_epoch: int
+    api: str
+    error: str
+
+
+class TransactionEndedInPartition(Common):
+    kind: Literal["transaction_ended_in_partition"]
+    cause: NotRequired[None]
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    first_offset: NotRequired[int | None]
+    end_offset: int
+    held_back: int
+    duration_ns: NotRequired[int | None]
+
+
+class GroupLoaded(Common):
+    kind: Literal["group_loaded"]
+    cause: NotRequired[None]
+    state: str
+    members: list[str]
+    protocol: NotRequired[str | None]
+    leader: NotRequired[str | None]
+
+
+class ShardLoaded(Common):
+    kind: Literal["shard_loaded"]
+    cause: NotRequired[None]
+    partition: int
+    groups: int
+    duration_ns: int
+
+
+class ShardUnloaded(Common):
+    kind: Literal["shard_unloaded"]
+    cause: Literal[
+        "moved",
+        "stopped",
+        "failed",
+        "deleted",
+    ]
+    partition: int
+
+
+class FaultStruck(Common):
+    kind: Literal["fault_struck"]
+    cause: Literal[
+        "error",
+        "delay",
+        "disconnect_before",
+        "disconnect_after",
+        "swallow",
+        "throttle",
+        "duplicate",
+        "stale",
+        "corrupt",
+        "truncate",
+        "trickle",
+        "black_hole",
+        "jitter",
+    ]
+    fault_id: int
+    fault: str
+    api: NotRequired[str | None]
+    error: NotRequired[str | None]
+
+
+class NodeStarted(Common):
+    kind: Literal["node_started"]
+    cause: NotRequired[None]
+
+
+class NodeStopped(Common):
+    kind: Literal["node_stopped"]
+    cause: NotRequired[None]
+
+
+class EventsLost(Common):
+    kind: Literal["events_lost"]
+    cause: NotRequired[None]
+    first: int
+    last: int
+
+
+EventKind: TypeAlias = Literal[
+    "member_id_given",
+    "pending_member_expired",
+    "member_joined",
+    "member_refused",
+    "member_left",
+    "member_expired",
+    "member_kicked",
+    "member_replaced",
+    "commanded",
+    "leader_chosen",
+    "heartbeat",
+    "group_state",
+    "rebalance_started",
+    "window_opened",
+    "join_completed",
+    "assignment_made",
+    "member_synced",
+    "partitions_changed",
+    "rebalance_account",
+    "offsets_committed",
+    "commit_refused",
+    "offsets_expired",
+    "offsets_deleted",
+    "append_failed",
+    "transaction_state",
+    "transaction_fenced",
+    "transaction_ended_in_partition",
+    "group_loaded",
+    "shard_loaded",
+    "shard_unloaded",
+    "fault_struck",
+    "node_started",
+    "node_stopped",
+    "events_lost",
+]
+
+
+Event: TypeAlias = (
+    MemberIdGiven
+    | PendingMemberExpired
+    | MemberJoined
+    | MemberRefused
+    | MemberLeft
+    | MemberExpired
+    | MemberKicked
+    | MemberReplaced
+    | Commanded
+    | LeaderChosen
+    | Heartbeat
+    | GroupState
+    | RebalanceStarted
+    | WindowOpened
+    | JoinCompleted
+    | AssignmentMade
+    | MemberSynced
+    | PartitionsChanged
+    | RebalanceAccount
+    | OffsetsCommitted
+    | CommitRefused
+    | OffsetsExpired
+    | OffsetsDeleted
+    | AppendFailed
+    | TransactionState
+    | TransactionFenced
+    | TransactionEndedInPartition
+    | GroupLoaded
+    | ShardLoaded
+    | ShardUnloaded
+    | FaultStruck
+    | NodeStarted
+    | NodeStopped
+    | EventsLost
+)

@@ -1,0 +1,545 @@
+"""Connections under a plan of faults: rules apply before handling and answering.
+
+While there are rules the broker's connections are of the class `FaultyConnection`.
+
+1. `_handle_frames`: a black hole keeps frames from being handled; jitter delays them.
+2. `_handle` finds a `FaultyRoute`. When the request is decoded, in pieces if it is
+   long, its `handle` asks the plan which rules strike, and applies them.
+3. The request is then a `FaultyRequest`, whose response gets its throttle time, and is
+   recorded.
+4. `send`: the response waits, is changed, or is not sent.
+
+While a response waits, its request counts as being handled. So later requests of the
+connection wait behind it, as with a slow broker, and back-pressure works as usual. A
+swallowed request counts as being handled until the connection closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Generator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Any, ClassVar, Final, cast
+
+from kohort.broker.api_counts import errors_in, errors_in_pieces, name_of
+from kohort.broker.clock import ns
+from kohort.broker.connection import Connection
+from kohort.broker.coordinator.effects import Result, completed
+from kohort.broker.dispatch import ROUTES, Route, Routes
+from kohort.broker.faults.answers import error_answer
+from kohort.broker.faults.facts import Facts
+from kohort.broker.faults.link import Link
+from kohort.broker.faults.plan import (
+    ANSWER,
+    DECISION,
+    DELAY,
+    THROTTLE,
+    Faults,
+    chance,
+)
+from kohort.broker.faults.requests import Recorded
+from kohort.broker.faults.rule import Rule
+from kohort.broker.long_work import Work
+from kohort.broker.request import Request
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.fields import Buffer
+from kohort.protocol.framing import Frame, Received
+
+HEAD: Final = 8
+"""Bytes of a response's size and correlation id."""
+LONGEST_KEPT: Final = 1024 * 1024
+"""Bytes of the longest response that is kept for a rule with ``stale``."""
+CORRUPTED: Final = 3
+"""Bytes of a response that are changed."""
+
+
+def faulty_class(faults: Faults) -> type[FaultyConnection]:
+    """The class of a broker's connections while there are rules in its plan."""
+    return type(
+        "FaultyConnection", (FaultyConnection,), {"__slots__": (), "faults": faults}
+    )
+
+
+def settle(connection: Connection) -> None:
+    """Makes a connection a plain one if there is no rule and nothing waits."""
+    if isinstance(connection, FaultyConnection):
+        faults = connection.faults
+        link = faults.links.get(connection)
+        if not faults.is_active and (link is None or not link.is_busy):
+            faults.links.pop(connection, None)
+            plain: Connection = connection
+            plain.__class__ = Connection
+
+
+class FaultyConnection(Connection):
+    """A connection while there are rules; see the top of the module.
+
+    Attributes:
+        faults: the plan; set on a subclass, so that connections need no slot for it.
+    """
+
+    __slots__ = ()
+    faults: ClassVar[Faults]
+
+    @property
+    def is_heard(self) -> bool:
+        """The same, but False in a black hole and behind a swallowed request."""
+        link = self.faults.links.get(self)
+        if link is not None and link.is_silent:
+            return False
+        return super().is_heard and not self.faults.is_cut_off(self)
+
+    # -- in
+
+    def _handle_only(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        self._handle_frames()
+
+    def _handle_frames(self) -> None:
+        if self._frames and self._current is None and self._is_gated():
+            self._report_memory()
+        else:
+            super()._handle_frames()
+
+    def _answer_again(self, *_: object) -> bool:
+        """Every request passes the plan."""
+        return False
+
+    def _handle(
+        self,
+        buffer: Received,
+        start: int,
+        end: int,
+        now: float,
+        routes: Mapping[int, Route],  # noqa: ARG002 - it has its own
+    ) -> None:
+        super()._handle(buffer, start, end, now, _FAULTY_ROUTES)
+
+    def _is_gated(self) -> bool:
+        """Returns whether the next request has to wait for a time or a rule's end."""
+        faults = self.faults
+        link = faults.links.get(self)
+        if not faults.gates:
+            if link is not None and link.gate is not None:
+                link.gate.cancel()
+                link.gate = None
+            return False
+        client_id = self._next_client_id()
+        if faults.black_hole_for(self, client_id) is not None:
+            return True
+        if link is not None and link.gate is not None:
+            return True
+        if link is not None and link.is_open:
+            link.is_open = False
+            return False
+        jitter = faults.jitter_for(self, client_id)
+        if jitter is not None:
+            link = faults.link(self)
+            link.gate = faults.call_later(jitter[1], self._open_gate)
+        return jitter is not None
+
+    def _open_gate(self) -> None:
+        link = self.faults.link(self)
+        link.gate = None
+        link.is_open = True
+        self._continue()
+        settle(self)
+
+    def _next_client_id(self) -> str:
+        """The client id of the next request."""
+        if self._frames:
+            buffer, start, end = self._frames[0]
+            if end - start >= HEAD + 2:
+                (size,) = struct.unpack_from(">h", buffer, start + HEAD)
+                first = start + HEAD + 2
+                if 0 <= size <= end - first:
+                    raw = bytes(buffer[first : first + size])
+                    return raw.decode("utf-8", "replace")
+        return self._client[1].id
+
+    # -- out
+
+    def send(self, request: Request, parts: list[Buffer]) -> None:
+        """Sends the response as the rules demand; one without parts delays nothing."""
+        if request is not self._current:
+            # The connection is gone.
+            return
+        faults = self.faults
+        link = faults.link(self)
+        struck = {kind: rule for kind, rule in link.struck.items() if not rule.is_over}
+        keepers, link.struck, link.keepers = link.keepers, {}, []
+        rule = struck.get(ANSWER)
+        if not parts:
+            if rule is not None and (rule.disconnect or rule.truncate):
+                self.fail(f"{rule.label}: {rule.effect}")
+            super().send(request, parts)
+            settle(self)
+            return
+        if keepers and sum(map(len, parts)) <= LONGEST_KEPT:
+            faults.keep(keepers, request, b"".join(parts)[HEAD:])
+        link.late = request, parts, rule
+        link.waits_for = {}
+        if DELAY in struck:
+            link.waits_for[struck[DELAY]] = (struck[DELAY].delay_ms or 0) / 1000
+        jitter = faults.jitter_for(self, request.client.id)
+        if jitter is not None:
+            link.waits_for[jitter[0]] = jitter[1]
+        wait = faults.response_delay + sum(link.waits_for.values())
+        link.due = faults.now() + wait
+        self._send_in(wait)
+
+    def _send_in(self, seconds: float) -> None:
+        """Schedules the waiting response."""
+        if seconds > 0:
+            timer = self.faults.call_later(seconds, self._send_late)
+            self.faults.link(self).timer = timer
+        else:
+            self._send_late()
+
+    def _send_late(self) -> None:
+        """Sends the waiting response, unless the client is in a black hole."""
+        faults = self.faults
+        link = faults.link(self)
+        assert link.late is not None
+        request, parts, rule = link.late
+        link.stop()
+        hole = faults.black_hole_for(self, request.client.id)
+        if hole is not None:
+            link.waits_for = {hole: 0.0}
+            return
+        if rule is not None and rule.trickle_ms is not None:
+            self._flush()
+            link.late = request, [memoryview(part) for part in parts if part], None
+            link.waits_for = {rule: 0.0}
+            self._send_byte(rule.trickle_ms / 1000)
+            return
+        link.late = None
+        if rule is None:
+            super().send(request, parts)
+        elif rule.corrupt:
+            super().send(request, corrupted(parts, faults.seed, rule))
+        else:
+            self.fail(f"{rule.label}: {rule.effect}")
+            super().send(request, half(parts) if rule.truncate else [])
+        settle(self)
+
+    def _send_byte(self, pause: float) -> None:
+        """Sends the next byte of a response; the last one ends its wait."""
+        link = self.faults.link(self)
+        assert link.late is not None
+        _, parts, _ = link.late
+        first = parts[0]
+        if len(first) == len(parts) == 1:
+            self._send_late()
+            return
+        self._transport.write(bytes(first[:1]))
+        parts[:1] = [first[1:]] if len(first) > 1 else []
+        again = partial(self._send_byte, pause)
+        link.timer = self.faults.call_later(pause, again)
+
+    # -- the end
+
+    def faults_changed(self) -> None:
+        """Rules came or went: ends the waits for rules that are gone."""
+        link = self.faults.links.get(self)
+        if link is not None and link.late is not None:
+            over = [rule for rule in link.waits_for if rule.is_over]
+            if over:
+                link.due -= sum(map(link.waits_for.pop, over))
+                link.stop()
+                self._send_in(link.due - self.faults.now())
+        self._closed.get_loop().call_soon(self._continue)
+        settle(self)
+
+    def close(self) -> asyncio.Future[None]:
+        """Sends the waiting response, and closes."""
+        self._frames.clear()
+        link = self.faults.links.get(self)
+        if link is not None and link.late is not None:
+            self._send_late()
+        return super().close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets everything that waits."""
+        link = self.faults.links.pop(self, None)
+        super().connection_lost(exc)
+        if link is not None:
+            link.cancel()
+            for shadow in link.shadows:
+                if shadow.abandon is not None:
+                    shadow.abandon()
+
+
+def corrupted(parts: list[Buffer], seed: int, rule: Rule) -> list[Buffer]:
+    """A response with some bytes inverted; its size and correlation id stay correct."""
+    body = sum(map(len, parts)) - HEAD
+    shares = (chance(seed, rule.id, rule.strikes, n) for n in range(CORRUPTED))
+    places = sorted({HEAD + int(share * body) for share in shares}, reverse=True)
+    found: list[Buffer] = []
+    start = 0
+    for part in parts:
+        rest, end = memoryview(part), start + len(part)
+        # Nothing is copied: a response may have 50 MB.
+        while places and places[-1] < end:
+            at = places.pop() - end + len(rest)
+            found += [rest[:at], bytes([rest[at] ^ 0xFF])]
+            rest = rest[at + 1 :]
+        found.append(rest)
+        start = end
+    return found
+
+
+def half(parts: list[Buffer]) -> list[Buffer]:
+    """The first half of a response; its size field stays that of the whole."""
+    left = sum(map(len, parts)) // 2
+    some: list[Buffer] = []
+    for part in parts:
+        some.append(part[:left])
+        left -= len(some[-1])
+    return some
+
+
+# -- requests
+
+
+class FaultyRoute(Route):
+    """A route with the plan between the decoded request and its handler."""
+
+    __slots__ = ("_handler",)
+
+    def __init__(self, route: Route) -> None:
+        super().__init__(route.format.api, route.format.version)
+        self._handler = self.handle
+        self.handle = self._handle_struck
+        self.answer_at_once = None
+
+    def _handle_struck(self, request: Request) -> Work:
+        connection, facts = request.peer, Facts(request)
+        if isinstance(connection, FaultyConnection) and connection.faults.reads_topics:
+            yield from facts.read_topics()
+        if not isinstance(connection, FaultyConnection):
+            # The rules were removed while it was decoded.
+            yield from self._handled(request)
+            return
+        faults = connection.faults
+        request.__class__ = FaultyRequest
+        struck = faults.strike(facts)
+        link = faults.link(connection)
+        link.struck, link.keepers = struck, facts.keepers
+        link.row = None
+        if faults.requests.is_on:
+            link.row = _recorded(facts, struck)
+            faults.requests.add(link.row)
+        rule = struck.get(DECISION)
+        if rule is None:
+            yield from self._handled(request)
+        elif rule.error is not None:
+            yield from _answer_error(request, rule)
+        elif rule.stale:
+            cast("FaultyRequest", request).answer_again(faults.kept(rule, request))
+        elif rule.duplicate:
+            shadow = _shadow(request, link)
+            link.shadows.append(shadow)
+            yield from self._handled(shadow)
+            yield from self._handled(request)
+        else:
+            link.struck = {}
+            if rule.disconnect is not None:
+                connection.fail(f"{rule.label}: disconnect")
+            elif not _is_without_acks(request):
+                # As after `Request.forget`, the request counts as being handled.
+                link.is_silent = True
+                request.message = None
+                return
+            Connection.send(connection, request, [])
+
+    def _handled(self, request: Request) -> Work:
+        work = self._handler(request)
+        if work is not None:
+            yield from work
+
+
+class _FaultyRoutes(Routes):
+    """The routes of requests that pass the plan."""
+
+    def __missing__(self, key_and_version: int) -> Route:
+        found = self[key_and_version] = FaultyRoute(ROUTES[key_and_version])
+        return found
+
+
+_FAULTY_ROUTES: Final = _FaultyRoutes()
+
+
+def _answer_error(request: Request, rule: Rule) -> Work:
+    """Answers with the rule's error; as in Kafka, acks 0 closes the connection."""
+    if _is_without_acks(request):
+        request.peer.fail(f"{rule.label}: {rule.error}, and no answer is asked for")
+        request.reply_nothing()
+        return
+    code = ErrorCode[rule.error or ""]
+    why = f"injected by {rule.label}"
+    response = yield from error_answer(request, code, why)
+    if isinstance(response, bytes):
+        cast("FaultyRequest", request).answer_with(response, code.name)
+    else:
+        yield from request.reply_in_pieces(response)
+
+
+_PRODUCE = 0
+
+
+def _is_without_acks(request: Request) -> bool:
+    """Returns whether a request gets no response: Produce with acks 0."""
+    return bool(request.api.key == _PRODUCE and request.message.acks == 0)
+
+
+def _recorded(facts: Facts, struck: dict[str, Rule]) -> Recorded:
+    request = facts.request
+    return Recorded(
+        time_ns=ns(request.node.cluster.clock.now()),
+        api=request.api.name,
+        version=request.version,
+        client_id=request.client.id,
+        software=request.peer.software_name,
+        connection=request.client.connection or 0,
+        node=request.node.id,
+        group=facts.group,
+        transactional_id=facts.transactional_id,
+        member_id=facts.member_id,
+        instance_id=facts.instance_id,
+        fault=", ".join(rule.label for rule in struck.values()) or None,
+    )
+
+
+class FaultyRequest(Request):
+    """A request on a connection under a plan."""
+
+    __slots__ = ()
+
+    def answer_alike(self, result: Result, value: str | bytes) -> None:
+        """Takes the result as `answer` does: a rule may change the response."""
+        self.answer(completed(result, value))
+
+    def reply(self, response: Any) -> None:
+        """Sends the response, with the throttle time of a rule."""
+        response = self._changed(response)
+        row = self._row()
+        if row is not None:
+            message = response
+            if type(response) is bytes:
+                message = self._format.decoded(response)
+            row.error = _names(errors_in(message))
+        super().reply(response)
+
+    def reply_encoded(self, body: bytes) -> None:
+        """Sends an encoded body; it is decoded, as a rule may change it."""
+        self.reply(self._format.decoded(body))
+
+    def reply_around(
+        self,
+        response: Any,
+        within: Callable[[bytes], list[Buffer]],
+        errors: AbstractSet[int],
+    ) -> None:
+        """Sends a response whose rows are encoded, with the throttle time of a rule."""
+        response = self._changed(response)
+        row = self._row()
+        if row is not None:
+            row.error = _names(errors_in(response) | errors)
+        super().reply_around(response, within, errors)
+
+    def _reply_in_pieces(self, response: Any) -> Generator[None, None, None]:
+        response = self._changed(response)
+        row = self._row()
+        if row is not None:
+            row.error = _names((yield from errors_in_pieces(response)))
+        yield from super()._reply_in_pieces(response)
+
+    def _link(self) -> Link | None:
+        """The state of its connection; None if there is none."""
+        connection = self.peer
+        if not isinstance(connection, FaultyConnection):
+            return None
+        return connection.faults.links.get(connection)
+
+    def _row(self) -> Recorded | None:
+        link = self._link()
+        return None if link is None else link.row
+
+    def _changed(self, response: Any) -> Any:
+        """The response with the throttle time of a rule."""
+        link = self._link()
+        rule = None if link is None else link.struck.get(THROTTLE)
+        if rule is None or rule.is_over:
+            return response
+        self.throttle_ms = max(self.throttle_ms, rule.throttle_ms or 0)
+        is_done_later = self.node.cluster.quotas.is_used
+        return response if is_done_later else self._throttled(response)
+
+    def answer_again(self, body: bytes) -> None:
+        """Sends an earlier response, without its head, in answer to this request."""
+        # The message is preceded by the end of a flexible header: no tagged field.
+        start = self.api.response_header_version(self.version)
+        self.answer_with(body, _names(errors_in(self._format.decoded(body[start:]))))
+
+    def answer_with(self, body: bytes, error: str) -> None:
+        """Sends an encoded response, without its head."""
+        row = self._row()
+        if row is not None:
+            row.error = error
+        head = struct.pack(">ii", len(body) + 4, self._correlation_id)
+        self.peer.send(self, [head, body])
+
+    def twin(self, peer: Unheard) -> Request:
+        """The same request, whose response goes elsewhere."""
+        return Request(
+            self._format,
+            self._respond,
+            self._correlation_id,
+            self.client,
+            self.message,
+            self.node,
+            peer,
+        )
+
+
+def _names(errors: Any) -> str:
+    return ", ".join(map(name_of, sorted(errors))) or "NONE"
+
+
+class Unheard:
+    """The peer of a duplicate: drops its response.
+
+    Args:
+        peer: the connection.
+        link: its state.
+    """
+
+    def __init__(self, peer: FaultyConnection, link: Link) -> None:
+        self.software_name = peer.software_name
+        self.software_version = peer.software_version
+        self._peer = peer
+        self._link = link
+
+    def send(self, request: Request, parts: list[Buffer]) -> None:  # noqa: ARG002 - dropped
+        """Drops the duplicate's response."""
+        if request in self._link.shadows:
+            self._link.shadows.remove(request)
+
+    def throttle(self, wait_ms: int) -> None:
+        """Does nothing: the response that is sent throttles the client."""
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        self._peer.abort()
+
+    def fail(self, why: str) -> None:
+        """Closes the connection after the responses so far are sent."""
+        self._peer.fail(why)
+
+
+def _shadow(request: Request, link: Link) -> Request:
+    peer = cast("FaultyConnection", request.peer)
+    return cast("FaultyRequest", request).twin(Unheard(peer, link))

@@ -1,0 +1,1 @@
+"""The transaction coordinator: producer ids, epochs and the states of transactions."""
