@@ -7,6 +7,7 @@ Applications import from here; the errors are in `kohort.client.errors`. Inside:
     assignors/         how the leader assigns partitions
     consuming/         records, positions, listeners; commits.py: refused commits
     producing/         batches, their numbers and delivery
+    transactions/      a transactional producer's state: pure but for driver.py
     administering/     the calls of the admin client
     network/           connections, metadata, coordinators, retries
 
@@ -14,34 +15,89 @@ Back-pressure: `consuming/fetcher.py` limits prefetched bytes, `Producer.send`
 waits for memory, and `network/connection.py` waits for a broker that does not read.
 """
 
-from kohort.client.admin import Admin
-from kohort.client.administering.values import NewTopic
-from kohort.client.config import AdminConfig, ConsumerConfig, ProducerConfig
-from kohort.client.consumer import Consumer
-from kohort.client.consuming.chunks import ConsumerRecord
-from kohort.client.consuming.consumer_group import (
-    ConsumerGroupMetadata,
-    ConsumerRebalanceListener,
-)
-from kohort.client.errors import GroupMaxSizeReachedError, KohortError
-from kohort.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from kohort.client.producer import Producer, RecordMetadata
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kohort.client.admin import Admin
+    from kohort.client.administering.values import NewTopic
+    from kohort.client.config import AdminConfig, ConsumerConfig, ProducerConfig
+    from kohort.client.consumer import Consumer
+    from kohort.client.consuming.chunks import ConsumerRecord
+    from kohort.client.consuming.consumer_group import (
+        ConsumerGroupMetadata,
+        ConsumerRebalanceListener,
+    )
+    from kohort.client.errors import GroupMaxSizeReachedError, KohortError
+    from kohort.client.offsets import (
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicPartition,
+    )
+    from kohort.client.producer import Producer, RecordMetadata
+    from kohort.client.security import OAuthToken
+    from kohort.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 
 __all__ = [
     "Admin",
     "AdminConfig",
+    "AdminSettings",
     "Consumer",
     "ConsumerConfig",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
+    "ConsumerSettings",
     "GroupMaxSizeReachedError",
     "KohortError",
     "NewTopic",
+    "OAuthToken",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Producer",
     "ProducerConfig",
+    "ProducerSettings",
     "RecordMetadata",
     "TopicPartition",
 ]
+
+_MODULES: Final = {
+    "Admin": "admin",
+    "AdminConfig": "config",
+    "AdminSettings": "settings",
+    "Consumer": "consumer",
+    "ConsumerConfig": "config",
+    "ConsumerGroupMetadata": "consuming.consumer_group",
+    "ConsumerRebalanceListener": "consuming.consumer_group",
+    "ConsumerRecord": "consuming.chunks",
+    "ConsumerSettings": "settings",
+    "GroupMaxSizeReachedError": "errors",
+    "KohortError": "errors",
+    "NewTopic": "administering.values",
+    "OAuthToken": "security",
+    "OffsetAndMetadata": "offsets",
+    "OffsetAndTimestamp": "offsets",
+    "Producer": "producer",
+    "ProducerConfig": "config",
+    "ProducerSettings": "settings",
+    "RecordMetadata": "producer",
+    "TopicPartition": "offsets",
+}
+"""The module of each name. It is loaded when the name is first used, so that a consumer
+does not load the producer and the admin client."""
+
+
+if not TYPE_CHECKING:  # a wrong name is an error to type checkers
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f"kohort.client.{_MODULES[name]}")
+        found = globals()[name] = getattr(module, name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return __all__

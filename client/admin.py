@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Unpack
 
-from kohort.client.administering import config_calls, group_calls, topic_calls
+from kohort.client.administering import (
+    config_calls,
+    group_calls,
+    topic_calls,
+    transaction_calls,
+)
 from kohort.client.administering.values import ClusterDescription
 from kohort.client.config import AdminConfig
 from kohort.client.errors import ClosedError
-from kohort.client.lifecycle import Lifecycle
+from kohort.client.lifecycle import Client, Lifecycle
 from kohort.client.network.cluster import CLOSE_MS, Cluster
 from kohort.client.network.metadata import Node
+from kohort.client.settings import AdminSettings
 from kohort.protocol.apis.k60_describe_cluster import DescribeClusterRequest
 
 
-class Admin:
+class Admin(Client):
     """An admin client.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:
             (await admin.create_topics([NewTopic("orders", 6)])).check()
 
     Each request goes to the node that can answer it: the controller, a leader, a
-    coordinator, a certain broker; it is tried again if that has moved.
+    coordinator, or a certain broker. If that has moved, the request is retried.
 
-    Every call takes `timeout_ms`, None for ``default.api.timeout.ms``, within which
-    it is tried again, and raises `ClosedError` if the client is closed. The error of
-    an item is in its result. The calls are functions of `kohort.client.administering`.
+    Every call retries for `timeout_ms`, None for ``default.api.timeout.ms``, and raises
+    `ClosedError` if the client is closed. The error of an item is in its result. The
+    calls are functions in `kohort.client.administering`.
 
     Args:
         config: the settings; or pass them as keywords instead:
@@ -35,7 +41,9 @@ class Admin:
         ConfigError: an unknown setting or an invalid value.
     """
 
-    def __init__(self, config: AdminConfig | None = None, **settings: Any) -> None:
+    def __init__(
+        self, config: AdminConfig | None = None, **settings: Unpack[AdminSettings]
+    ) -> None:
         self.config = AdminConfig.choose(config, settings)
         self._life = Lifecycle("client")
         self._cluster: Cluster | None = None
@@ -51,26 +59,19 @@ class Admin:
             raise ClosedError("the client was not started")
         return self._cluster
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def start(self) -> None:
         """Finds the cluster.
 
         Raises:
-            ClosedError: it was started before, or closed.
-            KohortError: no bootstrap server answers in ``default.api.timeout.ms``.
+            ClosedError: the client was started before, or closed.
+            KohortError: no bootstrap server responds in ``default.api.timeout.ms``.
         """
         cluster = Cluster(self.config)
         await self._life.connect(cluster)
         self._cluster = cluster
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
-        """Ends all connections, within the time; calls under way fail."""
+        """Closes all connections, within the time limit; pending calls fail."""
         await self._life.close(timeout_ms, lambda: self.cluster.close(timeout_ms))
 
     async def describe_cluster(
@@ -79,7 +80,7 @@ class Admin:
         """The cluster's id, its controller and its nodes.
 
         Raises:
-            KohortError: no broker answers.
+            KohortError: no broker responds.
         """
         api = "DescribeCluster"
 
@@ -116,3 +117,9 @@ class Admin:
     list_consumer_group_offsets = group_calls.list_consumer_group_offsets
     alter_consumer_group_offsets = group_calls.alter_consumer_group_offsets
     delete_consumer_group_offsets = group_calls.delete_consumer_group_offsets
+
+    list_transactions = transaction_calls.list_transactions
+    describe_transactions = transaction_calls.describe_transactions
+    describe_producers = transaction_calls.describe_producers
+    fence_producers = transaction_calls.fence_producers
+    abort_transaction = transaction_calls.abort_transaction

@@ -1,11 +1,11 @@
-"""The consumer: an application's view of a group and its records."""
+"""The consumer: group membership, positions and records of an application."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Generic, Unpack, overload
 
 from kohort.client.config import ConsumerConfig
 from kohort.client.consuming.chunks import ConsumerRecord
@@ -28,7 +28,7 @@ from kohort.client.group.events import (
     RebalanceEnforced,
     Unsubscribed,
 )
-from kohort.client.lifecycle import Lifecycle
+from kohort.client.lifecycle import Client, Lifecycle
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import (
     EARLIEST,
@@ -39,6 +39,7 @@ from kohort.client.offsets import (
     TopicPartition,
     committable,
 )
+from kohort.client.settings import ConsumerSettings, K, V
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 
 CLOSE_MS = 30_000
@@ -48,16 +49,18 @@ _LAST_MS = 500
 """The last part of that time, reserved for closing the connections."""
 
 
-class Consumer:
+class Consumer(Client, Generic[K, V]):
     """Consumes records, alone or as a member of a group.
+
+    Keys are K and values V: bytes without deserializers.
 
         async with Consumer("orders", group_id="billing") as consumer:
             async for record in consumer:
                 ...
 
-    As in the Java client a rebalance goes on while the application waits for
-    records: listeners are called then, and the records returned before count as
-    processed. Heartbeats go on all the time. If the application does not poll again
+    As in the Java client, rebalances proceed while the application waits for records:
+    then listeners are called, and the records returned before count as processed.
+    Heartbeats are sent in the background. If the application does not poll again
     within ``max.poll.interval.ms``, the consumer leaves the group on its own.
 
     Args:
@@ -69,10 +72,28 @@ class Consumer:
         ConfigError: an unknown setting or an invalid value.
     """
 
+    config: ConsumerConfig
+
+    @overload
+    def __init__(
+        self: Consumer[Any, Any], *topics: str, config: ConsumerConfig
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, *topics: str, **settings: Unpack[ConsumerSettings[K, V]]
+    ) -> None: ...
+
     def __init__(
         self, *topics: str, config: ConsumerConfig | None = None, **settings: Any
     ) -> None:
+        for topic in topics:
+            if not isinstance(topic, str) or not topic:
+                raise ConfigError(f"topics: {topic!r} is not a topic's name")
         self.config = ConsumerConfig.choose(config, settings)
+        if topics and self.config.group_id is None:
+            raise ConfigError(
+                "group_id: topics are assigned within a group; without one, use assign"
+            )
         self._topics = topics
         self._life = Lifecycle("consumer")
         self._changed = asyncio.Event()
@@ -84,13 +105,6 @@ class Consumer:
         self._group: ConsumerGroup | None = None
 
     # -- start and close
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Connects, and joins the group if it is already subscribed.
@@ -132,11 +146,11 @@ class Consumer:
     ) -> None:
         """Revokes the partitions, commits with ``enable.auto.commit``, and leaves.
 
-        Returns within the time, even if a broker or listener hangs. Called by the
-        listener it returns immediately: the rest is done when the listener returns.
+        Returns within the time limit, even if a broker or listener hangs. If the
+        listener calls it, it returns immediately, and continues after the listener.
 
         Args:
-            timeout_ms: the limit for all of that.
+            timeout_ms: the limit for everything.
             leaves: whether LeaveGroup is sent; None sends none for static members.
         """
         if not self._life.begin_close():
@@ -178,11 +192,11 @@ class Consumer:
 
     @property
     def _is_inside(self) -> bool:
-        """Whether the caller is the listener, or a task of it."""
+        """True if the caller is the listener, or a task of it."""
         return self._group is not None and self._group.driver.is_inside
 
     def _check(self) -> None:
-        """Raises `ClosedError`, but to the listener until it returns."""
+        """Raises `ClosedError` if closed; not to the listener until it returns."""
         self._life.check(is_inside=self._is_inside)
 
     def _commit_refused(self, generation_id: int, code: int) -> None:
@@ -203,10 +217,10 @@ class Consumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribes to topics, in place of earlier ones; returns immediately.
+        """Replaces the subscription; returns immediately.
 
         Args:
-            topics: their names.
+            topics: topic names.
             pattern: a regular expression for names, in place of topics; it also
                 matches topics that are created later.
             listener: called when partitions are assigned, revoked or lost.
@@ -218,7 +232,7 @@ class Consumer:
         self._check()
         if not isinstance(listener, ConsumerRebalanceListener | None):
             what = type(listener).__name__
-            raise ConfigError(f"listener: {what} is no ConsumerRebalanceListener")
+            raise ConfigError(f"listener: {what} is not a ConsumerRebalanceListener")
         names = [topics] if isinstance(topics, str) else [*topics]
         group = self._group_to("subscribe")
         if bool(names) == (pattern is not None):
@@ -231,8 +245,8 @@ class Consumer:
     async def unsubscribe(self) -> None:
         """Leaves the group, or drops the partitions from `assign`.
 
-        Called by the listener it returns immediately: the member leaves when the
-        listener returns.
+        If the listener calls it, it returns immediately, and the member leaves after
+        the listener.
 
         Raises:
             Exception: raised by the listener.
@@ -254,7 +268,7 @@ class Consumer:
             group.driver.raise_from_listener()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Consumes these partitions, without a group, from now on.
+        """Consumes these partitions from now on, without group membership.
 
         Raises:
             ConfigError: the consumer is subscribed to topics.
@@ -262,7 +276,9 @@ class Consumer:
         self._check()
         if self._group is not None:
             if self._group.is_subscribed:
-                raise ConfigError("topics are subscribed to: unsubscribe first")
+                raise ConfigError(
+                    "the consumer is subscribed to topics: unsubscribe first"
+                )
             self._group.commits.member = None
         wanted = dict.fromkeys(TopicPartition(*place) for place in partitions)
         fetcher = self._fetcher
@@ -276,7 +292,7 @@ class Consumer:
         return frozenset(self._group.member.subscription or ())
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are consumed."""
+        """The assigned partitions."""
         if not self._life.is_started:
             return frozenset()
         return frozenset(self._fetcher.partitions)
@@ -296,8 +312,8 @@ class Consumer:
             member.config.group_instance_id,
         )
 
-    def enforce_rebalance(self, reason: str = "the application wants one") -> None:
-        """Has the group rebalance, for a reason (KIP-568, KIP-800)."""
+    def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
+        """Asks the group for a rebalance, with a reason (KIP-568, KIP-800)."""
         self._check()
         if self._group is not None:
             self._group.driver.submit(RebalanceEnforced(reason))
@@ -313,8 +329,8 @@ class Consumer:
 
         Args:
             partition: an assigned partition.
-            offset: of the next record. If it has a leader epoch, truncation of the
-                log below it is detected first (KIP-320).
+            offset: of the next record. With a leader epoch, it is validated first,
+                which detects truncation of the log (KIP-320).
 
         Raises:
             ConfigError: the partition is not assigned, or the offset is invalid.
@@ -324,19 +340,19 @@ class Consumer:
         self._fetcher.pump()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continues at the first record; in all partitions if none is named."""
+        """Continues at the first record; in all partitions if none is given."""
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continues behind the last record; in all partitions if none is named."""
+        """Continues after the last record; in all partitions if none is given."""
         self._seek_to(partitions, LATEST)
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Continues at the first record at or after a time, without one at the end.
+        """Continues at the first record at or after a time; without one, at the end.
 
         Args:
             timestamp_ms: milliseconds since the epoch.
-            partitions: all if none is named.
+            partitions: all if none is given.
         """
         self._seek_to(partitions, timestamp_ms)
 
@@ -349,7 +365,7 @@ class Consumer:
     async def seek_to_committed(
         self, *partitions: TopicPartition, timeout_ms: int | None = None
     ) -> None:
-        """Continues at the committed offsets; in all partitions if none is named.
+        """Continues at the committed offsets; in all partitions if none is given.
 
         Without a committed offset ``auto_offset_reset`` applies.
 
@@ -379,14 +395,14 @@ class Consumer:
             self._partition(place).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Continues with partitions that were paused."""
+        """Continues with paused partitions."""
         for place in partitions:
             self._partition(place).is_paused = False
         self._fetcher.pump()
         self._changed.set()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         held = self._fetcher.partitions.items() if self._life.is_started else ()
         return frozenset(place for place, p in held if p.is_paused)
 
@@ -404,8 +420,28 @@ class Consumer:
         return await self._polls.position(partition, deadline)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The offset behind the last record, as of the last fetch."""
+        """The offset after the last record, from the last fetch."""
         return self._partition(partition).high_watermark
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """The first offset of an open transaction, or `highwater`; from the last fetch.
+
+        With ``isolation.level=read_committed`` records below it are returned.
+        """
+        return self._partition(partition).last_stable_offset
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """The number of offsets from the position to the end, from the last fetch.
+
+        The end is the last stable offset with ``isolation.level=read_committed``, else
+        the high watermark. None before the first fetch.
+        """
+        held = self._partition(partition)
+        is_committed = self.config.isolation_level == "read_committed"
+        end = held.last_stable_offset if is_committed else held.high_watermark
+        if held.position is None or end is None:
+            return None
+        return max(0, end - held.position)
 
     # -- commits
 
@@ -414,7 +450,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, Committable] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Commits, after all commits before, and waits for the response.
+        """Commits after all earlier commits, and waits for the response.
 
         Cancelling the caller does not cancel the commit.
 
@@ -423,8 +459,8 @@ class Consumer:
             timeout_ms: None for ``default.api.timeout.ms``.
 
         Raises:
-            CommitFailedError: the group has moved on.
-            KohortError: it failed otherwise.
+            CommitFailedError: the group has rebalanced without this member.
+            KohortError: another error.
         """
         await asyncio.shield(self.commit_async(offsets, timeout_ms))
 
@@ -433,7 +469,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, Committable] | None = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Task[None]:
-        """Commits without waiting: the task has the result.
+        """Commits without waiting; the task has the result.
 
         Raises:
             ConfigError: no ``group_id``, or an invalid offset.
@@ -464,7 +500,7 @@ class Consumer:
     # -- topics and logs
 
     async def topics(self, timeout_ms: int | None = None) -> frozenset[str]:
-        """All topics, without internal ones by ``exclude.internal.topics``.
+        """All topics; without internal ones if ``exclude.internal.topics`` is set.
 
         Raises:
             KohortError: no broker answers.
@@ -508,14 +544,17 @@ class Consumer:
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition."""
+        """The offset after the last record of each partition.
+
+        With ``isolation.level=read_committed`` the last stable offset.
+        """
         found = await self._offsets_at(dict.fromkeys(partitions, LATEST), timeout_ms)
         return {place: row.offset for place, row in found.items()}
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offset of the first record at or after a time, per partition; None for none.
+        """The offset of the first record at or after a time, per partition, or None.
 
         Args:
             times: milliseconds since the epoch.
@@ -544,15 +583,15 @@ class Consumer:
         *partitions: TopicPartition,
         timeout_ms: int = 0,
         max_records: int | None = None,
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """The next records, by partition; waits for some if there are none.
 
-        Rebalances go on here, and listeners are called, even with a timeout of 0.
+        Rebalances proceed and listeners are called here, even with a timeout of 0.
 
         Args:
-            partitions: returns records of these only; of all if none is named.
+            partitions: the partitions to read; all if none is given.
             timeout_ms: how long to wait for records.
-            max_records: of all partitions together; None for ``max_poll_records``.
+            max_records: for all partitions together; None for ``max_poll_records``.
 
         Raises:
             KohortError: the consumer has failed, or a record cannot be read.
@@ -566,11 +605,11 @@ class Consumer:
 
     async def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """As `getmany`, of all partitions."""
         return await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """The next record; waits for it.
 
         Raises:
@@ -583,11 +622,11 @@ class Consumer:
         ((record,),) = found.values()
         return record
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """All records, as they come; ends when the consumer is closed."""
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """Iterates over records as they arrive, until the consumer is closed."""
         while not self._life.is_closing:
             try:
-                record: ConsumerRecord | None = await self.getone()
+                record: ConsumerRecord[K, V] | None = await self.getone()
             except ClosedError:
                 if self._life.is_closing:
                     return

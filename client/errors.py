@@ -1,4 +1,4 @@
-"""Errors of the client: one tree, and every error names its API, broker and topic.
+"""Errors of the client: one class tree; each error has its API, broker and topic.
 
 `retriable` says whether trying again can help; for an error code it is as in Apache
 Kafka (its RetriableException).
@@ -20,17 +20,23 @@ class KohortError(Exception):
         api: Kafka's name of the API that was called.
         broker: the broker that was asked, as in "127.0.0.1:9092 (node 1)".
         group: group id.
+        transactional_id: of the producer.
         topic: topic name.
         partition: partition of the topic.
         code: the broker's error code; None without an answer.
         retriable: whether trying again can help; None for the class's default.
 
     Attributes:
+        requires_abort: whether the transaction can only be aborted; then the producer
+            continues.
+        fatal: whether a transactional producer can only be closed.
         wire_code: the number that the broker sent; None without an answer. It differs
             from `code` for KIP-389's 77, which Kafka uses for another error.
     """
 
     wire_code: int | None = None
+    requires_abort: bool = False
+    fatal: bool = False
     is_retriable_by_default: ClassVar[bool] = False
 
     def __init__(
@@ -40,6 +46,7 @@ class KohortError(Exception):
         api: str | None = None,
         broker: str | None = None,
         group: str | None = None,
+        transactional_id: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
         code: ErrorCode | None = None,
@@ -50,6 +57,7 @@ class KohortError(Exception):
         self.api = api
         self.broker = broker
         self.group = group
+        self.transactional_id = transactional_id
         self.topic = topic
         self.partition = partition
         self.code = code
@@ -57,7 +65,7 @@ class KohortError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether trying again can help."""
+        """True if trying again can help."""
         if self._retriable is not None:
             return self._retriable
         return self.is_retriable_by_default
@@ -66,21 +74,23 @@ class KohortError(Exception):
     def where(self) -> str:
         """API, broker, group, topic and partition, as far as they are known."""
         call = self.api or ""
+        producer = self.transactional_id
         if self.broker:
             call = f"{call} at {self.broker}" if call else self.broker
         parts = [
             call,
             f"group {self.group!r}" if self.group is not None else "",
+            f"transactional id {producer!r}" if producer is not None else "",
             f"topic {self.topic!r}" if self.topic is not None else "",
             f"partition {self.partition}" if self.partition is not None else "",
         ]
         return ", ".join(part for part in parts if part)
 
     def fill(self, **where: Any) -> None:
-        """Has it say where it happened, as far as it does not yet.
+        """Sets attributes that are not set yet.
 
         Args:
-            where: by the names of `KohortError`.
+            where: attributes of `KohortError`, such as `api`.
         """
         for name, value in where.items():
             if getattr(self, name) is None:
@@ -91,6 +101,17 @@ class KohortError(Exception):
         error = copy.copy(self)
         error.__cause__ = self.__cause__
         error.fill(**where)
+        return error
+
+    def marked(self, *, fatal: bool) -> Self:
+        """A copy that says how a transactional producer continues.
+
+        Args:
+            fatal: False if the transaction can be aborted.
+        """
+        error = self.copy()
+        error.fatal, error.requires_abort = fatal, not fatal
+        error._retriable = False  # noqa: SLF001 - a copy of this object
         return error
 
     def __str__(self) -> str:
@@ -105,38 +126,39 @@ class KohortError(Exception):
 
 
 class ConfigError(KohortError, ValueError):
-    """A key that does not exist, or a value that it cannot have."""
+    """An unknown setting, an invalid value, or settings that contradict each other."""
 
 
 class ClosedError(KohortError):
-    """The client was closed, before the call or meanwhile."""
+    """The client is not started, or was closed before or during the call."""
 
 
 class SerializationError(KohortError):
-    """A key or a value that a serializer, or a deserializer, does not take."""
+    """A serializer or deserializer rejected a key or a value."""
 
 
 class ConnectionFailedError(KohortError):
-    """There is no connection, or it ended before the answer came."""
+    """The connection failed, or ended before the response."""
 
     is_retriable_by_default = True
 
 
 class RequestTimedOutError(KohortError):
-    """No answer within the time that was given."""
+    """No response within the time limit."""
 
     is_retriable_by_default = True
 
     @classmethod
     def after(cls, last: KohortError | None) -> Self:
-        """Time is up; where it happened comes from the last error, if any."""
+        """The error at the end of the time limit, with the place of the last error."""
         if last is None:
-            return cls("no answer in the time that was given")
+            return cls("no response within the time limit")
         return cls(
-            f"time is up; the last error was: {last.message or type(last).__name__}",
+            f"timed out; the last error was: {last.message or type(last).__name__}",
             api=last.api,
             broker=last.broker,
             group=last.group,
+            transactional_id=last.transactional_id,
             topic=last.topic,
             partition=last.partition,
             code=last.code,
@@ -144,11 +166,11 @@ class RequestTimedOutError(KohortError):
 
 
 class UnsupportedVersionError(KohortError):
-    """The broker does not have the API, or not in a version that would do."""
+    """The broker supports no version of the API that the client supports."""
 
 
 class NoOffsetForPartitionError(KohortError):
-    """Nothing is committed, and ``auto.offset.reset`` is ``none``."""
+    """There is no committed offset, and ``auto.offset.reset`` is ``none``."""
 
 
 class BrokerError(KohortError):
@@ -156,26 +178,26 @@ class BrokerError(KohortError):
 
     @property
     def retriable(self) -> bool:
-        """Whether trying again can help, as Apache Kafka has it for the code."""
+        """True if trying again can help, as Apache Kafka has it for the code."""
         if self._retriable is not None:
             return self._retriable
         return self.code in _RETRIABLE
 
 
 class CommitFailedError(BrokerError):
-    """The group has moved on: the member that commits is not in its generation."""
+    """The group has rebalanced: the member is not in its generation."""
 
 
 class AuthorizationError(BrokerError):
-    """The client is not allowed to."""
+    """The client is not authorized."""
 
 
 class SaslAuthenticationError(BrokerError):
-    """The broker does not take the client's credentials or mechanism."""
+    """The broker rejected the client's credentials or mechanism."""
 
 
 class CorruptMessageError(BrokerError):
-    """A record batch whose checksum is wrong."""
+    """A record batch with a wrong checksum."""
 
 
 class FencedInstanceError(BrokerError):
@@ -183,15 +205,15 @@ class FencedInstanceError(BrokerError):
 
 
 class FencedLeaderEpochError(BrokerError):
-    """The metadata is older, or newer, than the leader (KIP-320)."""
+    """The client's metadata is older or newer than the leader's (KIP-320)."""
 
 
 class GroupIdNotFoundError(BrokerError):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class GroupMaxSizeReachedError(BrokerError):
-    """The group has as many members as ``group.max.size`` allows (KIP-389)."""
+    """The group has ``group.max.size`` members (KIP-389)."""
 
 
 class IllegalGenerationError(BrokerError):
@@ -199,7 +221,7 @@ class IllegalGenerationError(BrokerError):
 
 
 class InconsistentProtocolError(BrokerError):
-    """The group has no protocol in common with the member."""
+    """The member and the group have no assignor in common."""
 
 
 class InvalidSessionTimeoutError(BrokerError):
@@ -207,11 +229,11 @@ class InvalidSessionTimeoutError(BrokerError):
 
 
 class InvalidTopicError(BrokerError):
-    """No topic can have this name, or clients may not write to it."""
+    """An invalid topic name, or a topic that clients may not write to."""
 
 
 class MemberIdRequiredError(BrokerError):
-    """The member is to join again with the id that it was given (KIP-394)."""
+    """The member has to join again with its new member id (KIP-394)."""
 
 
 class MessageTooLargeError(BrokerError):
@@ -223,7 +245,7 @@ class NonEmptyGroupError(BrokerError):
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The log has no such offset."""
+    """The offset is outside the log."""
 
 
 class LogTruncationError(OffsetOutOfRangeError):
@@ -231,19 +253,39 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class OutOfOrderSequenceError(BrokerError):
-    """A batch of this producer before this one is missing (KIP-98)."""
+    """An earlier batch of this producer is missing (KIP-98)."""
 
 
 class ProducerFencedError(BrokerError):
-    """Another producer has taken this producer's id, or its epoch is over."""
+    """Another producer has taken this producer's id, or its epoch is outdated."""
+
+
+class TransactionAbortableError(BrokerError):
+    """The transaction cannot be committed; abort it (KIP-890)."""
+
+
+class TransactionAbortedError(KohortError):
+    """The record was not sent, because its transaction was aborted."""
+
+
+class TransactionStateError(BrokerError):
+    """The call does not fit the state of the transaction."""
+
+
+class TransactionTimeoutError(BrokerError):
+    """The transaction timeout is above the broker's ``transaction.max.timeout.ms``."""
+
+
+class UnstableOffsetError(BrokerError):
+    """A transaction that has not ended has committed offsets (KIP-447)."""
 
 
 class RebalanceInProgressError(BrokerError):
-    """The group is rebalancing: the member is to join again."""
+    """The group is rebalancing: the member has to join again."""
 
 
 class TopicExistsError(BrokerError):
-    """There is a topic of this name."""
+    """The topic already exists."""
 
 
 class UnknownMemberError(BrokerError):
@@ -255,7 +297,7 @@ class UnknownTopicError(BrokerError):
 
 
 class CoordinatorLoadInProgressError(BrokerError):
-    """The coordinator is reading the group's log."""
+    """The coordinator is loading the group."""
 
 
 class CoordinatorNotAvailableError(BrokerError):
@@ -311,6 +353,10 @@ _CLASSES: dict[int, type[KohortError]] = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequenceError,
     ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFencedError,
     ErrorCode.PRODUCER_FENCED: ProducerFencedError,
+    ErrorCode.INVALID_TXN_STATE: TransactionStateError,
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: TransactionTimeoutError,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: UnstableOffsetError,
+    ErrorCode.TRANSACTION_ABORTABLE: TransactionAbortableError,
     ErrorCode.NON_EMPTY_GROUP: NonEmptyGroupError,
     ErrorCode.GROUP_ID_NOT_FOUND: GroupIdNotFoundError,
     ErrorCode.FENCED_LEADER_EPOCH: FencedLeaderEpochError,
@@ -319,7 +365,7 @@ _CLASSES: dict[int, type[KohortError]] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: GroupMaxSizeReachedError,
     ErrorCode.FENCED_INSTANCE_ID: FencedInstanceError,
 }
-"""Codes with a class of their own; the others are a `BrokerError`."""
+"""Error codes with their own class; all others are a `BrokerError`."""
 
 _RETRIABLE = frozenset(
     {
@@ -362,8 +408,8 @@ GROUP_IS_FULL = "Consumer group is already at its full capacity."
 """KIP-389's text."""
 
 
-def _what_it_means(cls: type[KohortError]) -> str:
-    """The class's own words, for a broker that has none."""
+def _meaning(cls: type[KohortError]) -> str:
+    """The class's docstring as a message, for brokers that send none."""
     first = (cls.__doc__ or "").partition("\n")[0]
     return first.removesuffix(".").replace("``", "")
 
@@ -372,15 +418,15 @@ _CODES = {int(code): code for code in ErrorCode}
 
 
 def error_of(code: int, message: str | None = None, **where: Any) -> KohortError:
-    """The error that an error code other than 0 stands for.
+    """Makes the error of an error code other than 0.
 
-    In a response to JoinGroup 77 is GROUP_MAX_SIZE_REACHED, as KIP-389 numbers
-    it and kohort may send it; elsewhere it is Kafka's STALE_BROKER_EPOCH.
+    In a JoinGroup response 77 is GROUP_MAX_SIZE_REACHED, numbered as in KIP-389,
+    which kohort may send; elsewhere it is Kafka's STALE_BROKER_EPOCH.
 
     Args:
         code: from a response.
-        message: the broker's own words, where it has some.
-        where: `api`, `broker` and so on, by the names of `KohortError`.
+        message: the broker's message, if it sent one.
+        where: attributes of `KohortError`, such as `api`.
     """
     wire_code = int(code)
     if code == KIP_389_GROUP_MAX_SIZE_REACHED and where.get("api") == "JoinGroup":
@@ -394,7 +440,7 @@ def error_of(code: int, message: str | None = None, **where: Any) -> KohortError
     if cls is GroupMaxSizeReachedError:
         message = GROUP_IS_FULL
     elif not message and cls is not BrokerError:
-        message = _what_it_means(cls)
+        message = _meaning(cls)
     error = cls(message or known.name, code=known, **where)
     error.wire_code = wire_code
     return error

@@ -1,11 +1,14 @@
-"""The life of a client: it is made, started once, and closed once."""
+"""The life cycle of a client: created, started once, closed once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import Awaitable, Callable
+from typing import Self
 
+from kohort.client.config import CommonConfig
 from kohort.client.errors import ClosedError
 from kohort.client.network.cluster import Cluster
 
@@ -14,11 +17,11 @@ class Lifecycle:
     """Start and close of a client.
 
     Args:
-        client: the client as errors name it, as in ``producer``.
-        api: the API that errors name, if the client has one.
+        client: its name in errors, such as ``producer``.
+        api: the API in its errors, if any.
 
     Attributes:
-        is_started: whether calls are possible, unless it is closed.
+        is_started: whether `start` has succeeded.
         is_closing: whether `close` was called.
     """
 
@@ -32,25 +35,25 @@ class Lifecycle:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client was closed."""
+        """True if the client was closed."""
         return self._closed.is_set()
 
     def begin(self) -> None:
         """Begins the start.
 
         Raises:
-            ClosedError: it was begun before, or the client was closed.
+            ClosedError: the client was started before, or closed.
         """
         if self._has_begun or self.is_closing:
             raise ClosedError(f"the {self._client} can be started only once")
         self._has_begun = True
 
     async def connect(self, cluster: Cluster) -> None:
-        """Starts a client that needs no more than its cluster.
+        """Starts a client that needs only its cluster.
 
         Raises:
-            ClosedError: it was started before, or closed meanwhile.
-            KohortError: no bootstrap server answers.
+            ClosedError: the client was started before, or closed meanwhile.
+            KohortError: no bootstrap server responds.
         """
         self.begin()
         await cluster.start()
@@ -60,14 +63,14 @@ class Lifecycle:
         self.is_started = True
 
     def check(self, *, is_inside: bool = False) -> None:
-        """Lets a call pass.
+        """Checks that a call is allowed.
 
         Args:
-            is_inside: whether it is made by the listener, for which the client is
-                open until it has returned.
+            is_inside: whether the listener makes it; for the listener the client is
+                open until it returns.
 
         Raises:
-            ClosedError: the client was closed, or is not started.
+            ClosedError: the client is not started, or was closed.
         """
         if self.is_started and not self.is_closing:
             return
@@ -81,7 +84,7 @@ class Lifecycle:
         return ClosedError(f"the {self._client} was closed", api=self._api)
 
     def begin_close(self) -> bool:
-        """Begins the close; False if it was begun before."""
+        """Begins the close; returns False if it had begun before."""
         was_closing, self.is_closing = self.is_closing, True
         return not was_closing
 
@@ -94,7 +97,7 @@ class Lifecycle:
             self._closed.set()
 
     async def wait_closed(self, timeout_ms: int) -> None:
-        """Returns when the client is closed, or the time is over."""
+        """Returns when the client is closed, or after the time limit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._closed.wait()
@@ -105,3 +108,36 @@ class Lifecycle:
             await self.end_close(work)
         else:
             await self.wait_closed(timeout_ms)
+
+
+class Client:
+    """A client of any kind: ``async with`` starts and closes it.
+
+    Attributes:
+        config: the settings, with the client id that was made if none was set.
+    """
+
+    config: CommonConfig
+    _life: Lifecycle
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        # `_warn` is bound here, as globals may be gone when the interpreter ends.
+        life = getattr(self, "_life", None)  # missing after a ConfigError
+        if life is not None and life.is_started and not life.is_closing:
+            what = f"unclosed {self.config.owner} {self.config.client_id}"
+            _warn(what, ResourceWarning, source=self)
+
+    async def start(self) -> None:
+        """Connects to the cluster."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        raise NotImplementedError

@@ -1,34 +1,44 @@
-"""The producer: records in, offsets out."""
+"""The producer: sends records in batches."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Unpack, overload
 
-from kohort.client.config import INT64_MAX, ProducerConfig
+from kohort.client.config import ProducerConfig
 from kohort.client.errors import (
     ClosedError,
+    ConfigError,
     KohortError,
-    MessageTooLargeError,
     RequestTimedOutError,
-    SerializationError,
     UnknownTopicError,
     error_of,
 )
-from kohort.client.lifecycle import Lifecycle
+from kohort.client.lifecycle import Client, Lifecycle
 from kohort.client.network.cluster import Cluster
 from kohort.client.network.metadata import NO_NODE, Metadata, PartitionInfo
+from kohort.client.offsets import Committable, TopicPartition, committable
 from kohort.client.producing.accumulator import NEVER, Accumulator
-from kohort.client.producing.batches import OVERHEAD, Batch, Headers, encode_tail
+from kohort.client.producing.batches import OVERHEAD, Batch, Headers
+from kohort.client.producing.encoding import check_timestamp, encode
 from kohort.client.producing.partitioners import StickyPartitioner, partition_for_key
 from kohort.client.producing.sender import API, Sender
+from kohort.client.settings import K, ProducerSettings, V
+from kohort.client.transactions.driver import TransactionDriver
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.records import NO_TIMESTAMP
+
+if TYPE_CHECKING:  # a producer does not load the consumer
+    from kohort.client.consuming.consumer_group import ConsumerGroupMetadata
+
+log = logging.getLogger("kohort.client")
 
 CLOSE_MS = 30_000
 """Default time limit of `close`."""
@@ -40,8 +50,8 @@ class RecordMetadata(NamedTuple):
     """Topic, partition, offset and timestamp of a record that was sent.
 
     Attributes:
-        topic: the topic that it was sent to.
-        partition: of the topic.
+        topic: the topic.
+        partition: the partition.
         offset: -1 if the broker returned none: with acks=0, or for a duplicate whose
             offset it no longer knows.
         timestamp: in milliseconds since the epoch: the record's own, or the time of
@@ -65,15 +75,15 @@ class _Choice(NamedTuple):
     """Those that have a leader."""
 
 
-class Producer:
-    """Sends records.
+class Producer(Client, Generic[K, V]):
+    """Sends records; keys are K and values V: bytes without serializers.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             where = await producer.send_and_wait("orders", b"...", key=b"k")
 
-    Records of a partition are sent in batches, and with ``enable.idempotence``,
-    which is the default, each of them is written once and in order, even if
-    connections break or leaders change meanwhile.
+    Records are sent in batches, one partition each. With ``enable.idempotence``, the
+    default, each batch is written once and in order, even if connections break or
+    leaders change.
 
     Args:
         config: the settings; or pass them as keywords instead:
@@ -82,6 +92,13 @@ class Producer:
     Raises:
         ConfigError: an unknown setting or an invalid value.
     """
+
+    config: ProducerConfig
+
+    @overload
+    def __init__(self: Producer[Any, Any], config: ProducerConfig) -> None: ...
+    @overload
+    def __init__(self, **settings: Unpack[ProducerSettings[K, V]]) -> None: ...
 
     def __init__(self, config: ProducerConfig | None = None, **settings: Any) -> None:
         self.config = ProducerConfig.choose(config, settings)
@@ -100,23 +117,21 @@ class Producer:
         # From `start` on:
         self._cluster: Cluster
         self._sender: Sender
+        self._transactions: TransactionDriver | None = None
         self._loop: asyncio.AbstractEventLoop
 
     # -- start and close
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def start(self) -> None:
-        """Finds the cluster.
+        """Finds the cluster; with a ``transactional.id``, gets the id's next epoch.
+
+        The new epoch fences earlier producers with this ``transactional.id``, and
+        aborts their transaction.
 
         Raises:
-            ClosedError: it was started before, or closed.
-            KohortError: no bootstrap server answers in ``default.api.timeout.ms``.
+            ClosedError: the producer was started before, or closed.
+            KohortError: no bootstrap server responds in ``default.api.timeout.ms``, or
+                there is no epoch in ``max.block.ms``. The producer is closed.
         """
         cluster = Cluster(
             self.config, random=self._random, allow_auto_topic_creation=True
@@ -125,16 +140,28 @@ class Producer:
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         cluster.listeners.append(self._metadata_changed)
+        config, core = self.config, None
+        if config.transactional_id is not None:
+            self._transactions = TransactionDriver(
+                cluster, config, config.transactional_id, self
+            )
+            core = self._transactions.core
         self._sender = Sender(
-            cluster, self.config, self._accumulator, self, self._random
+            cluster, config, self._accumulator, self, self._random, core
         )
+        if self._transactions is not None:
+            try:
+                await self._transactions.start()
+            except BaseException:
+                await self.close(0)
+                raise
 
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
-        """Sends all records, and ends all connections.
+        """Sends all records, and closes all connections; aborts an open transaction.
 
-        Returns within the time; records not delivered by then fail with
-        `ClosedError`, and may be in the log or not. Cancelled, it does that at once.
-        Called once more, it waits for the first call to end, within its own time.
+        Returns within the time limit; undelivered records fail with `ClosedError`, and
+        may be in the log or not. If cancelled, it fails them immediately. A second call
+        waits for the first one, within its own time limit.
         """
         await self._life.close(timeout_ms, lambda: self._close(timeout_ms))
 
@@ -144,8 +171,11 @@ class Producer:
         for _, waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(self._life.closed_error())
+        flush_ms = max(0, timeout_ms - _LAST_MS)
         try:
-            await self._flush(max(0, timeout_ms - _LAST_MS))
+            if self._transactions is not None:
+                await self._transactions.close(flush_ms)
+            await self._flush(flush_ms)
         except RequestTimedOutError:
             pass  # the rest fails below
         finally:
@@ -167,96 +197,90 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> Delivery:
         """Adds a record to a batch, which is sent later.
 
-        It waits for the topic's metadata and for memory only.
-        Cancelled meanwhile, the record is not sent.
+        Waits only for the topic's metadata and for memory. If cancelled meanwhile, the
+        record is not sent.
 
         Args:
             topic: the topic.
-            value: bytes, or an argument of ``value.serializer``; None for null.
-            key: likewise.
-            partition: None: the partitioner chooses.
+            value: bytes, or the argument of ``value.serializer``; None is null,
+                which no serializer gets.
+            key: likewise, by ``key.serializer``.
+            partition: None: chosen by the partitioner.
             timestamp_ms: milliseconds since the epoch; None for now.
             headers: names and values, in order.
 
         Returns:
-            A future: the record's metadata once the broker acknowledges it, or the
-            error. You need not await it; cancelling it does not recall the record.
+            A future of the record's metadata, set by the broker's response, or of
+            the error. You need not await it. Cancelling it does not cancel the record.
 
         Raises:
             RequestTimedOutError: no metadata or no memory in ``max.block.ms``.
             MessageTooLargeError: it exceeds ``max.request.size`` or ``buffer.memory``.
-            SerializationError: key, value or headers cannot be bytes.
-            ClosedError: the producer is not started, or it was closed.
-            KohortError: an invalid topic name, or a topic that you may not write to.
+            SerializationError: invalid headers, or a key or value that is not bytes.
+            ClosedError: the producer is not started, or was closed.
+            TransactionStateError: there is a ``transactional.id``, and no transaction.
+            KohortError: an invalid topic name, a topic that you may not write to, or
+                the error of the transaction.
         """
         self._life.check()
-        key_bytes, tail = self._encode(topic, value, key, headers)
-        if timestamp_ms is None:
-            timestamp_ms = int(time.time() * 1000)
-        elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= INT64_MAX:
-            what = f"timestamp_ms: {timestamp_ms!r} is no time since the epoch"
-            raise SerializationError(what, topic=topic)
-        if self._gives_way:
-            # A caller that sends in a loop still leaves responses their turn.
-            self._gives_way = False
-            await asyncio.sleep(0)
-        deadline = None
-        choice = self._choices.get(topic)
-        if choice is None or (partition is not None and partition >= len(choice.all)):
-            deadline = self._cluster.deadline(self.config.max_block_ms)
-            choice = await self._choice(topic, partition, deadline)
-        size = len(tail) + OVERHEAD
-        if self._waiters or not self._accumulator.has_room(size):
-            if deadline is None:
+        if self._transactions is not None:
+            self._transactions.core.check_open("send")
+        try:
+            key_bytes, tail = encode(self.config, topic, value, key, headers)
+            if timestamp_ms is None:
+                timestamp_ms = int(time.time() * 1000)
+            else:
+                check_timestamp(timestamp_ms, topic)
+            if self._gives_way:
+                # Lets responses be handled even if a caller sends in a loop.
+                self._gives_way = False
+                await asyncio.sleep(0)
+            deadline = None
+            choice = self._choices.get(topic)
+            if choice is None or (
+                partition is not None and partition >= len(choice.all)
+            ):
                 deadline = self._cluster.deadline(self.config.max_block_ms)
-            await self._wait_for_room(topic, size, deadline)
-        if self._life.is_closing:
-            raise self._life.closed_error()
-        return self._append(topic, choice, partition, key_bytes, tail, timestamp_ms)
+                choice = await self._choice(topic, partition, deadline)
+            size = len(tail) + OVERHEAD
+            if self._waiters or not self._accumulator.has_room(size):
+                if deadline is None:
+                    deadline = self._cluster.deadline(self.config.max_block_ms)
+                await self._wait_for_room(topic, size, deadline)
+            if self._life.is_closing:
+                raise self._life.closed_error()
+            return self._append(topic, choice, partition, key_bytes, tail, timestamp_ms)
+        except KohortError as error:
+            if self._transactions is not None:
+                self._transactions.send_failed(error)
+            raise
 
     async def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> RecordMetadata:
-        """Sends a record, and waits until the broker acknowledges it.
+        """Sends a record, and waits for the broker's acknowledgement.
 
-        Cancelled while it waits for the broker, the record may be written.
+        If cancelled while it waits for the broker, the record may still be written.
 
         Raises:
-            KohortError: as `send`; or the record was not delivered.
+            KohortError: as `send`, or the record was not delivered.
         """
         delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
         return await delivery
-
-    def _encode(
-        self, topic: str, value: Any, key: Any, headers: Headers | None
-    ) -> tuple[bytes | None, bytes]:
-        """The key, and the record as a batch takes it."""
-        config = self.config
-        key_bytes = _as_bytes(key, config.key_serializer, "key", topic)
-        value_bytes = _as_bytes(value, config.value_serializer, "value", topic)
-        try:
-            tail = encode_tail(key_bytes, value_bytes, headers or ())
-        except (TypeError, ValueError, AttributeError) as error:
-            what = f"headers: {error}"
-            raise SerializationError(what, topic=topic) from error
-        size = len(tail) + OVERHEAD
-        if size > config.max_request_size or size > config.buffer_memory:
-            raise self._too_large(topic, size)
-        return key_bytes, tail
 
     def _append(
         self,
@@ -271,6 +295,8 @@ class Producer:
             partition = self._partition(topic, choice, key, len(tail))
         elif not 0 <= partition < len(choice.all):
             raise _no_partition(topic, partition)
+        if self._transactions is not None:
+            self._transactions.add_partition(topic, partition)
         delivery: Delivery = self._loop.create_future()
         now = self._cluster.clock()
         when = self._accumulator.append(
@@ -298,17 +324,99 @@ class Producer:
             return partition_for_key(key, len(choice.all))
         return self._sticky.partition(topic, size, choice.all, choice.available)
 
-    def _too_large(self, topic: str, size: int) -> MessageTooLargeError:
-        config = self.config
-        limit, key = min(
-            (config.max_request_size, "max_request_size"),
-            (config.buffer_memory, "buffer_memory"),
-        )
-        return MessageTooLargeError(
-            f"a record of up to {size} bytes, {key} is {limit}",
-            topic=topic,
-            code=ErrorCode.MESSAGE_TOO_LARGE,
-        )
+    # -- transactions
+
+    async def begin_transaction(self) -> None:
+        """Begins a transaction: `send` needs one if there is a ``transactional.id``.
+
+        Raises:
+            TransactionStateError: a transaction has begun, and has not ended.
+            KohortError: the last transaction has to be aborted, or the producer has
+                failed; see `KohortError.requires_abort` and `KohortError.fatal`.
+        """
+        self._transactional().core.begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, Committable],
+        group: ConsumerGroupMetadata,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commits a consumer's offsets together with the transaction (KIP-447).
+
+        Args:
+            offsets: the next offset of each partition.
+            group: from `Consumer.group_metadata`.
+            timeout_ms: None for ``max.block.ms``.
+
+        Raises:
+            CommitFailedError: the group has rebalanced without the consumer.
+            RequestTimedOutError: a later commit tries it again.
+            KohortError: as from `commit_transaction`.
+        """
+        rows = {TopicPartition(*p): committable(p, o) for p, o in offsets.items()}
+        await self._transactional().commit_offsets(rows, group, timeout_ms)
+
+    async def commit_transaction(self, timeout_ms: int | None = None) -> None:
+        """Sends all records, waits for them, and commits the transaction.
+
+        If it times out or is cancelled, the commit continues; call it again.
+
+        Args:
+            timeout_ms: None for ``max.block.ms``.
+
+        Raises:
+            RequestTimedOutError: the transaction has not ended in time.
+            ProducerFencedError: another producer has taken the ``transactional.id``.
+            KohortError: if `requires_abort` is set, call `abort_transaction`; if
+                `fatal` is set, close the producer.
+        """
+        driver = self._transactional()
+        self._accumulator.close_batches()
+        await driver.end(is_commit=True, timeout_ms=timeout_ms)
+
+    async def abort_transaction(self, timeout_ms: int | None = None) -> None:
+        """Aborts the transaction; records that were not sent fail.
+
+        Args:
+            timeout_ms: None for ``max.block.ms``.
+
+        Raises:
+            KohortError: as from `commit_transaction`.
+        """
+        await self._transactional().end(is_commit=False, timeout_ms=timeout_ms)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction as a context: committed at the end, aborted on an exception.
+
+            async with producer.transaction():
+                await producer.send("orders", b"...")
+
+        Raises:
+            KohortError: as from `begin_transaction` and `commit_transaction`. The
+                producer can begin the next transaction unless `fatal` is set.
+        """
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException as cause:
+            if self._transactional().core.may_abort:
+                try:
+                    await self.abort_transaction()
+                except KohortError as error:
+                    if error.fatal and isinstance(cause, KohortError):
+                        raise error from cause
+                    name = self.config.client_id
+                    log.warning("%s: the transaction was not aborted: %s", name, error)
+            raise
+
+    def _transactional(self) -> TransactionDriver:
+        self._life.check()
+        if self._transactions is None:
+            raise ConfigError("transactional_id: is needed for transactions")
+        return self._transactions
 
     # -- waiting for metadata, memory and delivery
 
@@ -382,21 +490,20 @@ class Producer:
             if entry in self._waiters:
                 self._waiters.remove(entry)
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
-                # The bytes are the caller's, which takes them before another task runs.
+                # The caller takes the reserved bytes before another task runs.
                 self._accumulator.release(size)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """Sends all records that were taken so far, and waits until none is left.
+        """Sends all records so far, and waits until they are delivered or have failed.
 
-        Failed deliveries raise in the futures of `send`, not here.
+        The futures of `send` have the errors of failed records.
 
         Args:
-            timeout_ms: None for as long as it takes; ``delivery.timeout.ms`` is
-                the limit for each of them.
+            timeout_ms: None: no limit but ``delivery.timeout.ms`` for each record.
 
         Raises:
             RequestTimedOutError: some records are still undelivered.
-            ClosedError: the producer is not started, or it was closed.
+            ClosedError: the producer is not started, or was closed.
         """
         self._life.check()
         await self._flush(timeout_ms)
@@ -422,7 +529,7 @@ class Producer:
     # -- results of batches, from the sender
 
     def delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        """A batch is in the log."""
+        """Completes the futures of a written batch."""
         topic, partition = batch.topic, batch.partition
         step = 1 if base_offset >= 0 else 0
         offset = base_offset
@@ -435,7 +542,14 @@ class Producer:
     def failed(
         self, batch: Batch, error: KohortError, messages: Mapping[int, str]
     ) -> None:
-        """Fails the records of a batch."""
+        """Fails the futures of a batch."""
+        if self._transactions is not None:
+            error = self._transactions.failed(error)
+        self._fail_deliveries(batch, error, messages)
+
+    def _fail_deliveries(
+        self, batch: Batch, error: KohortError, messages: Mapping[int, str]
+    ) -> None:
         for number, delivery in enumerate(batch.deliveries):
             if delivery.done():
                 continue
@@ -443,9 +557,11 @@ class Producer:
             if messages.get(number):
                 each.message = messages[number]
             delivery.set_exception(each)
+            if self._transactions is not None:
+                delivery.exception()  # the transaction reports it, too
 
     def progressed(self) -> None:
-        """Wakes calls that wait for memory, and ends finished flushes."""
+        """Wakes calls that wait for memory, and completes flushes."""
         accumulator, waiters = self._accumulator, self._waiters
         while waiters and accumulator.has_room(waiters[0][0]):
             size, waiter = waiters.popleft()
@@ -457,23 +573,32 @@ class Producer:
         for order, done in self._flushes:
             if order <= oldest and not done.done():
                 done.set_result(None)
+        if self._transactions is not None:
+            self._transactions.wake()
 
+    # -- batches of a transaction, for its driver
 
-def _as_bytes(
-    value: Any, serializer: Callable[[Any], bytes] | None, what: str, topic: str
-) -> bytes | None:
-    if serializer is not None:
-        try:
-            value = serializer(value)
-        except Exception as error:
-            message = f"{what}: the serializer failed: {error}"
-            raise SerializationError(message, topic=topic) from error
-    if value is None or type(value) is bytes:
-        return value
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    message = f"{what}: {type(value).__name__} is not bytes"
-    raise SerializationError(message, topic=topic)
+    @property
+    def has_batches(self) -> bool:
+        """True if batches are undelivered."""
+        return self._accumulator.oldest < NEVER
+
+    def take_id(self, producer_id: int, epoch: int) -> None:
+        """Numbers further batches with this id."""
+        self._accumulator.ids.assign(producer_id, epoch)
+
+    def drop_batches(self, error: KohortError, *, all_of_them: bool) -> None:
+        """Fails all batches, or those that were never sent."""
+        accumulator = self._accumulator
+        drop = accumulator.abandon if all_of_them else accumulator.drop_unsent
+        for batch in drop():
+            where = {"topic": batch.topic, "partition": batch.partition}
+            self._fail_deliveries(batch, error.copy(**where), {})
+
+    def resume(self) -> None:
+        """Sends batches that can be sent now."""
+        self.progressed()
+        self._sender.wake()
 
 
 def _no_partition(topic: str, partition: int) -> UnknownTopicError:

@@ -134,7 +134,7 @@ async def _to_owners(
     _: Cluster,
     items: Sequence[ConfigResource],
 ) -> Answers[ConfigResource, NodeId]:
-    """A broker's configuration is its own; any broker has those of topics."""
+    """A broker answers for itself; any broker answers for topics and groups."""
     return {
         item: int(item.name)
         if item.type in _OF_A_NODE and item.name.isdecimal()

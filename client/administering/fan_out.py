@@ -1,4 +1,4 @@
-"""Many items, each with the node that can do it: asked together, tried again alone."""
+"""Groups items into one request per node, and retries the failed ones alone."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 UNKNOWN_TOPIC_ATTEMPTS = 5
-"""Attempts after which an unknown topic is missing for good: brokers hear of a new
-one a little after its creator does."""
+"""Attempts after which an unknown topic is an error: brokers learn of a new topic a
+little after its creator does."""
 
 NodeId = int | None
-"""The id of a node; None stands for any."""
+"""A node id; None for any node."""
 Answers = Mapping[K, V | KohortError]
-"""By item its value or its error."""
+"""The value or the error of each item."""
 Route = Callable[[Cluster, Sequence[K]], Awaitable[Answers[K, NodeId]]]
 """Finds the node of each item."""
 Ask = Callable[[NodeId, Sequence[K]], Awaitable[Answers[K, V]]]
-"""Asks a node about some items."""
+"""Sends the request for some items to a node."""
 Where = Callable[[K], Mapping[str, Any]]
-"""Attributes, by `KohortError`'s names, for errors about an item that lack them."""
+"""Attributes of `KohortError` to set in errors about an item."""
 
 
 class Connected(Protocol):
-    """An admin client that was started."""
+    """A started admin client."""
 
     @property
     def cluster(self) -> Cluster:
@@ -62,7 +62,7 @@ def for_partitions(api: str, group: str | None = None) -> Where[tuple[str, int]]
 
 
 def error_in(row: Any) -> KohortError | None:
-    """The error in a response or a row of it; `fan_out` adds where it happened."""
+    """The error in a response or a row of it; `fan_out` adds broker and item."""
     message = getattr(row, "error_message", None)
     return error_of(row.error_code, message) if row.error_code else None
 
@@ -77,21 +77,21 @@ async def fan_out(
     *,
     patience: int = 1,
 ) -> Results[K, V]:
-    """Asks about all items, one request per node, until each has its result.
+    """Sends one request per node, until each item has its result.
 
-    Items whose error is retriable are tried again while there is time.
+    Items with a retriable error are retried until the deadline.
 
     Args:
         cluster: sends the requests.
         deadline: on the cluster's clock.
-        items: topics, groups or partitions to ask about.
+        items: topics, groups or partitions.
         route: as above.
         ask: as above.
         where: as above.
-        patience: attempts until an unknown topic is final.
+        patience: attempts until an unknown topic is an error.
 
     Raises:
-        ConfigError: the items are a text, which is to be one name, not its letters.
+        ConfigError: the items are one string in place of a list.
     """
     if isinstance(items, str):
         raise ConfigError(f"{items!r} is text, not a list of names")
@@ -121,21 +121,67 @@ async def fan_out(
     return Results({item: _with_place(found[item], where(item)) for item in wanted})
 
 
+async def ask_all_brokers(
+    admin: Connected,
+    api: str,
+    ask: Callable[[int], Awaitable[Mapping[K, V]]],
+    timeout_ms: int | None,
+) -> tuple[dict[K, V], dict[int, KohortError]]:
+    """Sends a request to every broker, and retries it there.
+
+    Args:
+        admin: the client.
+        api: of the request.
+        ask: sends it to a node, once; returns the items that the node knows.
+        timeout_ms: see `Admin`.
+
+    Returns:
+        All items, and the errors by node id.
+
+    Raises:
+        KohortError: no broker responds.
+    """
+    cluster = admin.cluster
+    deadline = cluster.deadline(timeout_ms)
+    await cluster.retrying(deadline, cluster.refresh, api="Metadata")
+
+    async def answer_of(node_id: int) -> Mapping[K, V] | KohortError:
+        where = {"api": api, "broker": cluster.name_of(node_id)}
+        try:
+            return await cluster.retrying(deadline, lambda: ask(node_id), **where)
+        except KohortError as error:
+            error.fill(**where)
+            return error
+
+    node_ids = list(cluster.metadata.nodes)
+    answers = await asyncio.gather(*map(answer_of, node_ids))
+    found: dict[K, V] = {}
+    errors: dict[int, KohortError] = {}
+    for node_id, answer in zip(node_ids, answers, strict=True):
+        if isinstance(answer, KohortError):
+            errors[node_id] = answer
+        else:
+            found |= answer
+    if errors and len(errors) == len(node_ids):
+        raise errors[node_ids[0]]
+    return found, errors
+
+
 def _with_place(found: V | KohortError, where: Mapping[str, Any]) -> V | KohortError:
-    """An item's result; of an error that several share it has its own."""
+    """An item's result; a shared error is copied."""
     return found.copy(**where) if isinstance(found, KohortError) else found
 
 
 def _to_repeat(
     items: Sequence[K], found: Mapping[K, object], unknown_too: bool
 ) -> list[K]:
-    """The items whose errors may go away."""
+    """The items with retriable errors."""
     again = []
     for item in items:
         error = found[item]
         if not isinstance(error, KohortError) or not error.retriable:
             continue
-        # The broker has given up waiting for others; it may have done it all the same.
+        # The broker has stopped waiting for others; the change may still happen.
         if error.code == ErrorCode.REQUEST_TIMED_OUT:
             continue
         if unknown_too or not isinstance(error, UnknownTopicError):
@@ -150,7 +196,7 @@ async def _round(
     route: Route[K],
     ask: Ask[K, V],
 ) -> None:
-    """Asks about some items once; the answers of a node are kept as they come."""
+    """Sends the requests for some items once; stores each response as it comes."""
     try:
         nodes = await route(cluster, items)
     except ClosedError:
@@ -175,10 +221,10 @@ async def _round(
 async def _answers(
     cluster: Cluster, node_id: NodeId, items: Sequence[K], ask: Ask[K, V]
 ) -> dict[K, V | KohortError]:
-    """The answers of one node, whose name their errors get."""
+    """The results of one node; errors get its name."""
     try:
         if node_id is None:
-            # Errors name the broker that was asked: pick one node for all items.
+            # One node for all items, so that errors can name it.
             node_id = (await cluster.connection(None)).node_id
         answers = await ask(node_id, items)
     except ClosedError:
@@ -186,7 +232,7 @@ async def _answers(
     except KohortError as error:
         answers = dict.fromkeys(items, error)
     code = ErrorCode.UNKNOWN_SERVER_ERROR
-    missing = BrokerError("the answer does not name it", code=code)
+    missing = BrokerError("the response does not contain it", code=code)
     found = {item: answers.get(item, missing) for item in items}
     for answer in found.values():
         if isinstance(answer, KohortError) and node_id is not None:

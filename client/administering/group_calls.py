@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from kohort.client.administering.fan_out import (
     Connected,
     NodeId,
     Where,
+    ask_all_brokers,
     error_in,
     fan_out,
     for_groups,
@@ -71,50 +71,29 @@ async def list_consumer_groups(
 
     Args:
         admin: the client.
-        states: only groups in one of these, as in ``Stable``.
-        types: only groups of one of these, as in ``classic``.
+        states: only groups in one of these states, such as ``Stable``.
+        types: only groups of one of these types, such as ``classic``.
         timeout_ms: see `Admin`.
 
     Raises:
-        KohortError: no broker answers at all.
+        KohortError: no broker responds.
     """
-    cluster = admin.cluster
+    cluster, api = admin.cluster, "ListGroups"
     lowest = 5 if types else 4 if states else 0
-    deadline = cluster.deadline(timeout_ms)
-    await cluster.retrying(deadline, cluster.refresh, api="Metadata")
+    request = ListGroupsRequest(states, types)
 
-    async def ask(node_id: int) -> Sequence[GroupListing] | KohortError:
-        async def once() -> Sequence[GroupListing]:
-            request = ListGroupsRequest(states, types)
-            response = await cluster.call(
-                node_id, "ListGroups", request, versions=(lowest, 5)
+    async def ask(node_id: int) -> Mapping[str, GroupListing]:
+        response = await cluster.call(node_id, api, request, versions=(lowest, 5))
+        if error := error_in(response):
+            raise error
+        return {
+            g.group_id: GroupListing(
+                g.group_id, g.protocol_type, g.group_state, g.group_type
             )
-            if error := error_in(response):
-                raise error
-            return [
-                GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
-                for g in response.groups
-            ]
+            for g in response.groups
+        }
 
-        where = {"api": "ListGroups", "broker": cluster.name_of(node_id)}
-        try:
-            return await cluster.retrying(deadline, once, **where)
-        except KohortError as error:
-            error.fill(**where)
-            return error
-
-    node_ids = list(cluster.metadata.nodes)
-    answers = await asyncio.gather(*map(ask, node_ids))
-    groups: dict[str, GroupListing] = {}
-    errors: dict[int, KohortError] = {}
-    for node_id, answer in zip(node_ids, answers, strict=True):
-        if isinstance(answer, KohortError):
-            errors[node_id] = answer
-        else:
-            groups |= {group.group_id: group for group in answer}
-    if errors and len(errors) == len(node_ids):
-        raise errors[node_ids[0]]
-    return GroupListings(groups, errors)
+    return GroupListings(*await ask_all_brokers(admin, api, ask, timeout_ms))
 
 
 async def describe_consumer_groups(
@@ -274,7 +253,7 @@ async def remove_members_from_consumer_group(
         response = await cluster.call(node_id, api, request, versions=(3, 5))
         if error := error_in(response):
             raise error
-        # Members are answered in their order, perhaps by ids of the broker's.
+        # The response has the members in the request's order, perhaps with other ids.
         return dict(zip(some, map(error_in, response.members), strict=False))
 
     def where(_: MemberToRemove) -> Mapping[str, Any]:

@@ -64,7 +64,7 @@ async def list_topics(
     """All topics by name, internal ones too.
 
     Raises:
-        KohortError: no broker answers.
+        KohortError: no broker responds.
     """
     cluster = admin.cluster
     deadline = cluster.deadline(timeout_ms)
@@ -93,10 +93,10 @@ async def create_topics(
     validate_only: bool = False,
     timeout_ms: int | None = None,
 ) -> Results[str, CreatedTopic]:
-    """Creates topics; all brokers may take a moment to hear of them.
+    """Creates topics; other brokers may learn of them a moment later.
 
-    After a connection that was lost meanwhile, a topic that was created all the
-    same is a `TopicExistsError`.
+    If the connection fails meanwhile and the call is retried, a topic that was
+    created by the first attempt is a `TopicExistsError`.
     """
     cluster, api = admin.cluster, "CreateTopics"
     limit_ms = cluster.config.request_timeout_ms
@@ -177,10 +177,10 @@ async def delete_records(
     offsets: Mapping[TopicPartition, int],
     timeout_ms: int | None = None,
 ) -> Results[TopicPartition, int]:
-    """Deletes the records before some offsets; -1 stands for all there are.
+    """Deletes the records before some offsets; -1 for all records.
 
     Returns:
-        The first offset that is left, by partition.
+        The first remaining offset, by partition.
     """
     cluster, api = admin.cluster, "DeleteRecords"
     limit_ms = cluster.config.request_timeout_ms
@@ -202,7 +202,7 @@ async def delete_records(
             for row in topic.partitions
         }
 
-    return await _ask_leaders(cluster, api, timeout_ms, offsets, ask)
+    return await ask_leaders(cluster, api, timeout_ms, offsets, ask)
 
 
 async def list_offsets(
@@ -224,7 +224,7 @@ async def list_offsets(
         known = ", ".join(_ISOLATION)
         raise ConfigError(f"isolation_level: {isolation_level!r} is not one of {known}")
     cluster = admin.cluster
-    # A broker that does not know -3 would take it for a time.
+    # A broker that does not know -3 would use it as a timestamp.
     versions = 7 if min(timestamps.values(), default=0) < -2 else 1, 11
 
     async def ask(
@@ -234,7 +234,7 @@ async def list_offsets(
         times = {place: timestamps[place] for place in some}
         return await list_at(cluster, node_id, times, isolation_level, versions)
 
-    return await _ask_leaders(cluster, "ListOffsets", timeout_ms, timestamps, ask)
+    return await ask_leaders(cluster, "ListOffsets", timeout_ms, timestamps, ask)
 
 
 # -- routes
@@ -251,13 +251,14 @@ async def _ask_controller(
     return await fan_out(cluster, deadline, topics, _to_controller, ask, where)
 
 
-async def _ask_leaders(
+async def ask_leaders(
     cluster: Cluster,
     api: str,
     timeout_ms: int | None,
     partitions: Iterable[TopicPartition],
     ask: Ask[TopicPartition, V],
 ) -> Results[TopicPartition, V]:
+    """Sends requests about partitions to their leaders."""
     return await fan_out(
         cluster,
         cluster.deadline(timeout_ms),

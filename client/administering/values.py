@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -54,7 +55,7 @@ class Results(Generic[K, V]):
 
     @property
     def values(self) -> dict[K, V]:
-        """The values of the items that worked."""
+        """The values of the successful items."""
         return {
             item: found
             for item, found in self._found.items()
@@ -63,7 +64,7 @@ class Results(Generic[K, V]):
 
     @property
     def errors(self) -> dict[K, KohortError]:
-        """The errors of those that did not."""
+        """The errors of the failed items."""
         return {
             item: found
             for item, found in self._found.items()
@@ -74,7 +75,7 @@ class Results(Generic[K, V]):
         """The values of all items.
 
         Raises:
-            KohortError: the first item's that did not work.
+            KohortError: the error of the first failed item.
         """
         for error in self.errors.values():
             raise error
@@ -83,7 +84,7 @@ class Results(Generic[K, V]):
 
 @slotted
 class NewTopic:
-    """A topic to create; -1 stands for the broker's default."""
+    """A topic to create; -1 for the broker's default."""
 
     name: str
     num_partitions: int = -1
@@ -95,7 +96,7 @@ class NewTopic:
 
 @slotted
 class CreatedTopic:
-    """A topic that was created; -1 and zeros where the broker does not tell."""
+    """A created topic; -1 and zeros if the broker does not send the values."""
 
     name: str
     topic_id: bytes
@@ -116,7 +117,7 @@ class ResourceType(IntEnum):
 class ConfigResource(NamedTuple):
     """Something with a configuration: a topic by name, a broker by its id as text.
 
-    A broker without a name stands for what all brokers have in common.
+    A broker without a name stands for the default of all brokers.
     """
 
     type: ResourceType
@@ -145,21 +146,21 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    """None where it is none, or a secret."""
+    """None for no value, or for a secret."""
     source: int
-    """Kafka's number for where it comes from: 1 is the topic's own, 5 the default."""
+    """Kafka's number of its source: 1 for the topic's own, 5 for the default."""
     is_read_only: bool
     is_sensitive: bool
     type: int
-    """Kafka's number; 0 where the broker does not tell."""
+    """Kafka's number; 0 if the broker does not send it."""
     synonyms: Sequence[tuple[str, str | None, int]]
-    """(name, value, source), in the order in which they count."""
+    """(name, value, source), in the order of precedence."""
     documentation: str | None
 
 
 @slotted
 class ClusterDescription:
-    """The cluster as a broker describes it."""
+    """A cluster, as described by a broker."""
 
     cluster_id: str | None
     controller_id: int
@@ -168,7 +169,7 @@ class ClusterDescription:
 
 @slotted
 class GroupListing:
-    """A group, in brief; "" where the broker does not tell."""
+    """A group, in brief; "" if the broker does not send a value."""
 
     group_id: str
     protocol_type: str
@@ -178,7 +179,7 @@ class GroupListing:
 
 @slotted
 class GroupListings:
-    """The groups of all brokers that have answered, and why others have not."""
+    """The groups of all brokers that responded, and the errors of the others."""
 
     groups: Mapping[str, GroupListing]
     errors: Mapping[int, KohortError]
@@ -194,12 +195,12 @@ class MemberDescription:
     client_id: str
     client_host: str
     metadata: bytes
-    """As the member sent it for the protocol that was chosen."""
+    """The member's metadata for the chosen protocol."""
     assignment: bytes
     subscription: Subscription | None
-    """Read from the metadata; None where that is something else, or nothing."""
+    """Decoded from the metadata; None if that is empty or not a subscription."""
     partitions: Sequence[TopicPartition] | None
-    """Read from the assignment; None where that is something else, or nothing."""
+    """Decoded from the assignment; None if that is empty or in another format."""
 
 
 @slotted
@@ -215,10 +216,80 @@ class GroupDescription:
 
 
 class MemberToRemove(NamedTuple):
-    """A member, by its id or, if it is a static one, by its instance id."""
+    """A member, by its id, or a static member by its instance id."""
 
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+@slotted
+class TransactionListing:
+    """A transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+@slotted
+class TransactionListings:
+    """The transactional ids of all brokers that respond, by id.
+
+    Attributes:
+        transactions: by transactional id.
+        errors: by node id, of the others.
+    """
+
+    transactions: Mapping[str, TransactionListing]
+    errors: Mapping[int, KohortError]
+
+
+@slotted
+class TransactionDescription:
+    """A transactional id, and its last transaction.
+
+    Attributes:
+        timeout_ms: the limit for a transaction.
+        started_at_ms: the start of the last transaction, in milliseconds since the
+            epoch; None before the first one.
+        partitions: those in the open transaction.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_at_ms: int | None
+    partitions: AbstractSet[TopicPartition]
+    coordinator_id: int
+
+
+class ProducerEpoch(NamedTuple):
+    """A producer's id and epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@slotted
+class ProducerDescription:
+    """A producer that has written to a partition.
+
+    Attributes:
+        last_sequence: of its last record; -1 for none.
+        last_timestamp_ms: of its last batch.
+        coordinator_epoch: of its last marker; -1 for none.
+        first_offset: of its open transaction; None without one.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    first_offset: int | None
 
 
 def read_group(group: Any, coordinator_id: int) -> GroupDescription:
@@ -237,7 +308,7 @@ def read_group(group: Any, coordinator_id: int) -> GroupDescription:
 def _read_member(member: Any, *, is_consumer: bool) -> MemberDescription:
     subscription = partitions = None
     if is_consumer:
-        # Brokers check neither: any client may have put anything there.
+        # Brokers check neither: clients may send anything.
         try:
             subscription = decode_subscription(member.member_metadata)
         except WireError:

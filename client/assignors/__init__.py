@@ -1,9 +1,9 @@
 """The assignors of Kafka's consumer, pure; see `contract` for their arguments.
 
-They assign as kafka-clients 4.3 does. Three things are different where the Java
-client would do harm: a member without topics gets no partitions, partitions that do
-not exist (any more) are not assigned, and none goes back to a member that has lost
-interest in its topic.
+They assign as kafka-clients 4.3 does, with three exceptions where the Java client
+would do harm: a member without topics gets no partitions, deleted or missing
+partitions are not assigned, and no partition returns to a member that has
+unsubscribed from its topic.
 """
 
 from kohort.client.assignors.contract import Assignor
@@ -21,4 +21,4 @@ ASSIGNORS: dict[str, Assignor] = {
         CooperativeStickyAssignor(),
     )
 }
-"""By the names that `partition.assignment.strategy` knows them by."""
+"""By their names in `partition.assignment.strategy`."""

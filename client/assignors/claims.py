@@ -1,9 +1,9 @@
-"""Previous owners of partitions, as far as the claims agree.
+"""Previous owners of partitions, from the claims of members.
 
 Every member claims the partitions that it owned, with their generation. A member that
-has missed a rebalance still claims partitions that were assigned to others since: of
-two that claim one partition, the one of the newer generation owned it, and of the
-same generation neither did (KIP-792).
+missed a rebalance still claims partitions that were assigned to others since. If two
+members claim a partition, the one with the newer generation owned it; with the same
+generation, neither did (KIP-792).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Claims:
     Attributes:
         owned: partitions of each member, as an ordered set; members in Java's order.
         contested: partitions that two members of one generation have claimed.
-        outdated: for partitions that members of an older generation claim, the one
-            among them of the newest; to go back there costs least.
+        outdated: for partitions claimed by members of older generations, the member
+            with the newest of these; returning to it costs least.
     """
 
     owned: dict[str, dict[TopicPartition, None]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def settle(
 
     Args:
         subscriptions: the members.
-        existing: the partitions that are to be assigned; claims on others are void.
+        existing: the partitions to assign; claims on others are ignored.
         remember: reads owned partitions and their generation from a subscription.
     """
     members = hash_order(subscriptions)
@@ -68,7 +68,7 @@ def settle(
                 claims.owned[member][partition] = None
                 claimant[partition] = member
                 continue
-            # As the Java client does: the other's generation is the subscription's
+            # As in the Java client: the other's generation is the subscription's
             # field, even where the claim comes from the user data.
             others = subscriptions[other].generation
             if generation < others:

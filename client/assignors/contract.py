@@ -15,19 +15,19 @@ class RebalanceProtocol(enum.IntEnum):
     """Rebalance protocols, with Kafka's names and numbers (KIP-429)."""
 
     EAGER = 0
-    """All partitions are revoked before the group is joined again."""
+    """Members revoke all partitions before they rejoin."""
     COOPERATIVE = 1
-    """Members keep their partitions, except those that move: these are revoked, and
+    """Members keep their partitions except those that move, which are revoked, and
     assigned in a second rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRacks:
-    """A partition, and where its replicas are.
+    """A partition, and the racks of its replicas.
 
     Attributes:
         partition: its number.
-        racks: the racks of its replicas; None for a node that names none.
+        racks: the racks of its replicas; None for a node without one.
     """
 
     partition: int
@@ -48,7 +48,7 @@ class MemberSubscription:
         owned: partitions that it still owns (KIP-429).
         generation: the generation in which it owned them (KIP-792); -1 if unknown.
         instance_id: its `group.instance.id`, if it is static (KIP-345).
-        rack: where it is (KIP-881); empty is like None.
+        rack: its rack (KIP-881); "" is like None.
     """
 
     topics: Sequence[str]
@@ -68,7 +68,7 @@ which the Java client's leader would write them."""
 
 
 class Assignor(Protocol):
-    """Divides the partitions of a group among its members.
+    """Assigns the partitions of a group to its members.
 
     An assignor has no state: the assignment depends only on the subscriptions and on
     the cluster's topics.
@@ -93,7 +93,7 @@ class Assignor(Protocol):
         """
 
     def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
-        """The leader's division.
+        """The assignment of a leader.
 
         Args:
             cluster: the topics that exist, at least those that are subscribed to.

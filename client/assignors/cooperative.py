@@ -1,7 +1,7 @@
 """Sticky, with members that keep consuming while the group rebalances (KIP-429).
 
-A partition that is to go from one member to another is given to neither: the one
-that has it revokes it and joins again, and in that second rebalance it is free.
+A partition that has to move from one member to another is assigned to neither: its
+owner revokes it and rejoins, and the second rebalance assigns it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kohort.protocol.messages import WireError
 
 
 def remember(subscription: MemberSubscription) -> Memory:
-    """The memory in the fields of a subscription.
+    """The owned partitions and generation of a subscription.
 
     Before version 2 of it (KIP-792) the generation is in the user data.
     """
@@ -71,7 +71,7 @@ class CooperativeStickyAssignor:
     def metadata_user_data(
         self, owned: Sequence[TopicPartition] | None, generation: int
     ) -> bytes | None:
-        """The generation, for leaders that know no newer subscriptions."""
+        """The generation, for leaders that only know older subscriptions."""
         del owned
         return encode_user_data(CooperativeStickyUserData(generation))
 

@@ -1,8 +1,8 @@
-"""Sticky division where all members have subscribed to the same topics.
+"""Sticky assignment if all members have subscribed to the same topics.
 
-Then every member may get every partition, and how many each gets is known from the
-start: `low` each, and `extra` members one more. Members keep as many of their
-partitions as these sizes allow; the rest is handed out in turn.
+Then every member may get every partition, and the numbers are known from the start:
+`low` each, and one more for `extra` members. Members keep as many of their partitions
+as these numbers allow; the rest is assigned in turn.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class EqualDivision:
             self._at_low.clear()
 
     def _hand_out(self, partitions: Sequence[TopicPartition]) -> None:
-        """In turn to those that are short, then one each to those at low."""
+        """Assigns in turn to members below `low`, then one each to members at `low`."""
         turns = deque(self._short)
         for partition in partitions:
             if turns:
@@ -103,7 +103,7 @@ class EqualDivision:
     def _hand_out_near(
         self, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartition]:
-        """The same, only to members on a rack of the partition; gives the rest."""
+        """The same, only to members on a rack of the partition; returns the rest."""
         circle = _Circle(self._racks, self._short)
         for member in self._at_low:
             circle.add_at_low(member)
@@ -129,7 +129,7 @@ class EqualDivision:
         return rest
 
     def _give(self, partition: TopicPartition, member: str) -> int:
-        """Gives one, and says how many the member has now."""
+        """Assigns one partition; returns the member's new count."""
         given = self.given[member]
         given.append(partition)
         before = self._taken_from.get(partition, member)
@@ -141,8 +141,8 @@ class EqualDivision:
 class _Circle:
     """Members that may get more, by rack: finds the next one on one of some racks.
 
-    The short ones sit in a circle; the search goes on behind the one that was found
-    last. Those at low stand in a queue.
+    Members below `low` are in a circle; the search continues behind the last result.
+    Members at `low` are in a queue.
     """
 
     def __init__(self, racks: Racks, short: Sequence[str]) -> None:
@@ -158,7 +158,7 @@ class _Circle:
         self._at_low_on: dict[str, deque[tuple[int, str]]] = {}
 
     def next_short(self, racks: frozenset[str]) -> str | None:
-        """The next one that is short."""
+        """The next member below `low`."""
         found: list[tuple[bool, int]] = []
         for rack in racks:
             seats = self._seats_on.get(rack)
@@ -173,12 +173,12 @@ class _Circle:
         return self._members[seat]
 
     def remove_short(self, member: str) -> None:
-        """The member is short no more."""
+        """The member has reached `low`."""
         seats = self._seats_on[self._rack_of[member]]
         del seats[bisect_left(seats, self._seat[member])]
 
     def add_at_low(self, member: str) -> None:
-        """The member stands at the end of the queue."""
+        """Puts the member at the end of the queue."""
         rack = self._rack_of.get(member)
         if rack is not None:
             queue = self._at_low_on.setdefault(rack, deque())

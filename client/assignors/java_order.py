@@ -1,9 +1,8 @@
-"""The orders in which Java goes through strings.
+"""The iteration orders of Java's hash maps and sorted strings.
 
-Where several divisions are equally good, the Java client's leader takes the one
-that the order of its hash maps suggests. The leader of a group may change from a
-Java member to one of ours and back: if both go through members in the same order,
-nothing moves because of that.
+If several assignments are equally good, the Java client's leader takes one that
+depends on the order of its hash maps. A group's leader may change from a Java member
+to one of ours and back: with the same order, no partition moves because of that.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def _bucket(hashed: int, capacity: int) -> int:
 
 
 def hash_order(keys: Iterable[str]) -> list[str]:
-    """The order in which a `HashMap` that was filled key by key lists its keys.
+    """The order of the keys of a `HashMap` that was filled key by key.
 
     By bucket, and in a bucket by time of insertion. A bucket with eight or more
     entries becomes a tree in Java, with another order. With member ids that end in a
@@ -61,7 +60,7 @@ def utf16(text: str) -> bytes:
 
 
 class PartitionSet:
-    """Partitions of one topic in a Java `HashSet`: which of them comes first?"""
+    """Finds the first partition of one topic in the order of a Java `HashSet`."""
 
     __slots__ = ("_hashes", "_topic_hash", "_widest")
 

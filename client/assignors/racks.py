@@ -1,4 +1,4 @@
-"""When racks count, and which member is near to which partition (KIP-881)."""
+"""Rack-aware assignment (KIP-881): the racks of members and partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def replica_racks(info: PartitionRacks) -> frozenset[str]:
 
 
 def member_racks(subscriptions: Subscriptions) -> dict[str, str]:
-    """The members that say on which rack they are."""
+    """The racks of the members that have one."""
     return {
         member: subscription.rack
         for member, subscription in subscriptions.items()
@@ -29,10 +29,10 @@ def member_racks(subscriptions: Subscriptions) -> dict[str, str]:
 def racks_count(
     racks_of_members: Collection[str], racks_of_partitions: Collection[frozenset[str]]
 ) -> bool:
-    """Whether racks make a difference to the assignment.
+    """Returns whether racks make a difference to the assignment.
 
-    It does not when no replica is on any member's rack, nor when every partition
-    has a replica on every rack.
+    They do not if no replica is on any member's rack, or if every partition has a
+    replica on every rack.
     """
     everywhere = frozenset[str]().union(*racks_of_partitions)
     return not everywhere.isdisjoint(racks_of_members) and any(
@@ -41,10 +41,10 @@ def racks_count(
 
 
 class Racks:
-    """Members and partitions of a group whose racks count; empty if they do not.
+    """The racks of a group's members and partitions; empty if they make no difference.
 
     Attributes:
-        of_member: the rack of a member, if it says so.
+        of_member: the rack of a member, if it has one.
         of_partition: the racks of its replicas.
     """
 
@@ -70,14 +70,14 @@ class Racks:
         return bool(self.of_member)
 
     def is_far(self, member: str, partition: TopicPartition) -> bool:
-        """Whether the member's rack has no replica of it."""
+        """Returns whether the member's rack has no replica of it."""
         rack = self.of_member.get(member)
         return rack is not None and rack not in self.of_partition[partition]
 
     def hardest_first(
         self, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
-        """Partitions, those with few members on their racks first."""
+        """Partitions, in ascending number of members on their racks."""
 
         def members_near(partition: TopicPartition) -> int:
             return sum(self._members_on[rack] for rack in self.of_partition[partition])

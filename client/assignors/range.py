@@ -1,9 +1,9 @@
-"""Topic by topic, a range of partitions for each member.
+"""Range assignor: a range of each topic's partitions for each member.
 
-Topics with the same members and the same number of partitions are divided at the
-same places, so the owner of partition 3 of one has it of the other (co-partitioning).
-Where racks count, members get partitions with a replica on their rack first, as far
-as neither the sizes of the ranges nor co-partitioning suffer (KIP-881).
+Topics with the same members and the same number of partitions are divided in the same
+way, so one member owns partition 3 of all of them (co-partitioning). With racks,
+members first get partitions with a replica on their rack, unless that changes the
+sizes of the ranges or breaks co-partitioning (KIP-881).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class RangeAssignor:
     def metadata_user_data(
         self, owned: Sequence[TopicPartition] | None, generation: int
     ) -> None:
-        """Nothing is added."""
+        """None: range sends no user data."""
         del owned, generation
 
     def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
-        """Divides topic by topic."""
+        """Assigns topic by topic."""
         takers: dict[str, list[str]] = {}
         for member in members_in_order(subscriptions):
             for topic in dict.fromkeys(subscriptions[member].topics):
@@ -101,7 +101,7 @@ class _Division:
         return max(0, most - self._given[member])
 
     def give(self, member: str, places: Sequence[int], given: Assignment) -> None:
-        """Gives the member the partitions at some places."""
+        """Assigns the partitions at some indexes to the member."""
         for place in places:
             del self._left[place]
             given[member].append((self.topic, self.partitions[place]))
@@ -109,7 +109,7 @@ class _Division:
         self._longer -= self._given[member] > self._size
 
     def divide_by_rack(self, given: Assignment) -> None:
-        """Gives each member, in its turn, partitions of its rack, if it has one."""
+        """Assigns to each member in turn partitions of its rack, if it has one."""
         on_rack: dict[str, deque[int]] = {}
         for place, racks in enumerate(self.racks):
             for rack in racks:
@@ -129,7 +129,7 @@ class _Division:
                 self.give(member, taken, given)
 
     def divide_rest(self, given: Assignment) -> None:
-        """Gives each member, in its turn, the next partitions."""
+        """Assigns to each member in turn the next partitions."""
         rest = list(self._left)
         start = 0
         for member in self.members:
@@ -145,7 +145,7 @@ def _co_partitioned(divisions: Iterable[_Division]) -> list[list[_Division]]:
     """Topics with the same members and as many partitions, together."""
     groups: dict[tuple[tuple[str, ...], int], list[_Division]] = {}
     for division in divisions:
-        # Where no member names a rack, nothing is to be matched.
+        # Without racks of members there is nothing to match.
         if division.used_racks:
             key = tuple(division.members), len(division.partitions)
             groups.setdefault(key, []).append(division)

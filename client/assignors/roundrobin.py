@@ -1,8 +1,8 @@
-"""Partition by partition, member by member.
+"""Round-robin assignor.
 
-All partitions of all topics stand in a row, and the members in a circle: static
-ones by instance id, then the others by member id (KIP-345). Each partition goes to
-the next member in the circle that has subscribed to its topic.
+The partitions of all topics are in a list, and the members in a circle: static members
+by instance id, then the others by member id (KIP-345). Each partition goes to the next
+member in the circle that has subscribed to its topic.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class RoundRobinAssignor:
     def metadata_user_data(
         self, owned: Sequence[TopicPartition] | None, generation: int
     ) -> None:
-        """Nothing is added."""
+        """None: roundrobin sends no user data."""
         del owned, generation
 
     def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
-        """Deals the partitions out."""
+        """Assigns the partitions in turn."""
         members = members_in_order(subscriptions)
         seats: dict[str, list[int]] = {}
         for seat, member in enumerate(members):

@@ -1,6 +1,6 @@
 """Subscriptions and assignments as bytes, as the Java client sends them.
 
-A subscription travels in JoinGroup, an assignment in SyncGroup.
+JoinGroup has subscriptions, SyncGroup has assignments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def flat(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:
-    """The metadata of JoinGroup; the instance id travels beside it."""
+    """The metadata of JoinGroup, which has the instance id in another field."""
     return consumer.encode(
         Subscription(
             sorted(subscription.topics),
@@ -44,7 +44,7 @@ def decode_subscription(
     """A member of the JoinGroup response.
 
     Raises:
-        WireError: the bytes are no subscription.
+        WireError: the bytes are not a subscription.
     """
     read = consumer.decode_subscription(metadata)
     return MemberSubscription(
@@ -66,7 +66,7 @@ def decode_assignment(assignment: bytes) -> list[TopicPartition]:
     """The partitions of an assignment; none for no bytes.
 
     Raises:
-        WireError: the bytes are no assignment.
+        WireError: the bytes are not an assignment.
     """
     if not assignment:
         return []

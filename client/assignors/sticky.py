@@ -1,4 +1,4 @@
-"""Balanced, and otherwise as it was before.
+"""Sticky assignor: balanced, with as few moves as possible.
 
 A member sends its previous assignment as user data: the protocol is eager, so it owns
 no partitions when it joins.
@@ -34,11 +34,11 @@ from kohort.protocol.messages import WireError
 def divide(
     cluster: Topics, subscriptions: Subscriptions, remember: Remember
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """The division that both sticky assignors start from.
+    """The assignment that both sticky assignors start from.
 
-    Gives:
-        The partitions of each member, and those that move from one to another with
-        their new owner; None if that was not followed.
+    Returns:
+        The partitions of each member; and the partitions that move between members,
+        with their new owner, or None if these were not tracked.
     """
     if not subscriptions:
         return {}, {}
@@ -59,9 +59,9 @@ def divide(
 
 
 def remember(subscription: MemberSubscription) -> Memory:
-    """The memory in the user data; none if it cannot be read.
+    """The owned partitions and generation in the user data; none if it is invalid.
 
-    The fields of the subscription do not count.
+    The fields of the subscription are ignored.
     """
     try:
         data = decode_sticky_user_data(subscription.user_data or b"")
@@ -83,13 +83,13 @@ class StickyAssignor:
         if owned is None:
             return None
         topics = rows_by_topic(owned)
-        # The Java client fills this map by computeIfAbsent, which puts a new entry in
-        # front of the others of its bucket, not behind them.
+        # The Java client fills this map by computeIfAbsent, which puts a new entry
+        # before the others of its bucket, not after them.
         order = hash_order(topic.topic for topic in reversed(topics))
         place = {topic: at for at, topic in enumerate(order)}
         topics.sort(key=lambda topic: place[topic.topic])
         return encode_user_data(StickyUserData(topics, generation))
 
     def assign(self, cluster: Topics, subscriptions: Subscriptions) -> Assignment:
-        """Assigns; partitions move at once, as eager members have revoked all."""
+        """Assigns; partitions move directly, since eager members have revoked all."""
         return divide(cluster, subscriptions, remember)[0]

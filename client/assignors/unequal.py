@@ -1,4 +1,4 @@
-"""Sticky division where members have subscribed to different topics.
+"""Sticky assignment if members have subscribed to different topics.
 
 Partitions stay with their owners where possible; each other one goes to the subscribed
 member with the fewest. Then single partitions move from members with more to members
@@ -23,8 +23,8 @@ from kohort.client.assignors.java_order import PartitionSet, string_hash, utf16
 from kohort.client.assignors.racks import Racks
 
 PATIENCE = 50
-"""Rounds that move partitions exactly as the Java client does, whose algorithm has no
-proof that it ends. It took seven at most in 10,000 groups."""
+"""Rounds that move partitions exactly as the Java client does. Its algorithm is not
+proven to end; in 10,000 groups it took at most seven rounds."""
 
 
 class Least:
@@ -65,7 +65,7 @@ class Least:
         return at_least * self._width + member
 
     def member(self) -> int:
-        """The member, the first by its id among several."""
+        """The member; of several, the first by id."""
         heap, sizes, width = self._heap, self._sizes, self._width
         while True:
             at_least, member = divmod(heap[0], width)
@@ -74,7 +74,7 @@ class Least:
             heapq.heapreplace(heap, self._entry(member, sizes[member]))
 
     def has_fewer(self, member: int) -> None:
-        """The member has fewer than its number."""
+        """Updates the bound of a member that has fewer partitions."""
         heapq.heappush(self._heap, self._entry(member, self._sizes[member] // 2))
 
 
@@ -84,8 +84,8 @@ Floors: TypeAlias = dict[int, dict[Least, None]]
 class Moves:
     """Moved partitions, with their old and new owners.
 
-    If a partition of a topic has gone from A to B, none of the topic needs to go
-    from B to A: the first one can go back, and nothing has moved.
+    If a partition of a topic has moved from A to B, no other one of the topic needs to
+    move from B to A: the first one can return instead.
     """
 
     def __init__(self) -> None:
@@ -95,14 +95,14 @@ class Moves:
     def back(
         self, partition: TopicPartition, owner: int, member: int
     ) -> TopicPartition | None:
-        """A partition that can go back to a member in place of one of an owner's."""
+        """A partition that can return to a member in place of another of its owner."""
         topic = partition[0]
         origin = self._way[partition][0] if partition in self._way else owner
         returning = self._sets.get((topic, member, origin))
         return (topic, returning.first()) if returning else None
 
     def note(self, partition: TopicPartition, source: int, target: int) -> None:
-        """A partition has moved."""
+        """Records a move."""
         topic, number = partition
         known = self._way.pop(partition, None)
         if known is not None:
@@ -117,7 +117,7 @@ class Moves:
 
 
 class UnequalDivision:
-    """One division; `given` is the result.
+    """One assignment; `given` is the result.
 
     Members are numbered by their ids.
 
@@ -148,7 +148,7 @@ class UnequalDivision:
         for number, wanted in enumerate(self._wanted):
             for topic in wanted:
                 takers[topic].append(number)
-        # Topics with the same takers share one tuple, and one heap.
+        # Topics with the same subscribers share one tuple, and one heap.
         self._takers = {topic: tuple(numbers) for topic, numbers in takers.items()}
         self._all = [
             (topic, info.partition)
@@ -163,7 +163,7 @@ class UnequalDivision:
 
     @property
     def given(self) -> Assignment:
-        """The result."""
+        """The assignment."""
         return dict(zip(self._members, map(list, self._given), strict=True))
 
     def _divide(self) -> None:
@@ -186,7 +186,7 @@ class UnequalDivision:
             least = self._least[takers] = Least(takers, self._sizes, self._floors)
             for number in takers:
                 heaps_of[number][least] = None
-        # New partitions move more cheaply than partitions that an owner must revoke.
+        # New partitions are cheaper to move than owned ones, which must be revoked.
         if not must_revoke:
             self._level([each for each in rest if each[0] in movable])
         moved = self._level([each for each in self._all if each[0] in movable])
@@ -195,7 +195,7 @@ class UnequalDivision:
             self._sizes, self._owner, self._given = before
 
     def _keep(self) -> bool:
-        """Leaves things where they are if they may be there; else gives True."""
+        """Keeps partitions in place where allowed; returns whether any has to move."""
         must_revoke = False
         for member, claimed in self._claims.owned.items():
             number = self._number[member]
@@ -217,10 +217,10 @@ class UnequalDivision:
     def _hand_out(
         self, partitions: Iterable[TopicPartition], *, near: bool
     ) -> list[TopicPartition]:
-        """Gives each to the member with the fewest, if near: on the partition's racks.
+        """Assigns each to the member with the fewest; `near`: on the partition's racks.
 
         Returns:
-            Partitions that no member can take.
+            Partitions that no member can get.
         """
         heaps: dict[tuple[tuple[int, ...], frozenset[str]], Least] = {}
         rest: list[TopicPartition] = []
@@ -247,14 +247,14 @@ class UnequalDivision:
         ]
 
     def _is_free(self, number: int, movable: set[str]) -> bool:
-        """Whether the member could get or lose anything."""
+        """Returns whether the member could get or lose anything."""
         wanted = self._wanted[number]
         if self._sizes[number] < sum(len(self._topics[topic]) for topic in wanted):
             return True
         return any(topic in movable for topic, _ in self._given[number])
 
     def _level(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Moves partitions from more to less; says whether any moved."""
+        """Moves partitions to members with fewer; returns whether any moved."""
         for rounds in itertools.count():
             moved = False
             for partition in partitions:
@@ -267,7 +267,7 @@ class UnequalDivision:
         raise AssertionError
 
     def _better(self, partition: TopicPartition) -> int | None:
-        """A member with at least two fewer than the owner; the one before it first."""
+        """A member with at least two fewer than the owner; the previous owner first."""
         takers = self._takers[partition[0]]
         enough = self._sizes[self._owner[partition]] - 1
         previous = self._number.get(self._claims.outdated.get(partition, ""))
@@ -283,13 +283,13 @@ class UnequalDivision:
     def _move(
         self, partition: TopicPartition, target: int, *, must_level: bool
     ) -> None:
-        """Moves a partition, or has another one of its topic go back.
+        """Moves a partition, or returns another one of its topic.
 
         Args:
             partition: the partition that leaves its owner.
-            target: where it is to go.
-            must_level: have none go back that is not owned by one with more. With
-                that, each move brings two members nearer to each other.
+            target: the new owner.
+            must_level: return only a partition of an owner with more. With that, each
+                move makes two members more equal.
         """
         source = self._owner[partition]
         back = self._moves.back(partition, source, target)

@@ -1,18 +1,22 @@
-"""Records as an application gets them, out of the bytes that Fetch returns."""
+"""Decodes the bytes of a Fetch response into the application's records."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, TypeAlias
 
 from kohort.client.errors import CorruptMessageError, SerializationError
 from kohort.client.offsets import TopicPartition
+from kohort.client.settings import K, V
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
 from kohort.protocol.messages import WireError
 from kohort.protocol.records import (
+    CONTROL,
     CRC_START,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
     BatchHeader,
     crc_of,
     read_headers,
@@ -25,20 +29,22 @@ Deserializer = Callable[[bytes], Any]
 
 _ABORT = 0
 """The type of the control record that aborts a transaction (KIP-98)."""
+_SPECIAL = CONTROL | TRANSACTIONAL
+"""Attributes of batches that may have no records for the application."""
 _CONTROL_TYPE = struct.Struct(">hh").unpack_from
 
 
 @slotted
-class ConsumerRecord:
-    """A record of a partition.
+class ConsumerRecord(Generic[K, V]):
+    """A record of a partition, with a key K and a value V.
 
     Attributes:
         timestamp: in milliseconds since the epoch; -1 for none.
-        timestamp_type: 0 for when it was created, 1 for when it was appended.
-        key: as the deserializer made it; None where it is null.
-        value: likewise.
+        timestamp_type: 0 for its creation, 1 for its append to the log.
+        key: deserialized; None for null.
+        value: deserialized; None for null.
         headers: names and values, in order.
-        leader_epoch: of the leader that took it; -1 where that is not known.
+        leader_epoch: of the leader that appended it; -1 if unknown.
     """
 
     topic: str
@@ -46,17 +52,21 @@ class ConsumerRecord:
     offset: int
     timestamp: int
     timestamp_type: int
-    key: Any
-    value: Any
+    key: K | None
+    value: V | None
     headers: Sequence[tuple[str, bytes | None]]
     leader_epoch: int
+
+
+AnyRecord: TypeAlias = ConsumerRecord[Any, Any]
+"""A record after deserialization, with a key and a value of any type."""
 
 
 class Chunk:
     """The records of a partition from one Fetch, decoded as they are consumed.
 
     Attributes:
-        end: the offset to go on from; where it began if no whole batch came.
+        end: the offset to fetch next; the fetch offset if no batch was complete.
         epoch: leader epoch of the last batch; -1 for none.
         size: bytes.
     """
@@ -66,6 +76,7 @@ class Chunk:
         "_batches",
         "_damage",
         "_data",
+        "_in_vain",
         "_is_checked",
         "_place",
         "_records",
@@ -87,11 +98,11 @@ class Chunk:
 
         Args:
             place: the partition.
-            data: batches, the last one perhaps cut off.
+            data: batches; the last one may be cut off.
             start: the fetch offset: earlier records are skipped.
             aborted: (first offset, producer id) of aborted transactions, whose
                 records are skipped.
-            is_checked: whether checksums are checked.
+            is_checked: whether checksums are verified.
 
         Raises:
             WireError: the data is malformed.
@@ -101,6 +112,7 @@ class Chunk:
         self._batches = [*read_headers(data)]
         self._is_checked = is_checked
         self._aborted = sorted(aborted)
+        self._in_vain: set[int] = set()
         self.size = len(data)
         self.end, self.epoch = start, -1
         if self._batches:
@@ -110,7 +122,7 @@ class Chunk:
         self._damage: WireError | None = None
 
     def next_records(self) -> list[ConsumerRecord]:
-        """The next records, keys and values as they were sent; none at the end.
+        """The next records, before deserialization; none at the end.
 
         Raises:
             WireError: the bytes are damaged.
@@ -120,15 +132,22 @@ class Chunk:
         try:
             return next(self._records, [])
         except WireError as error:
-            # An iterator that has raised is at its end: nothing may be skipped.
+            # The iterator has ended with its exception; later calls must not skip data.
             self._damage = error
             raise
 
     def _iterate(self, start: int) -> Iterator[list[ConsumerRecord]]:
         topic, number = self._place
-        for header, position in self._wanted():
+        data = self._data
+        for header, position in self._batches:
+            if self._is_checked:
+                end = position + header.length + LOG_OVERHEAD
+                if crc_of(memoryview(data)[position + CRC_START : end]) != header.crc:
+                    raise WireError(f"the checksum at offset {header.base_offset}")
+            if header.attributes & _SPECIAL and not self._is_wanted(header, position):
+                continue
             kind, epoch = int(header.is_log_append_time), header.partition_leader_epoch
-            for rows in read_rows(self._data, position):
+            for rows in read_rows(data, position, header):
                 found = [
                     ConsumerRecord(
                         topic, number, offset, time, kind, key, value, headers, epoch
@@ -140,25 +159,16 @@ class Chunk:
                 if found:
                     yield found
 
-    def _wanted(self) -> Iterator[tuple[BatchHeader, int]]:
-        """The batches with records for the application, and where they are."""
-        in_vain: set[int] = set()
-        pending = self._aborted
-        for header, position in self._batches:
-            if self._is_checked:
-                covered = memoryview(self._data)[
-                    position + CRC_START : position + header.size
-                ]
-                if crc_of(covered) != header.crc:
-                    raise WireError(f"the checksum at offset {header.base_offset}")
-            while pending and pending[0][0] <= header.last_offset:
-                in_vain.add(pending[0][1])
-                pending = pending[1:]
-            if header.is_control:
-                if self._ends_in_vain(position):
-                    in_vain.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in in_vain):
-                yield header, position
+    def _is_wanted(self, header: BatchHeader, position: int) -> bool:
+        """Returns whether a transaction's batch has records for the application."""
+        pending, in_vain = self._aborted, self._in_vain
+        while pending and pending[0][0] <= header.last_offset:
+            in_vain.add(pending.pop(0)[1])
+        if header.is_control:
+            if self._ends_in_vain(position):
+                in_vain.discard(header.producer_id)
+            return False
+        return header.producer_id not in in_vain
 
     def _ends_in_vain(self, position: int) -> bool:
         for record in read_records(self._data, position):
@@ -170,11 +180,11 @@ class Chunk:
 
 def deserialized(
     record: ConsumerRecord, key: Deserializer | None, value: Deserializer | None
-) -> ConsumerRecord:
-    """The record with its key and its value as the deserializers make them.
+) -> AnyRecord:
+    """Deserializes the key and the value of a record.
 
     Raises:
-        SerializationError: a deserializer does not take it.
+        SerializationError: a deserializer failed.
     """
     try:
         return ConsumerRecord(
@@ -203,7 +213,7 @@ def corrupt(
 ) -> CorruptMessageError:
     """The error for data that cannot be read.
 
-    Where it was taken already, nothing but a `seek` leads on: not retriable.
+    Not retriable if the data was already taken: then only a `seek` helps.
     """
     return CorruptMessageError(
         f"the fetched records are damaged: {error}",

@@ -1,17 +1,18 @@
 """Commits of offsets, one after the other.
 
-Commits queue up: one that is awaited in a callback cannot overtake an earlier one
-that was not awaited. So the last offset that was handed in is the one that stays.
+Commits are queued: one that is awaited in a callback cannot overtake an earlier one
+that was not awaited. So the last posted offset is the one that remains.
 
-A commit can be refused because of the member. Its caller gets the error, and the
-member a `CommitRefused`, sooner than by a heartbeat. If the group does not know the
-member or has another generation, the member loses its partitions, and the listener's
-`on_partitions_lost` is called (`group/leave.py`); a fenced member fails, too. If the
-group rebalances, the member joins, and the listener is called as in any rebalance.
+The coordinator can refuse a commit because of the member. Its caller gets the error,
+and the member a `CommitRefused`, earlier than from a heartbeat. If the group does not
+know the member or has another generation, the member loses its partitions, and the
+listener's `on_partitions_lost` is called (`group/leave.py`); a fenced member fails,
+too. If the group rebalances, the member joins, and the listener is called as in any
+rebalance.
 
-A commit that is tried again is sent with the current generation, if the member has
-owned its partitions without interruption; else it fails: it might overwrite a commit
-of the next owner.
+A retried commit has the current generation if the member has owned the partitions
+without interruption. Otherwise it fails, since it might overwrite a commit of the
+next owner.
 """
 
 from __future__ import annotations
@@ -54,32 +55,32 @@ _ABOUT_THE_MEMBER = {
     ErrorCode.REBALANCE_IN_PROGRESS,
 }
 _PASSES = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
-"""A cooperative member owns partitions through a rebalance: when it has synced, a
-commit of them will be taken."""
+"""Retriable: a cooperative member keeps its partitions during a rebalance, and can
+commit them after it has synced."""
 _BETWEEN = {PREPARING_REBALANCE, COMPLETING_REBALANCE}
 
 
 @slotted
 class _Posted:
-    """Offsets as they were handed in, and where the member stood then."""
+    """Posted offsets, and the state of the member at that time."""
 
     offsets: Offsets
     member: Member | None
-    """None if the consumer is in no group."""
+    """None outside of a group."""
     generation_id: int
     losses: Sequence[int]
-    """How often each partition had been lost."""
+    """How often each partition had been lost by then."""
 
 
 class Commits:
-    """The offsets of a group, as one consumer commits and reads them.
+    """Commits and fetches the group's offsets for one consumer.
 
     Args:
-        on_refused: is called with the commit's generation and the code of an error
-            that is about the member.
+        on_refused: called with the commit's generation and the error code, for
+            errors about the member.
 
     Attributes:
-        member: the member that commits; None where partitions are assigned by hand.
+        member: the committing member; None if partitions are assigned by hand.
     """
 
     def __init__(
@@ -93,14 +94,14 @@ class Commits:
         self._config = config
         self._on_refused = on_refused
         self._group = config.group_id or ""
-        self._line = asyncio.Lock()  # first come, first served
+        self._line = asyncio.Lock()  # in the order of the calls
         self._tasks: set[asyncio.Task[None]] = set()
         self._losses: dict[TopicPartition, int] = {}
 
     def post(
         self, offsets: Offsets, timeout_ms: int | None = None
     ) -> asyncio.Task[None]:
-        """Starts a commit; its outcome is the task's.
+        """Starts a commit; the task has the result.
 
         Raises:
             KohortError: from the task; see `KohortError.retriable`.
@@ -115,7 +116,7 @@ class Commits:
         return task
 
     def lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are the member's no more; others may own them."""
+        """Marks partitions as lost: other members may own them."""
         for place in partitions:
             self._losses[place] = self._losses.get(place, 0) + 1
 
@@ -146,7 +147,7 @@ class Commits:
                 await self._line.acquire()
         except TimeoutError:
             raise RequestTimedOutError(
-                "the commits before it took all the time",
+                "earlier commits took all the time",
                 api="OffsetCommit",
                 group=self._group,
             ) from None
@@ -157,7 +158,7 @@ class Commits:
             self._line.release()
 
     def _is_kept(self, posted: _Posted) -> bool:
-        """Whether the member has owned its partitions without interruption."""
+        """Returns whether the member has owned its partitions without interruption."""
         member = posted.member
         return (
             member is not None
@@ -193,7 +194,7 @@ class Commits:
         except KohortError as error:
             error.group = self._group
             raise
-        # By the time of the answer the rebalance may be over for the member.
+        # The member may have finished the rebalance before the response came.
         passes = (
             member is not None
             and self._is_kept(posted)
@@ -224,7 +225,7 @@ class Commits:
         if passes and code in _PASSES:
             return error_of(code, retriable=True, **where)
         if code in _MOVED_ON:
-            message = "the group has moved on without the consumer"
+            message = "the group has rebalanced without the consumer"
             return CommitFailedError(message, code=ErrorCode(code), **where)
         return error_of(code, **where)
 
@@ -233,12 +234,10 @@ class Commits:
     async def committed(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offsets of some partitions; None where there is none.
-
-        Nothing is tried again.
+        """The committed offsets of some partitions; None without one. Does not retry.
 
         Raises:
-            KohortError: the answer has an error, or there is none.
+            KohortError: no response, or a response with an error.
         """
         group = self._group
         try:
@@ -246,7 +245,7 @@ class Commits:
                 self._cluster,
                 await self._cluster.coordinator(group),
                 {group: by_topic(partitions)},
-                require_stable=self._config.isolation_level == "read_committed",
+                require_stable=True,  # with any isolation level, as in Java
                 lowest=0,
                 lane="group",
             )

@@ -1,4 +1,4 @@
-"""A consumer's part in its group: its member, subscription, commits and listener."""
+"""The member, subscription, commits and listener of a consumer in a group."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ConsumerGroupMetadata(NamedTuple):
 
     Attributes:
         group_id: of the group.
-        generation_id: the last generation that the consumer has joined; -1 before.
-        member_id: assigned by the coordinator; "" before.
+        generation_id: the last generation that the consumer joined; -1 if none.
+        member_id: assigned by the coordinator; "" before that.
         group_instance_id: of a static member (KIP-345), else None.
     """
 
@@ -44,10 +44,10 @@ class ConsumerGroupMetadata(NamedTuple):
 class ConsumerRebalanceListener:
     """Called when partitions are assigned, revoked or lost; override any method.
 
-    The methods are awaited while the application waits for records, in `getmany`
-    and the like or in `close`: never while it works on records, never two at a
-    time. Until they return no records are returned and the group waits, for
-    ``max.poll.interval.ms`` at most. The poll raises their exceptions.
+    The methods are awaited while the application waits for records in a poll, in
+    `close` or in `unsubscribe`, one at a time. Until they return, no records are
+    returned, and the group waits, for ``max.poll.interval.ms`` at most. The poll
+    raises their exceptions.
     """
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
@@ -58,14 +58,14 @@ class ConsumerRebalanceListener:
     ) -> None:
         """Partitions were assigned; you can set positions by `seek`.
 
-        Called after every rebalance, with a cooperative protocol also without new
-        partitions.
+        Called after every rebalance; with a cooperative protocol also if there are no
+        new partitions.
         """
 
     async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
-        """Partitions are gone: others may own them, commits would fail.
+        """Partitions are lost: other members may own them, and commits fail.
 
-        As in the Java client that is `on_partitions_revoked` unless overridden.
+        As in the Java client, calls `on_partitions_revoked` unless overridden.
         """
         await self.on_partitions_revoked(lost)
 
@@ -74,7 +74,7 @@ class ConsumerGroup:
     """The part of a consumer that needs a ``group_id``.
 
     Args:
-        on_change: called when a poll has to look again.
+        on_change: called when a poll has to check for changes.
     """
 
     def __init__(
@@ -100,21 +100,21 @@ class ConsumerGroup:
         return self.driver.member
 
     def start(self) -> None:
-        """Begins with a cluster that has started."""
+        """Starts, after the cluster."""
         self._cluster.listeners.append(self.subscription.metadata_changed)
         self._last_commit = self._cluster.clock()
 
     async def close(self, leaves: bool | None) -> None:
-        """Gives the partitions back, commits, and leaves; see `Consumer.close`."""
+        """Revokes the partitions, commits, and leaves; see `Consumer.close`."""
         with self.driver.polling:
             self.driver.submit(Closed(leaves))
             await self.driver.ended()
-        # Of partitions that were assigned by hand.
+        # Partitions that were assigned by hand.
         await self._commit_at_once(self._fetcher.partitions)
         await self.commits.drained()
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Ends all work immediately; returns the tasks that are not done."""
+        """Stops immediately; returns the unfinished tasks."""
         tasks = self.subscription.stop()
         tasks += self.driver.under_way() + self.commits.under_way()
         self.driver.stop()
@@ -125,7 +125,7 @@ class ConsumerGroup:
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether the group assigns partitions, and not the application."""
+        """True if the group assigns the partitions, not the application."""
         member = self.member
         return (
             self.subscription.pattern is not None
@@ -172,7 +172,7 @@ class ConsumerGroup:
         except Exception:
             await self.commits.drained()
             raise
-        # The next owner begins after every commit that the listener has posted.
+        # The next owner must see all commits that the listener posted.
         await self.commits.drained()
 
     # -- commits
@@ -188,7 +188,7 @@ class ConsumerGroup:
             self._commit(self._fetcher.partitions)
 
     async def _commit_at_once(self, places: Iterable[TopicPartition]) -> None:
-        """Commits partitions for the last time, if that is automatic."""
+        """Commits partitions before they are revoked, with auto-commit."""
         if self._config.enable_auto_commit:
             task = self._commit(places)
             if task is not None:
@@ -200,10 +200,10 @@ class ConsumerGroup:
         if not rows:
             return None
         task = self.commits.post(rows)
-        task.add_done_callback(_log_failure)
+        task.add_done_callback(self._log_failure)
         return task
 
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.warning("offsets were not committed: %s", task.exception())
+    def _log_failure(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            name, error = self._config.client_id, task.exception()
+            log.warning("%s: offsets were not committed: %s", name, error)

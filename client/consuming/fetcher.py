@@ -1,12 +1,12 @@
-"""The records of a consumer's partitions: fetched ahead, given out in order.
+"""Prefetches records of a consumer's partitions and returns them in order.
 
-Nothing runs all the time: every change calls `pump`, which starts all requests that
-can be sent, one per node at a time.
+There is no background task: every change calls `pump`, which starts all requests that
+can be sent, at most one Fetch per node at a time.
 
-A Fetch that has nothing to bring waits at the broker, and the next one to that node
-waits behind it. So no Fetch is sent that leaves out partitions only because enough
-of them lies ahead, except for a look at the others from time to time, which does not
-wait; or if the application waits and there is nothing for it.
+A Fetch without new records waits at the broker, and the next one to that node waits
+behind it. So while some partitions of a node have enough prefetched records, no
+waiting Fetch is sent for its others: only now and then one that does not wait, or one
+if the application waits and has no records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kohort.client.config import ConsumerConfig
-from kohort.client.consuming.chunks import Chunk, ConsumerRecord, corrupt, deserialized
+from kohort.client.consuming.chunks import (
+    AnyRecord,
+    Chunk,
+    ConsumerRecord,
+    corrupt,
+    deserialized,
+)
 from kohort.client.consuming.commits import Commits
 from kohort.client.consuming.offset_lookup import OffsetLookup
 from kohort.client.consuming.partition import Partition
@@ -39,10 +45,10 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import WireError
 
 _BY_NAME_ONLY = (4, 12)
-"""From version 13 on topics go by id."""
+"""Versions with topic names; from 13 on, Fetch has topic ids."""
 
 _TURN_S = 0.005
-"""Seconds for which records are given out before other tasks have their turn."""
+"""Seconds for which records are returned before other tasks may run."""
 
 
 class _Due:
@@ -51,10 +57,10 @@ class _Due:
     Attributes:
         lost: partitions without a position.
         doubted: partitions whose log may be truncated, by leader.
-        wanting: partitions to fetch more of, by the node to ask.
-        full: nodes with partitions of which enough was fetched ahead.
-        bytes_ahead: bytes fetched ahead, of partitions that are not paused.
-        next_try: when a back-off ends.
+        wanting: partitions to fetch, by node.
+        full: nodes with partitions that have enough prefetched records.
+        bytes_ahead: prefetched bytes of partitions that are not paused.
+        next_try: the end of the next back-off.
     """
 
     __slots__ = ("bytes_ahead", "doubted", "full", "lost", "next_try", "wanting")
@@ -72,11 +78,11 @@ class Fetcher:
     """The partitions of a consumer.
 
     Args:
-        commits: where positions begin; None without a group.
-        on_change: is called when there is something for a poll.
+        commits: committed offsets, the first positions; None without a group.
+        on_change: called when a poll has to check for changes.
 
     Attributes:
-        partitions: that are consumed.
+        partitions: the assigned partitions.
         error: for the next poll.
         lookup: finds positions and offsets.
     """
@@ -99,13 +105,13 @@ class Fetcher:
         self._ready: dict[TopicPartition, Partition] = {}
         """Partitions with fetched records; the next one first."""
         self._reading: Partition | None = None
-        """The partition that `next_ready` goes on with."""
+        """The partition that `next_ready` continues with."""
         self._turn_ends = 0.0
         self._is_starved = False
-        """Whether a poll waits, and found no records."""
+        """True if a poll waits, and found no records."""
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._look_at: dict[int, float] = {}
-        """By node: when to fetch partitions beside those that are full."""
+        """By node: when to fetch its other partitions while some have enough."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._isolation = int(config.isolation_level == "read_committed")
@@ -115,7 +121,7 @@ class Fetcher:
         cluster.listeners.append(self._metadata_changed)
 
     def stop(self) -> None:
-        """Cancels all requests at once."""
+        """Cancels all requests."""
         self._is_stopped = True
         if self._metadata_changed in self._cluster.listeners:
             self._cluster.listeners.remove(self._metadata_changed)
@@ -128,30 +134,30 @@ class Fetcher:
         """The tasks that are not done."""
         return [*self._fetching.values(), *self.lookup.under_way()]
 
-    # -- consumed partitions
+    # -- assigned partitions
 
     def add(self, places: Iterable[TopicPartition], *, is_held: bool = False) -> None:
-        """Begins with some partitions; nothing of them is done while they are held."""
+        """Adds partitions; they are not fetched while they are held."""
         for place in places:
             if place not in self.partitions:
                 self.partitions[place] = Partition(place, is_held=is_held)
         self.pump()
 
     def release(self, places: Iterable[TopicPartition]) -> None:
-        """Goes on with partitions that were held."""
+        """Continues with held partitions."""
         for place in places:
             if place in self.partitions:
                 self.partitions[place].is_held = False
         self.pump()
 
     def hold(self, places: Iterable[TopicPartition]) -> None:
-        """Gives out nothing more of some partitions; their positions stay."""
+        """Returns no more records of some partitions; keeps their positions."""
         for place in places:
             if place in self.partitions:
                 self.partitions[place].is_held = True
 
     def remove(self, places: Iterable[TopicPartition]) -> None:
-        """Forgets some partitions."""
+        """Removes partitions."""
         for place in places:
             partition = self.partitions.pop(place, None)
             if partition is not None:
@@ -159,20 +165,20 @@ class Fetcher:
                 partition.forget()
 
     def partition(self, place: TopicPartition) -> Partition:
-        """A partition that is consumed.
+        """The state of an assigned partition.
 
         Raises:
-            ConfigError: it is not.
+            ConfigError: it is not assigned.
         """
         found = self.partitions.get(place)
         if found is None:
-            raise ConfigError(f"{place[0]}-{place[1]} is not consumed here")
+            raise ConfigError(f"{place[0]}-{place[1]} is not assigned to this consumer")
         return found
 
     def positions(
         self, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The known positions of partitions, in the form of a commit."""
+        """The known positions of partitions, as offsets to commit."""
         found = {}
         for place in places:
             partition = self.partitions.get(place)
@@ -185,14 +191,14 @@ class Fetcher:
 
     # -- records
 
-    def next_ready(self) -> ConsumerRecord | None:
-        """The next record, if it can be had at once; None says nothing of others.
+    def next_ready(self) -> AnyRecord | None:
+        """The next record of the partition that `poll` returned last, without waiting.
 
-        It goes on with the partition that `poll` has last given something of, until
-        other tasks are to have their turn.
+        None if that partition has none ready, or if other tasks should run; other
+        partitions may have records.
 
         Raises:
-            SerializationError: a deserializer does not take it.
+            SerializationError: a deserializer failed.
         """
         partition = self._reading
         if partition is None or partition.is_paused or partition.is_held:
@@ -207,25 +213,25 @@ class Fetcher:
         partition.advance(record)
         return record
 
-    def _deserialized(self, record: ConsumerRecord) -> ConsumerRecord:
+    def _deserialized(self, record: ConsumerRecord) -> AnyRecord:
         config = self._config
         return deserialized(record, config.key_deserializer, config.value_deserializer)
 
     def poll(
         self, wanted: Iterable[TopicPartition], most: int
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Records that are there, of these partitions, of all if none is named.
+    ) -> dict[TopicPartition, list[AnyRecord]]:
+        """Prefetched records of these partitions, of all if none is given.
 
         Raises:
             KohortError: the next record is damaged or cannot be deserialized.
         """
-        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        found: dict[TopicPartition, list[AnyRecord]] = {}
         chosen = set(wanted)
         self._reading = None
         for place, partition in [*self._ready.items()]:
             if partition.is_still or (chosen and place not in chosen):
                 continue
-            rows: list[ConsumerRecord] = []
+            rows: list[AnyRecord] = []
             try:
                 self._read(partition, rows, most)
             except KohortError:
@@ -237,7 +243,7 @@ class Fetcher:
             if rows:
                 found[place] = rows
                 most -= len(rows)
-                # Others come first the next time.
+                # Other partitions come first the next time.
                 if self._ready.pop(place, None):
                     self._ready[place] = partition
             if most <= 0:
@@ -248,17 +254,16 @@ class Fetcher:
         self.pump()
         return found
 
-    def _read(
-        self, partition: Partition, rows: list[ConsumerRecord], most: int
-    ) -> None:
-        """Adds records of a partition to `rows`, until it has `most`.
+    def _read(self, partition: Partition, rows: list[AnyRecord], most: int) -> None:
+        """Adds up to `most` records of a partition to `rows`.
 
         Raises:
             KohortError: the next record is damaged or cannot be deserialized.
         """
         while len(rows) < most and partition.ahead():
-            at = partition.at
-            some = partition.rows[at : at + most - len(rows)]
+            at, some = partition.at, partition.rows
+            if at or len(some) > most - len(rows):
+                some = some[at : at + most - len(rows)]
             if self._deserializes:
                 for record in some:
                     rows.append(self._deserialized(record))
@@ -294,7 +299,7 @@ class Fetcher:
         self._arm(next_try - now)
 
     def _sort(self, partition: Partition, now: float, due: _Due) -> None:
-        """Adds a partition with a position to the requests that are due."""
+        """Adds a partition with a position to the due requests."""
         leader = self._cluster.leader(*partition.place)
         if leader is None:
             self._cluster.request_update()
@@ -311,7 +316,7 @@ class Fetcher:
     def _fetch_all(
         self, wanting: Mapping[int, list[Partition]], full: set[int], now: float
     ) -> float:
-        """Begins fetches; returns when to look again, if at all."""
+        """Starts fetches; returns when to check again, if at all."""
         wait_ms = self._config.fetch_max_wait_ms
         next_look = float("inf")
         for node_id, partitions in wanting.items():
@@ -321,7 +326,7 @@ class Fetcher:
                 next_look = min(next_look, look_at)
                 continue
             self._look_at[node_id] = now + wait_ms / 1000
-            # Partitions that waited longest come first: a response has a size limit.
+            # Longest-waiting partitions first: responses have a size limit.
             partitions.sort(key=lambda partition: partition.chunks)
             fetch = self._fetch(node_id, partitions, wait_ms if waits else 0)
             self._fetching[node_id] = asyncio.create_task(fetch)
@@ -345,7 +350,7 @@ class Fetcher:
         self.pump()
 
     def _arm(self, delay: float) -> None:
-        """Looks again when there may be more to begin."""
+        """Calls `pump` when more requests may be due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -391,7 +396,7 @@ class Fetcher:
                 for row in topic.partitions:
                     place = TopicPartition(topic.topic, row.partition_index)
                     partition, *at = asked.get(place, (None, 0, 0))
-                    # It may have been given up, or gone elsewhere, meanwhile.
+                    # It may have been revoked, or its position changed, meanwhile.
                     if (
                         partition is not None
                         and self.partitions.get(place) is partition
@@ -439,6 +444,8 @@ class Fetcher:
             return
         partition.failures = 0
         partition.high_watermark = row.high_watermark
+        if row.last_stable_offset >= 0:
+            partition.last_stable_offset = row.last_stable_offset
         if row.preferred_read_replica >= 0:
             age_s = self._config.metadata_max_age_ms / 1000
             partition.replica = row.preferred_read_replica
@@ -473,7 +480,7 @@ class Fetcher:
         replica, partition.replica = partition.replica, None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # A follower may not have it yet: the leader is asked next (KIP-392).
-            # Prefetched records, if there are any, are still given out.
+            # Prefetched records, if any, are still returned.
             if replica is not None or partition.place in self._ready:
                 self._back_off(partition)
             else:
@@ -494,7 +501,7 @@ class Fetcher:
 
 
 def _no_whole_batch(partition: Partition, chunk: Chunk) -> MessageTooLargeError:
-    """Brokers send a first batch whole, however large, since KIP-74."""
+    """Since KIP-74, brokers send the first batch whole, however large."""
     return MessageTooLargeError(
         f"{chunk.size} bytes came without a whole batch at offset "
         f"{partition.fetch_offset}: max_partition_fetch_bytes is too small for it",

@@ -1,8 +1,8 @@
-"""Looks up where partitions begin, and checks positions after a new leader.
+"""Looks up start positions, and validates positions after a change of leaders.
 
 A position comes from the committed offset, from ``auto.offset.reset``, or from a
-timestamp. One that was reached under another leader is checked before it is used any
-further: after an unclean election the log may have been cut off before it (KIP-320).
+timestamp. After a change of leaders it is validated before the next fetch: after an
+unclean election the log may have been truncated below it (KIP-320).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kohort.protocol.errors import ErrorCode
 
 _WITHOUT_TIERS = (1, 9)
 _FOR_CONSUMERS = (3, 4)
-"""Before version 3 OffsetForLeaderEpoch wanted the rights of a broker."""
+"""Before version 3, OffsetForLeaderEpoch required a broker's permissions."""
 _CONSUMER = -1
 """Replica id of a consumer."""
 
@@ -51,13 +51,13 @@ _Asked = tuple[Partition, int, int, int]
 
 
 class OffsetLookup:
-    """Looks positions up.
+    """Looks up positions.
 
     Args:
-        commits: where positions begin; None without a group.
-        on_failure: backs off a partition.
+        commits: committed offsets; None without a group.
+        on_failure: called with a partition, for its back-off.
         fail: takes errors for the application.
-        on_change: is called when something was found.
+        on_change: called when a position was found.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class OffsetLookup:
         resolving = [] if self._resolving is None else [self._resolving]
         return [*self._checking.values(), *resolving]
 
-    # -- where to begin
+    # -- start positions
 
     def resolve(self, partitions: Sequence[Partition]) -> None:
-        """Begins look-ups: of committed offsets, else by ``auto.offset.reset``.
+        """Starts look-ups: committed offsets first, else ``auto.offset.reset``.
 
-        If others are under way, these begin when the others are done.
+        If others are under way, these start when the others are done.
         """
         if self._resolving is None:
             self._resolving = asyncio.create_task(self._resolve(partitions))
@@ -128,7 +128,7 @@ class OffsetLookup:
         for place, partition in wanted.items():
             row = found.get(place)
             if partition.reset != asked[place]:
-                continue  # the application has gone elsewhere
+                continue  # the application has called seek meanwhile
             if row is None:
                 self._back_off(partition)
             elif isinstance(row, KohortError):
@@ -136,19 +136,19 @@ class OffsetLookup:
                 if not row.retriable:
                     self._fail(row)
             elif row.offset < 0:
-                # No record is that young: go behind the last one.
+                # No record is that new: continue at the end.
                 partition.seek_to(LATEST)
             else:
                 partition.seek(row.offset, row.leader_epoch)
-                # The leader has said so itself.
+                # The offset comes from the leader itself.
                 partition.leader_epoch = leaders[place]
 
     def reset(self, partition: Partition, offset: int | None = None) -> None:
         """Applies ``auto.offset.reset``.
 
         Args:
-            partition: has no position, or one that is not in the log.
-            offset: that is not in the log; None where nothing was committed.
+            partition: a partition without a position, or with one outside the log.
+            offset: the position outside the log; None without a committed offset.
         """
         policy = self._config.auto_offset_reset
         if policy in RESETS:
@@ -157,7 +157,7 @@ class OffsetLookup:
         place = partition.place
         self._back_off(partition)
         if offset is None:
-            what = "nothing is committed, and auto_offset_reset is none"
+            what = "no committed offset, and auto_offset_reset is none"
             group = self._config.group_id
             self._fail(NoOffsetForPartitionError(what, group=group, **place._asdict()))
             return
@@ -183,10 +183,10 @@ class OffsetLookup:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The first offsets at or after some times; see `kohort.client.offsets`.
 
-        Nothing is tried again.
+        Does not retry.
 
         Raises:
-            KohortError: a leader is not known, or an answer has an error.
+            KohortError: an unknown leader, or a response with an error.
         """
         found = {}
         for place, row in (await self._list(times)).items():
@@ -204,7 +204,7 @@ class OffsetLookup:
                 by_node.setdefault(leader, {})[place] = timestamp
                 continue
             found[place] = NotLeaderError(
-                "no leader is known",
+                "unknown leader",
                 api="ListOffsets",
                 **place._asdict(),
                 code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -225,13 +225,13 @@ class OffsetLookup:
         except KohortError as error:
             return dict.fromkeys(times, error)
 
-    # -- whether to go on (KIP-320)
+    # -- validation of positions (KIP-320)
 
     def doubts(self, partition: Partition) -> bool:
-        """Whether the position has to be checked before it is used any further.
+        """Returns whether the position has to be validated before the next fetch.
 
-        It is, where the leader is another one than that for which it was right,
-        and the epoch of the record before it is known.
+        It has to be if the leader has changed since the last validation, and the
+        epoch of the record before the position is known.
         """
         if partition.is_in_doubt:
             return True
@@ -246,7 +246,7 @@ class OffsetLookup:
         return True
 
     def check(self, by_node: Mapping[int, Sequence[Partition]]) -> None:
-        """Has leaders check positions, one request to each at a time."""
+        """Asks leaders to validate positions, with one request to each at a time."""
         for node_id, partitions in by_node.items():
             if node_id not in self._checking:
                 task = asyncio.create_task(self._check(node_id, partitions))
@@ -269,7 +269,7 @@ class OffsetLookup:
                 node_id, "OffsetForLeaderEpoch", request, versions=_FOR_CONSUMERS
             )
         except UnsupportedVersionError:
-            # The broker is older than KIP-320: it has to do without.
+            # The broker is older than KIP-320 and cannot validate.
             for partition, _, _, leader_epoch in asked.values():
                 partition.confirm(leader_epoch)
         except KohortError as error:
@@ -293,7 +293,7 @@ class OffsetLookup:
         }
         for place, (partition, position, _, leader_epoch) in asked.items():
             row = rows.get(place)
-            # The application may have gone elsewhere meanwhile.
+            # The application may have called seek meanwhile.
             if not partition.is_in_doubt or position != partition.position:
                 continue
             if row is None:
@@ -320,10 +320,10 @@ class OffsetLookup:
     def _truncated(
         self, partition: Partition, end: int | None, epoch: int, leader_epoch: int
     ) -> None:
-        """The log was cut off before the position, which goes there if it may.
+        """Handles a log that was truncated below the position: resets it if allowed.
 
         Args:
-            partition: in doubt.
+            partition: the partition.
             end: offset at which the log and the consumed records diverge; None if
                 unknown.
             epoch: leader epoch of the record before that.

@@ -1,9 +1,9 @@
 """A consumed partition: the application's position, and the prefetched records.
 
-Two leader epochs matter (KIP-320). `epoch` is that of the record before the
+Two leader epochs matter (KIP-320). `epoch` is the epoch of the record before the
 position: only the current leader knows whether that record is still in the log.
-`leader_epoch` is that of the leader under which the position was last known to be
-right; when there is a newer one, the position is in doubt until it was asked.
+`leader_epoch` is the epoch of the leader that last confirmed the position; after a
+change of leaders the position is in doubt until the new leader confirms it.
 """
 
 from __future__ import annotations
@@ -11,44 +11,46 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from kohort.client.consuming.chunks import Chunk, ConsumerRecord, corrupt
+from kohort.client.consuming.chunks import AnyRecord, Chunk, ConsumerRecord, corrupt
 from kohort.client.offsets import TopicPartition
 from kohort.protocol.messages import WireError
 
 AHEAD = 2
-"""Chunks of a partition that are kept: one is read, one is ready."""
+"""Prefetched chunks per partition: one being read, one ready."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Partition:
-    """A partition that a consumer consumes."""
+    """The state of an assigned partition."""
 
     place: TopicPartition
     is_held: bool = field(kw_only=True)
-    """As long as the listener has not taken note of it."""
+    """Until the listener has been called about the partition."""
     position: int | None = None
     """The offset of the next record for the application; None while it is looked up."""
     reset: int | None = None
-    """The timestamp to start from, where that was asked for."""
+    """The timestamp to start from, after `seek_to`."""
     is_paused: bool = False
-    """By the application."""
+    """By the application's `pause`."""
     is_asked: bool = False
-    """Whether its position is wanted although it is held."""
+    """True if `Consumer.position` waits for the position, even of a held partition."""
     is_in_doubt: bool = False
-    """The log may have been cut off before the position (KIP-320)."""
+    """True if the log may have been truncated below the position (KIP-320)."""
     high_watermark: int | None = None
-    """As of the last fetch; None before."""
+    """From the last fetch; None before."""
+    last_stable_offset: int | None = None
+    """Likewise: the first offset of an open transaction, or the high watermark."""
     epoch: int = -1
     """Leader epoch of the record before the position; -1 for none."""
     leader_epoch: int = -1
-    """Epoch of the leader that the position is right for; -1 for none."""
+    """Epoch of the leader that confirmed the position; -1 for none."""
     rows: list[ConsumerRecord] = field(default_factory=list)
-    """The records that are read; those before `at` were given out."""
+    """Decoded records; those before `at` were returned."""
     at: int = 0
     fetch_offset: int = 0
     """Offset of the next record to fetch."""
     retry_at: float = 0.0
-    """After a failure, when to ask again."""
+    """When to retry after a failure."""
     failures: int = 0
     """Failures in a row."""
     replica: int | None = None
@@ -56,13 +58,13 @@ class Partition:
     None for the leader."""
     replica_until: float = 0.0
     size: int = 0
-    """Bytes that were fetched ahead."""
+    """Prefetched bytes."""
     _chunks: deque[Chunk] = field(default_factory=deque)
 
-    # -- where it is
+    # -- the position
 
     def seek(self, offset: int, epoch: int = -1) -> None:
-        """Goes on from an offset, which is in doubt if it has an epoch."""
+        """Continues at an offset, which is in doubt if it has an epoch."""
         self.position = self.fetch_offset = offset
         self.epoch = epoch
         self.leader_epoch = -1
@@ -88,14 +90,14 @@ class Partition:
         self.is_in_doubt = False
 
     def doubt(self) -> None:
-        """Gives out nothing more until the leader has confirmed the position."""
+        """Returns no more records until the leader has confirmed the position."""
         assert self.position is not None
         self._drop()
         self.fetch_offset = self.position
         self.is_in_doubt = True
 
     def confirm(self, leader_epoch: int) -> None:
-        """The position is right for this leader."""
+        """Takes note that a leader has confirmed the position."""
         self.leader_epoch = leader_epoch
         self.is_in_doubt = False
         self.failures = 0
@@ -109,27 +111,27 @@ class Partition:
 
     @property
     def is_still(self) -> bool:
-        """Whether no record of it is given out now."""
+        """True if no record is returned now."""
         return self.is_paused or self.is_held
 
     @property
     def is_full(self) -> bool:
-        """Whether enough was fetched ahead."""
+        """True if enough records are prefetched."""
         return len(self._chunks) >= AHEAD
 
     @property
     def chunks(self) -> int:
-        """Fetches ahead, with the one that is being read."""
+        """Number of prefetched chunks, with the one being read."""
         return len(self._chunks)
 
     def add(self, chunk: Chunk) -> None:
-        """Takes fetched records."""
+        """Adds fetched records."""
         self._chunks.append(chunk)
         self.size += chunk.size
         self.fetch_offset = chunk.end
 
     def ahead(self) -> bool:
-        """Whether there are records, at `rows` from `at` on.
+        """Returns whether records are ready in `rows`, from `at` on.
 
         Raises:
             CorruptMessageError: the bytes are damaged.
@@ -143,14 +145,14 @@ class Partition:
                 raise corrupt(self.place, error, retriable=False) from error
             self.rows, self.at = rows, 0
             if not rows:
-                # The last batches may have no records: markers, or compacted.
+                # The last batches may have no records: control batches, or compacted.
                 chunk = self._chunks.popleft()
                 self.position = chunk.end
                 self.epoch = chunk.epoch
                 self.size -= chunk.size
         return True
 
-    def advance(self, record: ConsumerRecord) -> None:
+    def advance(self, record: AnyRecord) -> None:
         """Moves the position behind a record."""
         self.position = record.offset + 1
         self.epoch = record.leader_epoch

@@ -1,4 +1,4 @@
-"""Polls: they wait for records while the group rebalances and listeners are called."""
+"""Polls wait for records; meanwhile rebalances continue and listeners are called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-from kohort.client.consuming.chunks import ConsumerRecord
+from kohort.client.consuming.chunks import AnyRecord
 from kohort.client.consuming.consumer_group import ConsumerGroup
 from kohort.client.consuming.fetcher import Fetcher
 from kohort.client.errors import KohortError, RequestTimedOutError
@@ -14,14 +14,14 @@ from kohort.client.lifecycle import Lifecycle
 from kohort.client.network.cluster import Cluster
 from kohort.client.offsets import TopicPartition
 
-Records = dict[TopicPartition, list[ConsumerRecord]]
+Records = dict[TopicPartition, list[AnyRecord]]
 
 
 class Polls:
     """Waits for records and for changes of the group.
 
     Args:
-        changed: is set when there is something to look at.
+        changed: set when a poll has to check for changes.
         check: raises `ClosedError` when the consumer is closed.
     """
 
@@ -42,17 +42,17 @@ class Polls:
         self._check = check
 
     async def next_change(self, seconds: float | None = None) -> None:
-        """Returns when something has changed, or the time is over."""
+        """Returns when something has changed, or after some time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
         self._changed.clear()
 
-    def next_ready(self) -> ConsumerRecord | None:
-        """The next record, if a poll would do nothing else.
+    def next_ready(self) -> AnyRecord | None:
+        """The next record, if a poll would have nothing else to do.
 
-        The other work of polls, commits and calls of the listener, is put off by one
-        turn of the fetcher at most.
+        Commits and calls of the listener, which polls also do, are delayed by one turn
+        of the fetcher at most.
         """
         if self._life.is_closing or self._changed.is_set():
             return None
@@ -66,9 +66,9 @@ class Polls:
         """The next records; see `Consumer.getmany`.
 
         Args:
-            partitions: to return records of; all if none.
-            deadline: on the cluster's clock; None waits until there are some.
-            most: records in all.
+            partitions: the partitions to read; all if empty.
+            deadline: on the cluster's clock; None waits for records without limit.
+            most: maximum number of records.
 
         Raises:
             KohortError: the consumer has failed, or a record cannot be read.
@@ -77,11 +77,11 @@ class Polls:
         if self._group is not None:
             driver = self._group.driver
             if driver.is_caller:
-                what = "a listener cannot wait for records: they wait for it"
+                what = "a listener cannot poll: the poll waits for the listener"
                 raise KohortError(what)
             self._group.commit_in_time()
         with contextlib.nullcontext() if driver is None else driver.polling:
-            # A poll that never waits would keep all other tasks from running.
+            # Lets other tasks run, even if no poll ever waits.
             await asyncio.sleep(0)
             while True:
                 self._check()
@@ -105,7 +105,7 @@ class Polls:
             self._raise_failures()
             left = deadline - self._cluster.clock()
             if left <= 0:
-                what = "its position is not known yet"
+                what = "the position is not known yet"
                 raise RequestTimedOutError(what, **found.place._asdict())
             if not found.is_asked:
                 found.is_asked = True

@@ -22,17 +22,17 @@ _FATAL = {
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 }
-"""Errors of a topic that waiting does not cure."""
+"""Errors of a topic that are not retried."""
 
 _ABSENT_FOR_SURE = 2
-"""Responses without a topic: the first request may make a broker create it."""
+"""Responses after which a topic is missing: the first request may create it."""
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern for names of topics.
+    """A pattern for topic names.
 
     Raises:
-        ConfigError: it is no regular expression.
+        ConfigError: an invalid regular expression.
     """
     try:
         return re.compile(pattern)
@@ -41,13 +41,13 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class Subscription:
-    """Passes the member its topics, and keeps up with a pattern.
+    """Gives the member its topics, and updates them by a pattern.
 
     Args:
         on_error: takes errors for the next poll.
 
     Attributes:
-        pattern: of the topics' names; None if they were named.
+        pattern: for topic names; None for a list of topics.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class Subscription:
             self._driver.submit(Subscribed(topics))
             self._cluster.want_topics(topics)
         else:
-            # The first topics come with the metadata.
+            # The metadata brings the first topics.
             self._watching = asyncio.create_task(self._watch_all_topics())
 
     def clear(self) -> None:
-        """Forgets the pattern; the member unsubscribes by itself."""
+        """Removes the pattern; the caller unsubscribes the member."""
         self.pattern = None
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
 
     def stop(self) -> list[asyncio.Task[None]]:
-        """Ends the watch; returns the task that is not done."""
+        """Stops; returns the unfinished task."""
         if self._watching is None:
             return []
         self._watching.cancel()
@@ -98,7 +98,7 @@ class Subscription:
             self._on_error(error)
 
     def metadata_changed(self, metadata: Metadata) -> None:
-        """Subscribes to topics that match now, and looks for errors of topics."""
+        """Subscribes to the topics that match, and checks topics for errors."""
         if self.pattern is not None:
             hides = self._config.exclude_internal_topics
             matching = [
@@ -114,9 +114,9 @@ class Subscription:
             self._on_error(error)
 
     def _error_in(self, metadata: Metadata) -> KohortError | None:
-        """Why a topic will never have records.
+        """The error of a topic that will not have records, None without one.
 
-        A missing topic is no error, since it may be created. It is logged, once.
+        A missing topic may still be created: it is only logged, once.
         """
         found = None
         for name in self._driver.member.subscription or ():
@@ -130,5 +130,9 @@ class Subscription:
                 continue
             self._absences[name] += 1
             if self._absences[name] == _ABSENT_FOR_SURE:
-                log.warning("topic %r does not exist, and is waited for", name)
+                log.warning(
+                    "%s: topic %r does not exist; waiting for it to be created",
+                    self._config.client_id,
+                    name,
+                )
         return found

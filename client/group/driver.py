@@ -1,10 +1,10 @@
 """The asyncio driver of a member: performs its effects, and owns its timers.
 
-The same ritual everywhere: hand an event in, perform its effects in order.
+Every step is the same: submit an event, perform its effects in order.
 
-Requests that wait for other members have a connection of their own, so that
-heartbeats and commits do not wait behind them: a broker answers the requests of a
-connection one after the other.
+JoinGroup and SyncGroup wait for other members, and a broker answers the requests of a
+connection one after the other. So they have a separate connection, and heartbeats and
+commits do not wait behind them.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ _LONG = {"JoinGroup", "SyncGroup"}
 """Requests that wait for other members."""
 
 _LARGE = 100
-"""Members from which on the assignor runs in a thread, so that heartbeats go on."""
+"""With this many members, the assignor runs in a thread, so that heartbeats go on."""
 
 _JITTER = 0.2
-"""Fraction by which back-offs differ, so that members do not all come at once."""
+"""Fraction by which back-offs differ, so that members do not retry all at once."""
 
 _LEAST_WAIT = 0.001
-"""Seconds to wait at least when a timer fired early."""
+"""Minimum seconds to wait when a timer fired early."""
 
 _POLL_BEGAN, _POLL_ENDED = PollBegan(), PollEnded()
 
 _CALL: ContextVar[Call] = ContextVar("call")
-"""The listener's call that code runs in; inherited by tasks that the listener makes."""
+"""The current call of the listener; inherited by tasks that the listener creates."""
 
 
 class Polling:
-    """The application's polls, as a context: the listener may be called (KIP-62)."""
+    """A context manager for polls, in which the listener may be called (KIP-62)."""
 
     __slots__ = ("_is_polled", "_polls", "_submit")
 
@@ -99,7 +99,7 @@ class Polling:
             self._submit(_POLL_ENDED)
 
     async def begun(self) -> None:
-        """Returns when there is a poll."""
+        """Returns when the application polls."""
         await self._is_polled.wait()
 
 
@@ -107,12 +107,12 @@ class MemberDriver:
     """Runs one member of a group.
 
     Args:
-        on_call: calls the listener; an exception of it is kept in `raised`, and the
-            member goes on.
-        on_change: is called when a poll has something to look at.
+        on_call: calls the listener; its exception is kept in `raised`, and the member
+            continues.
+        on_change: called when a poll has to check for changes.
 
     Attributes:
-        failure: why the membership has ended for good.
+        failure: the error that has ended the membership.
         raised: an exception of the listener, until a poll raises it.
         polling: the context of a poll.
     """
@@ -130,6 +130,7 @@ class MemberDriver:
         self.polling = Polling(self.submit)
         self._cluster = cluster
         self._group = self.member.group_id
+        self._name = config.client_id
         self._on_call = on_call
         self._on_change = on_change
         self._random = Random()
@@ -156,7 +157,7 @@ class MemberDriver:
     # -- the consumer
 
     def submit(self, event: Event) -> None:
-        """Hands the member an event and performs the effects."""
+        """Gives the member an event and performs the effects."""
         if self._is_stopped:
             return
         for effect in handle(self.member, event, self._cluster.clock()):
@@ -164,20 +165,20 @@ class MemberDriver:
 
     @property
     def is_calling(self) -> bool:
-        """Whether the listener is being called, or waits for a poll."""
+        """True if the listener is being called, or waits for a poll."""
         return self._listener_task is not None
 
     @property
     def is_inside(self) -> bool:
-        """Whether the caller is the listener while it runs, or a task of it.
+        """True if the caller is the running listener, or a task created by it.
 
-        If that waited for the end of the call, it would wait for itself.
+        It must not wait for the end of the call: it would wait for itself.
         """
         return self._call is not None and _CALL.get(None) is self._call
 
     @property
     def is_caller(self) -> bool:
-        """Whether the caller is the listener itself."""
+        """True if the caller is the listener itself."""
         task = self._listener_task
         return task is not None and asyncio.current_task() is task
 
@@ -192,7 +193,7 @@ class MemberDriver:
         await self._ended.wait()
 
     def stop(self) -> None:
-        """Ends the membership immediately and for good, without LeaveGroup."""
+        """Ends the membership immediately, without LeaveGroup."""
         self._is_stopped = True
         with contextlib.suppress(ValueError):
             self._cluster.listeners.remove(self._metadata_changed)
@@ -204,7 +205,7 @@ class MemberDriver:
         self._ended.set()
 
     def under_way(self) -> list[asyncio.Task[None]]:
-        """The tasks that are not done."""
+        """The unfinished tasks."""
         calls = [] if self._listener_task is None else [self._listener_task]
         return [*self._tasks.values(), *calls]
 
@@ -261,7 +262,8 @@ class MemberDriver:
         if notice.kind == "membership_lost":
             level = logging.WARNING
         fields = ", ".join(f"{k}={v}" for k, v in notice.fields.items())
-        log.log(level, "%s: group=%s, %s", notice.kind, self._group, fields)
+        name, kind = self._name, notice.kind
+        log.log(level, "%s: %s: group=%s, %s", name, kind, self._group, fields)
 
     def _fail(self, effect: Fail) -> None:
         self.failure = effect.error
@@ -269,8 +271,8 @@ class MemberDriver:
             self.failure = error_of(
                 effect.code, api=effect.api, broker=self._broker, group=self._group
             )
-        # No louder: it is raised as well.
-        log.info("the consumer has failed: %s", self.failure)
+        # Only INFO: it is also raised.
+        log.info("%s: the consumer has failed: %s", self._name, self.failure)
         self._on_change()
 
     def _end(self, _: Ended) -> None:
@@ -292,7 +294,7 @@ class MemberDriver:
             )
         except asyncio.CancelledError:
             if connection is not None and lane == "join":
-                # The broker reads nothing else before it has answered.
+                # The broker reads no more requests of it before it answers.
                 connection.fail("the join is given up")
             raise
         except TimeoutError as error:
@@ -312,7 +314,7 @@ class MemberDriver:
 
     async def _assign(self, effect: MakeAssignment) -> Event:
         try:
-            # After that the leader's poll interval is over, and it leaves.
+            # After that time the leader leaves: its poll interval is over.
             interval_ms = self.member.config.max_poll_interval_ms
             await self._cluster.retrying(
                 self._cluster.deadline(interval_ms),
@@ -353,7 +355,7 @@ class MemberDriver:
         known = {}
         for topic in self.member.topics:
             info = metadata.topics.get(topic)
-            # Other errors pass, and say nothing about the number of partitions.
+            # Other errors are temporary, and do not tell the number of partitions.
             if info is not None and info.error_code in (
                 ErrorCode.NONE,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -379,15 +381,15 @@ class MemberDriver:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # The listener was not cancelled, but something that it waited for.
+            # The listener was not cancelled, but a task that it awaited.
             failed = KohortError("the listener awaited a task that was cancelled")
             failed.__cause__ = error
             self.raised = self.raised or failed
         except Exception as error:  # noqa: BLE001 - any, of the application
-            log.warning("the listener has failed: %r", error)
+            log.warning("%s: the listener has failed: %r", self._name, error)
             self.raised = self.raised or error
         finally:
-            # In any case: else the member would wait for this call forever.
+            # Always: otherwise the member would wait for this call forever.
             self._listener_task = self._call = None
             self.submit(ListenerDone(call.token))
             self._on_change()

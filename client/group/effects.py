@@ -20,7 +20,7 @@ class Send:
 
     token: int
     api: str
-    """As in ``JoinGroup``."""
+    """Kafka's name, such as ``JoinGroup``."""
     request: Any
     timeout_ms: int
 
@@ -39,11 +39,11 @@ class MakeAssignment:
     token: int
     protocol_name: str
     subscriptions: Subscriptions
-    """A member whose subscription cannot be read is left out, and gets nothing."""
+    """Members with an unreadable subscription are left out, and get no partitions."""
     topics: Sequence[str]
-    """The subscribed topics of all members, to be watched from now on."""
+    """The subscribed topics of all members, watched from now on."""
     is_skipped: bool
-    """Only the partitions are to be looked up: nothing is assigned (KIP-814)."""
+    """True to look up partitions only, and assign nothing (KIP-814)."""
 
 
 class CallKind(StrEnum):
@@ -56,7 +56,7 @@ class CallKind(StrEnum):
 
 @slotted
 class Call:
-    """Call the listener, and say `ListenerDone`; there is one at a time.
+    """Call the listener, then submit `ListenerDone`; one call at a time.
 
     Partitions that are revoked are still owned, so that offsets can be
     committed, until the call returns; lost ones are not.
@@ -69,12 +69,12 @@ class Call:
 
 @slotted
 class ForgetCoordinator:
-    """The coordinator has to be looked up again."""
+    """Look up the coordinator again."""
 
 
 @slotted
 class Arm:
-    """Hand `Expired(key)` back at `deadline`; replaces an earlier timer of the key.
+    """Submit `Expired(key)` at `deadline`; replaces an earlier timer of the key.
 
     Timers are not disarmed: the session ignores those that it needs no more.
     """
@@ -85,7 +85,7 @@ class Arm:
 
 @slotted
 class Fail:
-    """The membership has failed for good; the session ends."""
+    """The membership has failed, and ends."""
 
     api: str
     code: int
@@ -95,12 +95,12 @@ class Fail:
 
 @slotted
 class Ended:
-    """The session is over: the last effect of all. No timer is needed any more."""
+    """The membership has ended. The last effect: no timer is needed any more."""
 
 
 @slotted
 class Notice:
-    """Something happened to the member, for logs."""
+    """A change of the member, for the log."""
 
     kind: str
     fields: Mapping[str, object]

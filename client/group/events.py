@@ -17,7 +17,7 @@ from kohort.protocol.slotted import slotted
 
 @slotted
 class Subscribed:
-    """The topics that the application subscribes to; the first begin the membership."""
+    """The application subscribes to topics; the first time starts the membership."""
 
     topics: Sequence[str]
 
@@ -29,12 +29,12 @@ class Unsubscribed:
 
 @slotted
 class Closed:
-    """The member is to leave, and the session to end."""
+    """The application closes the consumer: the member leaves and ends."""
 
     leaves: bool | None = None
-    """Whether LeaveGroup is sent; None for dynamic members only (KIP-345)."""
+    """True if LeaveGroup is sent; None for dynamic members only (KIP-345)."""
     reason: str = "the consumer is being closed"
-    """The reason that the broker logs (KIP-800)."""
+    """The reason for the broker's log (KIP-800)."""
 
 
 @slotted
@@ -44,7 +44,7 @@ class PollBegan:
 
 @slotted
 class PollEnded:
-    """The application works on records; max.poll.interval.ms counts (KIP-62)."""
+    """The application processes records, within max.poll.interval.ms (KIP-62)."""
 
 
 @slotted
@@ -56,7 +56,7 @@ class MetadataChanged:
 
 @slotted
 class RebalanceEnforced:
-    """The application wants a rebalance."""
+    """The application asks for a rebalance."""
 
     reason: str
 
@@ -77,12 +77,12 @@ class Failed:
     error: Exception
     is_retriable: bool = True
     was_waiting: bool = False
-    """Whether the connection broke when the request had been sent on it."""
+    """True if the connection broke after the request was sent."""
 
 
 @slotted
 class CommitRefused:
-    """A commit of the member's was answered with an error that is about it."""
+    """A commit was refused with an error about the member."""
 
     generation_id: int
     """Generation of the commit."""
@@ -97,7 +97,7 @@ class AssignmentMade:
     assignments: Mapping[str, Sequence[TopicPartition]]
     """By member id."""
     partitions: Mapping[str, int]
-    """Partitions per topic when it was made; 0 for a missing topic."""
+    """Partitions per topic at that time; 0 for a missing topic."""
 
 
 @slotted

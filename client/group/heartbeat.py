@@ -1,4 +1,4 @@
-"""Signs of life: heartbeats, the session timeout, and max.poll.interval.ms."""
+"""Heartbeats, the session timeout, and max.poll.interval.ms."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kohort.protocol.apis.k12_heartbeat import HeartbeatRequest, HeartbeatRespon
 from kohort.protocol.errors import ErrorCode
 
 _STANDSTILL = 0.1
-"""Seconds by which a timer is late if the whole process stood still: it could not
-send heartbeats, nor read the answers that had arrived."""
+"""A timer later than this shows that the whole process was suspended, and could
+neither send heartbeats nor read responses."""
 
 
 # -- heartbeats
@@ -36,7 +36,7 @@ def send(turn: Turn, member: Member) -> None:
         config.group_instance_id,
     )
     member.heartbeat_sent = turn.now
-    # A lost answer must leave the time for another attempt.
+    # Leaves time for another attempt if the response is lost.
     timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms // 2)
     turn.send(member, "Heartbeat", request, timeout_ms)
 
@@ -45,7 +45,7 @@ def answered(turn: Turn, member: Member, response: HeartbeatResponse) -> None:
     """Handles the response to a heartbeat."""
     code = response.error_code
     if not code or code == ErrorCode.REBALANCE_IN_PROGRESS:
-        # Since it was sent: the broker cannot have received it earlier.
+        # Counts from the send: the broker cannot have received it earlier.
         turn.keep_alive(member, member.heartbeat_sent)
         passed_ms = (turn.now - member.heartbeat_sent) * 1000
         turn.arm_heartbeat(max(member.config.heartbeat_interval_ms - passed_ms, 0))
@@ -58,7 +58,7 @@ def answered(turn: Turn, member: Member, response: HeartbeatResponse) -> None:
 
 
 def failed(turn: Turn, member: Member) -> None:
-    """Sends another heartbeat soon, to the coordinator of that time."""
+    """Sends another heartbeat soon, to the coordinator at that time."""
     turn.forget_coordinator()
     turn.arm_heartbeat(member.config.retry_backoff_ms)
 
@@ -67,7 +67,7 @@ def failed(turn: Turn, member: Member) -> None:
 
 
 def session_expired(turn: Turn, member: Member) -> None:
-    """Loses the membership: others may own the partitions by now.
+    """Loses the membership: other members may own the partitions by now.
 
     A join that waits is a sign of life, however long it takes. If the process
     itself stood still, one more heartbeat asks whether the member was removed.
@@ -88,7 +88,7 @@ def session_expired(turn: Turn, member: Member) -> None:
         send(turn, member)
         return
     turn.forget_coordinator()
-    reason = "the session timed out without an answer"
+    reason = "the session timed out without a response"
     leave.lose(turn, member, reason, keeps_id=True)
 
 
@@ -96,7 +96,7 @@ def session_expired(turn: Turn, member: Member) -> None:
 
 
 def poll_began(turn: Turn, member: Member, _: PollBegan) -> None:
-    """Stops the application's time; a listener that is called has its own."""
+    """Stops the poll timer; a running listener has its own."""
     member.is_polling = True
     member.awaits_poll = False
     if member.call is not None:
@@ -104,7 +104,7 @@ def poll_began(turn: Turn, member: Member, _: PollBegan) -> None:
 
 
 def poll_ended(turn: Turn, member: Member, _: PollEnded) -> None:
-    """Starts the application's time until the next poll."""
+    """Starts the poll timer, until the next poll."""
     member.is_polling = False
     turn.restart_poll_timer(member)
 
@@ -127,7 +127,7 @@ def poll_expired(turn: Turn, member: Member) -> None:
     what = "the listener took longer than" if member.is_polling else "no poll within"
     reason = f"{what} max.poll.interval.ms ({interval_ms} ms)"
     if member.member_id and member.config.group_instance_id is None:
-        # The answer is not awaited: the member goes on without it.
+        # Not awaited: the member continues without the response.
         member.settle(leave.send(turn, member, reason))
     member.awaits_poll = True
     leave.lose(turn, member, reason, keeps_id=False)

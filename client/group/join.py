@@ -1,4 +1,4 @@
-"""JoinGroup: the way into the next generation."""
+"""JoinGroup: joining the next generation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSING = COORDINATOR_AWAY | {
 
 
 def is_due(member: Member) -> bool:
-    """Whether the member has to join, and may."""
+    """Returns whether the member has to join, and can."""
     if member.state is STABLE:
         if member.rejoin_reason is None and member.assigned_by is not None:
             member.rejoin_reason = sync.changed_partitions(member)
@@ -46,7 +46,7 @@ def is_due(member: Member) -> bool:
 
 
 def prepare(turn: Turn, member: Member) -> None:
-    """Revokes the partitions that cannot be kept, then sends JoinGroup.
+    """Revokes the partitions that it cannot keep, then sends JoinGroup.
 
     Eager members revoke all of them, cooperative ones those of topics that they do
     not subscribe to any more (KIP-429).
@@ -84,7 +84,7 @@ def _send(turn: Turn, member: Member) -> None:
 
 
 def _metadata(member: Member, assignor: Assignor) -> bytes:
-    """The subscription that a protocol of JoinGroup carries."""
+    """The subscription in the metadata of a JoinGroup protocol."""
     subscription = MemberSubscription(
         member.subscription or (),
         assignor.metadata_user_data(*member.last_assignment),
@@ -128,10 +128,10 @@ def failed(turn: Turn, member: Member, *, was_waiting: bool) -> None:
     member.transition(UNJOINED)
     member.rejoin_for(member.join_reason)
     if was_waiting:
-        # While the coordinator held the join the session could not time out.
+        # While the coordinator holds the join, the session cannot expire.
         turn.keep_alive(member, turn.now)
     else:
-        # The join may never have arrived: the last sign of life counts.
+        # The join may never have arrived: the last heartbeat counts.
         turn.watch_session(member)
     turn.forget_coordinator()
     turn.retry(member)

@@ -1,4 +1,4 @@
-"""The ends of a membership: the member leaves, loses its place, or fails."""
+"""The end of a membership: the member leaves, loses it, or fails."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ REMOVED = {
     ErrorCode.GROUP_MAX_SIZE_REACHED,
     KIP_389_GROUP_MAX_SIZE_REACHED,
 }
-"""Errors by which the member is not, or no longer, in the group."""
+"""Errors that say that the member is not, or no longer, in the group."""
 
 LONGEST_REASON = 255
-"""Characters, as the Java client truncates reasons (KIP-800)."""
+"""Characters of a reason, as in the Java client (KIP-800)."""
 
 _ID_GRACE = 1.0
-"""Seconds that a leaving member waits for the id it is being assigned (KIP-394), so
-that it can leave with it: rebalances would wait for a pending member."""
+"""Seconds that a leaving member waits for its member id (KIP-394), to leave with it.
+Otherwise rebalances would wait for the pending member."""
 
 
 # -- leaving
@@ -72,7 +72,7 @@ def send(turn: Turn, member: Member, reason: str) -> int:
     identity = MemberIdentity(
         member.member_id, config.group_instance_id, reason[:LONGEST_REASON]
     )
-    # The id twice: up to v2 LeaveGroup has one member and no list.
+    # The id twice: up to v2, LeaveGroup has one member and no list.
     request = LeaveGroupRequest(member.group_id, member.member_id, [identity])
     turn.notice(member, "left", reason=reason)
     return turn.send(member, "LeaveGroup", request, config.request_timeout_ms)
@@ -102,7 +102,7 @@ def left(turn: Turn, member: Member) -> None:
 
 
 def lose(turn: Turn, member: Member, reason: str, *, keeps_id: bool) -> None:
-    """Gives up all partitions as lost, since others may own them, and joins again."""
+    """Loses all partitions, since other members may own them, and joins again."""
     revoking: set[tuple[str, int]] = set()
     if member.call is not None and member.call.kind is CallKind.REVOKED:
         revoking = set(member.call.partitions)
@@ -133,7 +133,7 @@ def expelled(turn: Turn, member: Member, api: str, code: int) -> None:
 def fail(
     turn: Turn, member: Member, api: str, code: int, error: Exception | None = None
 ) -> None:
-    """Ends the membership for good: by a code, or 0 and an exception."""
+    """Fails the membership: with an error code, or 0 and an exception."""
     if not member.has_failed:
         turn.effects.append(Fail(api, code, error))
     member.has_failed = True

@@ -1,4 +1,4 @@
-"""The state of one member, which the functions of this folder read and change."""
+"""The state of one member; the functions of this package read and change it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from kohort.client.assignors import ASSIGNORS
 from kohort.client.assignors.contract import Assignor, RebalanceProtocol, TopicPartition
 from kohort.client.config import ConsumerConfig
-from kohort.client.errors import ConfigError
 from kohort.client.group.effects import Call
 from kohort.client.group.events import Closed
 from kohort.client.group.state import ENDED, UNJOINED, MemberState, check
@@ -21,62 +20,48 @@ _JOIN_LAPSE_MS = 5_000
 """Time beyond the rebalance timeout to wait for a response."""
 
 
-def _assignors(names: Sequence[str]) -> list[Assignor]:
-    unknown = [name for name in names if name not in ASSIGNORS]
-    if unknown:
-        known = ", ".join(sorted(ASSIGNORS))
-        raise ConfigError(
-            f"partition_assignment_strategy: {unknown[0]!r} is not one of {known}"
-        )
-    return [ASSIGNORS[name] for name in names]
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Member:
-    """One member of a group.
-
-    Raises:
-        ConfigError: an assignor is unknown.
-    """
+    """One member of a group."""
 
     config: ConsumerConfig
     group_id: str = field(init=False)
     assignors: Sequence[Assignor] = field(init=False)
-    """In order of preference. The member works cooperatively if all of them do;
-    else eagerly, which is the first step of the way from one to the other."""
+    """In order of preference. The member works cooperatively if all of them are
+    cooperative, else eagerly: the first step of a migration."""
     state: MemberState = UNJOINED
     member_id: str = ""
     """Empty until the coordinator has assigned one."""
     generation_id: int = -1
-    """-1 outside of a generation."""
+    """-1 without a generation."""
     owned: Partitions = NOTHING
     """The partitions that it may consume."""
     subscription: tuple[str, ...] | None = None
     """The topics it subscribes to; None without a subscription."""
     topics: frozenset[str] = frozenset()
-    """The topics whose partitions it has to know: the group's if it leads."""
+    """The topics to watch: those of the whole group if it is the leader."""
     is_leader: bool = False
     protocol_name: str | None = None
     """The assignor that the group has chosen."""
     pending: dict[int, str] = field(default_factory=dict)
-    """The requests, or assignment, that it waits for, by token."""
+    """The requests, or the assignment, that it waits for, by token."""
     last_token: int = 0
 
     # The listener.
     call: Call | None = None
-    """The call that runs."""
+    """The running call."""
     lost: Partitions = NOTHING
-    """The partitions to call it about as lost."""
+    """The lost partitions for its next call."""
     target: Partitions | None = None
-    """The assignment to take next."""
+    """The next assignment."""
     last_assignment: tuple[Sequence[TopicPartition] | None, int] = (None, -1)
-    """The last assignment and its generation, for an assignor's user data."""
+    """The last assignment and its generation, for the assignor's user data."""
 
     # Joins.
     rejoin_reason: str | None = None
-    """Why it has to join."""
+    """The reason to join; None if it need not."""
     join_reason: str = ""
-    """Why it joined the last time."""
+    """The reason of its last join."""
     attempts: int = 0
     retry_at: float | None = None
     partitions: dict[str, int] = field(default_factory=dict)
@@ -84,7 +69,7 @@ class Member:
     assigned_by: dict[str, int] | None = None
     """Partitions per topic when it assigned as the leader."""
 
-    # Signs of life.
+    # Heartbeats and polls.
     heartbeat_sent: float = 0.0
     session_deadline: float = 0.0
     session_armed: float | None = None
@@ -93,9 +78,9 @@ class Member:
     poll_deadline: float = 0.0
     poll_armed: bool = False
     awaits_poll: bool = False
-    """Whether max.poll.interval.ms has passed: no join is sent until a poll."""
+    """True if max.poll.interval.ms has passed: no join is sent until a poll."""
 
-    # Why it leaves.
+    # Reasons to leave.
     closed: Closed | None = None
     unsubscribed: bool = False
     has_failed: bool = False
@@ -103,29 +88,30 @@ class Member:
 
     def __post_init__(self) -> None:
         self.group_id = self.config.group_id or ""
-        self.assignors = _assignors(self.config.partition_assignment_strategy)
+        names = self.config.partition_assignment_strategy
+        self.assignors = [ASSIGNORS[name] for name in names]
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether it keeps its partitions while it joins (KIP-429)."""
+        """True if it keeps its partitions while it joins (KIP-429)."""
         cooperative = RebalanceProtocol.COOPERATIVE
         return all(cooperative in assignor.protocols for assignor in self.assignors)
 
     @property
     def rebalance_wait_ms(self) -> int:
-        """How long a request may wait for a rebalance."""
+        """Time limit of a request that waits for a rebalance."""
         config = self.config
         limit_ms = config.max_poll_interval_ms + _JOIN_LAPSE_MS
         return max(config.request_timeout_ms, limit_ms)
 
     @property
     def is_unsubscribing(self) -> bool:
-        """Whether it still has to give up its partitions after it unsubscribed."""
+        """True if it still has to revoke its partitions after it unsubscribed."""
         return self.unsubscribed and self.state is not ENDED
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it leaves as soon as nothing else is under way."""
+        """True if it leaves as soon as no request or call is under way."""
         return self.closed is not None or self.unsubscribed or self.has_failed
 
     def token(self) -> int:
@@ -138,11 +124,11 @@ class Member:
         return self.pending.pop(token, None)
 
     def awaits(self, request: str) -> bool:
-        """Whether it waits for the answer to a request."""
+        """Returns whether it waits for a response."""
         return request in self.pending.values()
 
     def rejoin_for(self, reason: str) -> None:
-        """Asks for a join; of several reasons the first is sent."""
+        """Asks for a join; the first of several reasons is sent."""
         if self.rejoin_reason is None:
             self.rejoin_reason = reason
 
@@ -152,12 +138,12 @@ class Member:
         return frozenset(p for p in partitions if p[0] not in wanted)
 
     def follow(self) -> None:
-        """Leads no more: it watches its own topics alone."""
+        """Stops leading, and watches its own topics only."""
         self.is_leader = False
         self.topics = frozenset(self.subscription or ())
         self.assigned_by = None
 
     def transition(self, state: MemberState) -> None:
-        """Goes to another state."""
+        """Changes the state."""
         check(self.state, state)
         self.state = state

@@ -124,7 +124,7 @@ def _listener_done(_: Turn, member: Member, event: ListenerDone) -> None:
     if call.kind is CallKind.REVOKED:
         member.owned -= set(call.partitions)
     if member.is_polling:
-        # The call may have been too slow; the poll goes on.
+        # Even if the call was too slow: the application polls now.
         member.awaits_poll = False
 
 
@@ -140,14 +140,14 @@ _ANSWERED: dict[str, Callable[[Turn, Member, Any], None]] = {
 
 
 def _answered(turn: Turn, member: Member, event: Answered) -> None:
-    """Handles a response; one that is no longer awaited is ignored."""
+    """Handles a response; ignores one that is no longer awaited."""
     api = member.settle(event.token)
     if api is not None:
         _ANSWERED[api](turn, member, event.response)
 
 
 def _failed(turn: Turn, member: Member, event: Failed) -> None:
-    """Handles a request without a response: the membership stands while it can."""
+    """Handles a request without a response; keeps the membership while possible."""
     api = member.settle(event.token)
     if api is None:
         return
@@ -164,7 +164,7 @@ def _failed(turn: Turn, member: Member, event: Failed) -> None:
 
 
 def _commit_refused(turn: Turn, member: Member, event: CommitRefused) -> None:
-    """Handles the error of a commit, which comes sooner than the next heartbeat."""
+    """Handles the error of a commit, without waiting for the next heartbeat."""
     is_current = event.generation_id == member.generation_id
     if not is_current or member.state not in (COMPLETING_REBALANCE, STABLE):
         return  # about an earlier generation, or a join is under way
@@ -185,7 +185,7 @@ def _expired(turn: Turn, member: Member, event: Expired) -> None:
     elif event.key == "poll":
         heartbeat.poll_expired(turn, member)
     elif member.retry_at is not None and turn.now >= member.retry_at:
-        # "retry", or "leave", which needs the next step alone.
+        # "retry" and "leave" only need the next step.
         member.retry_at = None
 
 

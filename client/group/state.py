@@ -1,4 +1,4 @@
-"""The states of a member and the transitions between them, all in this table."""
+"""The states of a member, and the table of all transitions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class MemberState(StrEnum):
     """
 
     UNJOINED = "unjoined"
-    """In no generation that counts. Joins as soon as it may.
+    """Without a valid generation. Joins as soon as it can.
 
     May have an id, and, where a cooperative join or sync failed, partitions.
     Ends when: JoinGroup is sent; it leaves; it ends.
     """
 
     PREPARING_REBALANCE = "preparing_rebalance"
-    """JoinGroup waits for its answer, and is the sign of life.
+    """Waits for the JoinGroup response, and sends no heartbeats.
 
     Ends when: it is answered, or fails; the member leaves.
     """
 
     COMPLETING_REBALANCE = "completing_rebalance"
-    """In a new generation, without its assignment. Sends heartbeats.
+    """In a new generation, still without its assignment. Sends heartbeats.
 
     The leader assigns; then every member's SyncGroup waits for its answer.
     Ends when: SyncGroup is answered, or fails; membership is lost; it leaves.
@@ -40,7 +40,7 @@ class MemberState(StrEnum):
     """
 
     LEAVING = "leaving"
-    """LeaveGroup waits for its answer.
+    """Waits for the LeaveGroup response.
 
     Ends when: it is answered, or fails.
     """
@@ -67,7 +67,7 @@ TRANSITIONS: Mapping[MemberState, frozenset[MemberState]] = {
 
 
 def check(before: MemberState, after: MemberState) -> None:
-    """Lets a transition of the table pass.
+    """Checks that a transition is in the table.
 
     Raises:
         AssertionError: the table does not have it: a mistake of ours.

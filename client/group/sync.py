@@ -1,4 +1,4 @@
-"""SyncGroup: the leader assigns, every member takes its assignment."""
+"""SyncGroup: the leader assigns, and every member gets its assignment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lead(turn: Turn, member: Member, response: JoinGroupResponse) -> None:
         subscriptions[row.member_id] = subscription
     member.is_leader = True
     member.topics = frozenset(topics)
-    # Metadata that comes from now on may be newer than the assignment's.
+    # Later metadata may be newer than that of the assignment.
     member.partitions = {}
     token = member.token()
     member.pending[token] = "MakeAssignment"
@@ -69,7 +69,7 @@ def assignment_failed(turn: Turn, member: Member, event: AssignmentFailed) -> No
 
 
 def changed_partitions(member: Member) -> str | None:
-    """Why the leader has to assign again; None if no topic has changed."""
+    """The leader's reason to assign again; None if no topic has changed."""
     known, assigned_by = member.partitions, member.assigned_by or {}
     if known == assigned_by:
         return None
@@ -87,7 +87,7 @@ def send(
     member: Member,
     assignments: Iterable[tuple[str, Sequence[TopicPartition]]] = (),
 ) -> None:
-    """Sends SyncGroup: assignments by member id if it leads, else none."""
+    """Sends SyncGroup; the leader's has the assignments by member id."""
     request = SyncGroupRequest(
         member.group_id,
         member.generation_id,

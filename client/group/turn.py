@@ -24,7 +24,7 @@ COORDINATOR_AWAY = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }
-"""Errors after which the coordinator is looked up again; the membership stands."""
+"""Errors after which the coordinator is looked up again; the membership continues."""
 
 
 class Turn:
@@ -35,7 +35,7 @@ class Turn:
         effects: to be performed by the driver, in order.
     """
 
-    # `handle` sets both: a constructor would cost a fifth of a heartbeat.
+    # `handle` sets both: a constructor would cost 20 % of a heartbeat.
     __slots__ = ("effects", "now")
     now: float
     effects: list[Effect]
@@ -43,19 +43,19 @@ class Turn:
     # -- requests
 
     def send(self, member: Member, api: str, request: Any, timeout_ms: int) -> int:
-        """Sends a request, whose answer the member waits for; returns its token."""
+        """Sends a request and waits for its response; returns its token."""
         token = member.last_token = member.last_token + 1
         member.pending[token] = api
         self.effects.append(Send(token, api, request, timeout_ms))
         return token
 
     def cancel(self, member: Member) -> None:
-        """Stops waiting for all answers."""
+        """Stops waiting for any response."""
         self.effects += map(Cancel, member.pending)
         member.pending.clear()
 
     def forget_coordinator(self) -> None:
-        """Has the coordinator looked up before the next request."""
+        """Looks up the coordinator before the next request."""
         self.effects.append(ForgetCoordinator())
 
     def retry(self, member: Member, *, at_once: bool = False) -> None:
@@ -96,7 +96,7 @@ class Turn:
         self.effects.append(Arm("heartbeat", self.now + after_ms / 1000))
 
     def keep_alive(self, member: Member, since: float) -> None:
-        """Restarts the session timeout from a sign of life that the broker has seen."""
+        """Restarts the session timeout at the time of a request that the broker got."""
         if member.generation_id < 0:
             return
         member.session_deadline = since + member.config.session_timeout_ms / 1000

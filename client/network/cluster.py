@@ -1,14 +1,14 @@
 """A cluster as a client sees it: its nodes, requests to them, and retries.
 
-Every call names its node; retries go by `KohortError.retriable` and are made by
-`Cluster.retrying`, which also sees to it that a leader or a coordinator that has
-moved is looked up before the next attempt.
+Every call names its node. `Cluster.retrying` retries errors that are retriable, and
+looks up a leader or coordinator that has moved before the next attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Self, TypeVar
@@ -27,8 +27,9 @@ from kohort.client.errors import (
     RequestTimedOutError,
     UnknownTopicError,
 )
-from kohort.client.network.connection import Connection, Versions
-from kohort.client.network.coordinators import Coordinators
+from kohort.client.network.api_versions import Versions
+from kohort.client.network.connection import Connection
+from kohort.client.network.coordinators import GROUP, TRANSACTION, Coordinators
 from kohort.client.network.metadata import (
     NO_NODE,
     NOTHING,
@@ -50,7 +51,7 @@ from kohort.protocol.errors import ErrorCode
 T = TypeVar("T")
 
 CLOSE_MS = 5_000
-"""Time for written bytes to be sent."""
+"""Default time limit of `close`, for written bytes."""
 
 _ANSWERED_BY_METADATA = (
     FencedLeaderEpochError,
@@ -78,7 +79,7 @@ class Cluster:
         config: as above.
         clock: as above.
         metadata: the newest.
-        listeners: are called with every new metadata.
+        listeners: called with all new metadata.
     """
 
     def __init__(
@@ -97,6 +98,14 @@ class Cluster:
         self._random = Random() if random is None else random
         self._sleep = sleep
         self._creates_topics = allow_auto_topic_creation
+        self._authenticate = config.authenticate
+        if config.sasl_mechanism is not None:
+            # Most clients do not authenticate, and cryptography is slow to load.
+            from kohort.client.network.sasl.authenticator import authenticator
+
+            self._authenticate = authenticator(
+                config, config.sasl_mechanism, self.clock
+            )
         self._reconnect = Backoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._random
         )
@@ -121,13 +130,14 @@ class Cluster:
             host,
             port,
             node_id,
+            self._authenticate,
             self._reconnect,
             self.clock,
             self._sleep,
             self._unreachable,
         )
 
-    # -- the start and the end
+    # -- start and close
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -137,14 +147,14 @@ class Cluster:
         await self.close()
 
     async def start(self, timeout_ms: int | None = None) -> None:
-        """Finds the cluster: bootstrap servers are asked until one answers.
+        """Finds the cluster: tries the bootstrap servers until one responds.
 
         Args:
-            timeout_ms: how long; None for ``default.api.timeout.ms``.
+            timeout_ms: None for ``default.api.timeout.ms``.
 
         Raises:
-            KohortError: none has answered, or one with an error that is not retriable.
-                All connections are closed.
+            KohortError: no server responded, or one with an error that is not
+                retriable. All connections are closed.
         """
         try:
             servers = ", ".join(link.name for link in self._bootstrap)
@@ -161,7 +171,7 @@ class Cluster:
     async def close(self, timeout_ms: int = CLOSE_MS) -> None:
         """Ends all connections; pending requests fail with `ClosedError`.
 
-        Returns within the time, also if a broker does not read.
+        Returns within the time, even if a broker does not read.
         """
         self._is_closed = True
         tasks = [self._keeper, self._refreshing, self._refreshing_next]
@@ -203,24 +213,23 @@ class Cluster:
     ) -> Any:
         """Sends one request to a node, and returns its response.
 
-        Nothing is tried again, and errors in the response are the caller's. Groups
-        of a node that cannot be reached have their coordinator looked up the next
-        time.
+        Does not retry, and does not raise errors in the response. If the node is
+        unreachable, the coordinators of its groups are looked up the next time.
 
         Args:
             node_id: the node to ask; None for any node.
             api_name: Kafka's name, as in ``JoinGroup``.
             message: the request.
-            versions: (lowest, highest) that would do; None for all there are.
+            versions: (lowest, highest) to use; None for all.
             timeout_ms: for the response; None for ``request.timeout.ms``.
-            lane: requests of one lane share a connection, on which a broker
-                answers one after the other: requests that wait long have their own.
+            lane: requests of one lane share a connection, on which a broker answers
+                one after the other: requests that wait long have a separate one.
 
         Raises:
-            ConnectionFailedError: the node is not known, or cannot be reached,
-                or the connection ended meanwhile.
-            RequestTimedOutError: it did not answer in time.
-            UnsupportedVersionError: it has no version that would do.
+            ConnectionFailedError: the node is unknown or unreachable, or the
+                connection ended meanwhile.
+            RequestTimedOutError: no response in time.
+            UnsupportedVersionError: the node supports none of the versions.
             ClosedError: the client was closed.
         """
         try:
@@ -238,21 +247,20 @@ class Cluster:
     async def retrying(
         self, deadline: float, attempt: Callable[[], Awaitable[T]], **where: Any
     ) -> T:
-        """Tries until it works, time is up, or an error will not go away.
+        """Retries a call until it succeeds, time is up, or an error is not retriable.
 
         Between attempts it waits, twice as long each time up to
-        ``retry.backoff.max.ms``, and refreshes metadata or coordinators that the
-        error shows to be out of date.
+        ``retry.backoff.max.ms``, and refreshes metadata or coordinators that are out
+        of date according to the error.
 
         Args:
             deadline: on `clock`.
-            attempt: the call to try.
-            where: attributes, by `KohortError`'s names, that the last error lacks, or
-                those of the timeout if there was none.
+            attempt: the call.
+            where: attributes of `KohortError` for the last error, if it has none.
 
         Raises:
-            RequestTimedOutError: time is up; its cause is the last error.
-            KohortError: the attempt's own, where it is not retriable.
+            RequestTimedOutError: it timed out; its cause is the last error.
+            KohortError: an error of the call that is not retriable.
         """
         failures = 0
         last: KohortError | None = None
@@ -273,13 +281,14 @@ class Cluster:
             late.fill(**where)
             raise late from last
 
-    async def back_off(self, failures: int) -> None:
-        """Waits before another attempt, and brings metadata up to date if need be.
+    async def back_off(self, failures: int, limit_s: float = math.inf) -> None:
+        """Waits before another attempt, and refreshes metadata if necessary.
 
         Args:
             failures: how many attempts in a row have failed.
+            limit_s: the longest wait.
         """
-        await self._sleep(self._retry.seconds(failures))
+        await self._sleep(min(self._retry.seconds(failures), limit_s))
         with contextlib.suppress(KohortError):
             if self._is_stale.is_set():
                 await self.refresh()
@@ -287,21 +296,22 @@ class Cluster:
                 await shared(self._refreshing)
 
     def note(self, error: KohortError) -> None:
-        """Takes an error as news: of a leader or a coordinator that has moved."""
+        """Takes note of an error that shows a moved leader or coordinator."""
         if isinstance(error, _ANSWERED_BY_METADATA):
             self.request_update()
-        elif error.group is not None and isinstance(
-            error, NotCoordinatorError | CoordinatorNotAvailableError
-        ):
-            self.forget_coordinator(error.group)
+        elif isinstance(error, NotCoordinatorError | CoordinatorNotAvailableError):
+            if error.group is not None:
+                self.forget_coordinator(error.group)
+            if error.transactional_id is not None:
+                self._coordinators.forget(error.transactional_id, TRANSACTION)
 
     # -- connections
 
     async def connection(self, node_id: int | None, lane: str = "") -> Connection:
-        """The connection to a node, a new one if need be.
+        """The connection to a node; opens one if necessary.
 
         Raises:
-            ConnectionFailedError: the node is not known or cannot be reached.
+            ConnectionFailedError: the node is unknown or unreachable.
             ClosedError: the client was closed.
         """
         if self._is_closed:
@@ -315,6 +325,15 @@ class Cluster:
                 return current
         return await (await self._link_to(node_id, lane)).connection()
 
+    async def reach(self, node_id: int) -> Connection:
+        """As `connection`; an unreachable coordinator is looked up the next time."""
+        try:
+            return await self.connection(node_id)
+        except ConnectionFailedError:
+            self.request_update()
+            self._coordinators.forget_node(node_id)
+            raise
+
     async def _link_to(self, node_id: int, lane: str) -> Link:
         node = self.node(node_id)
         if node is None:
@@ -322,7 +341,7 @@ class Cluster:
             node = self.node(node_id)
         if node is None:
             raise ConnectionFailedError(
-                "the metadata has no such node", broker=f"node {node_id}"
+                "the node is not in the metadata", broker=f"node {node_id}"
             )
         return self._link_of(node, lane)
 
@@ -335,11 +354,11 @@ class Cluster:
         return link
 
     def node(self, node_id: int) -> Node | None:
-        """A node, where it is known."""
+        """A node; None if it is unknown."""
         return self.metadata.nodes.get(node_id) or self._coordinators.nodes.get(node_id)
 
     def name_of(self, node_id: int) -> str:
-        """A node as errors name it: "host:port (node 1)"."""
+        """A node's name in errors: "host:port (node 1)"."""
         node = self.node(node_id)
         return f"node {node_id}" if node is None else str(node)
 
@@ -356,10 +375,10 @@ class Cluster:
         raise failed
 
     def _candidates(self) -> list[Link]:
-        """Nodes for requests that any node can answer, the best first.
+        """Nodes for requests that any node can answer, best first.
 
-        That is one with a connection and little to do, or else one that can be
-        tried at once. Bootstrap servers come last: all nodes may have moved.
+        Connected nodes with few requests come first, then nodes without a back-off.
+        Bootstrap servers come last, in case all nodes have moved.
         """
         known = [self._link_of(node, "") for node in self.metadata.nodes.values()]
         self._random.shuffle(known)
@@ -369,7 +388,7 @@ class Cluster:
     # -- metadata
 
     async def watch(self, topics: Iterable[str] | None) -> None:
-        """Makes metadata tell of topics, in place of those before; None for all.
+        """Replaces the topics of the metadata; None for all topics.
 
         Raises:
             KohortError: as `refresh`.
@@ -391,27 +410,27 @@ class Cluster:
                 await self.refresh()
 
     def want_topics(self, topics: Iterable[str]) -> None:
-        """As `add_topics`; nothing is waited for."""
+        """As `add_topics`, without waiting."""
         if self._topics is not None and not self._topics.issuperset(topics):
             self._topics |= set(topics)
             self.request_update()
 
     def request_update(self) -> None:
-        """Has the metadata fetched soon."""
+        """Fetches the metadata soon."""
         self._is_stale.set()
 
     async def refresh(self) -> None:
-        """Fetches the metadata, with a request that is sent after the call.
+        """Fetches the metadata, with a request that is sent after this call.
 
-        Nothing is tried again, but all brokers are.
+        Tries each broker once.
 
         Raises:
-            KohortError: no broker has answered, or one with an error.
+            KohortError: no broker responded, or one with an error.
         """
         if self._is_closed:
             raise ClosedError("the client was closed")
         if self._refreshing_next is None:
-            # One at a time, and one more for all callers meanwhile.
+            # One at a time; callers meanwhile share the next one.
             task = asyncio.create_task(self._refresh_after(self._refreshing))
             task.add_done_callback(retrieve)
             self._refreshing_next = task
@@ -461,32 +480,34 @@ class Cluster:
             if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
                 self._rebootstrap()
                 raise ConnectionFailedError(
-                    "the broker is another cluster's",
+                    "the broker belongs to another cluster",
                     api="Metadata",
                     broker=connection.name,
                     code=ErrorCode.REBOOTSTRAP_REQUIRED,
                 )
             raise connection.error_of(response.error_code, "Metadata")
         if not response.brokers:
-            # A broker that has just started knows no broker yet, not even itself.
+            # A broker that has just started does not know any broker, not even itself.
             raise ConnectionFailedError(
-                "the broker knows of no broker", api="Metadata", broker=connection.name
+                "the broker knows no brokers yet",
+                api="Metadata",
+                broker=connection.name,
             )
         return response
 
     def update_metadata(self, metadata: Metadata) -> None:
-        """Takes newer metadata, and calls the listeners."""
+        """Sets newer metadata, and calls the listeners."""
         self.metadata = metadata
         for listener in list(self.listeners):
             try:
                 listener(self.metadata)
             except Exception as error:  # noqa: BLE001 - the metadata stays valid
                 asyncio.get_running_loop().call_exception_handler(
-                    {"message": "a listener of metadata failed", "exception": error}
+                    {"message": "a metadata listener failed", "exception": error}
                 )
 
     def _adopt_bootstrap(self, metadata: Metadata) -> None:
-        """Reuses the connection to a bootstrap server as the connection to its node."""
+        """Reuses the connection to a bootstrap server for its node."""
         for node in metadata.nodes.values():
             for number, link in enumerate(self._bootstrap):
                 is_it = (link.host, link.port) == (node.host, node.port)
@@ -504,10 +525,10 @@ class Cluster:
         self.metadata = NOTHING
 
     async def _keep_fresh(self) -> None:
-        """Fetches the metadata on request, and when it is old."""
+        """Fetches the metadata on request, and when it is too old."""
         failures = 0
         while True:
-            # A pause between fetches, also for frequent requests.
+            # A pause between fetches, even if requests are frequent.
             await self._sleep(self._retry.seconds(max(1, failures)))
             age = self.clock() - self.metadata.fetched_at
             left = self.config.metadata_max_age_ms / 1000 - age
@@ -526,30 +547,48 @@ class Cluster:
     # -- coordinators and leaders
 
     async def coordinator(self, group: str) -> int:
-        """The id of the node that coordinates a group, looked up if need be.
+        """The id of a group's coordinator; looks it up if necessary.
 
         Raises:
             CoordinatorNotAvailableError: the group has none at the moment.
-            KohortError: it cannot be looked up.
+            KohortError: the look-up failed.
         """
-        known = self._coordinators.get(group)
+        return await self._coordinator(group, GROUP)
+
+    async def transaction_coordinator(self, transactional_id: str) -> int:
+        """The id of a producer's coordinator; looks it up if necessary.
+
+        Raises:
+            CoordinatorNotAvailableError: the producer has none at the moment.
+            KohortError: the look-up failed.
+        """
+        return await self._coordinator(transactional_id, TRANSACTION)
+
+    async def _coordinator(self, key: str, kind: int) -> int:
+        known = self._coordinators.get(key, kind)
         if known is not None:
             return known
-        found = (await self.coordinators([group]))[group]
+        found = (await self._coordinators.find([key], kind))[key]
         if isinstance(found, KohortError):
             raise found
         return found
 
-    async def coordinators(self, groups: Sequence[str]) -> dict[str, int | KohortError]:
-        """The nodes that coordinate some groups, or why that is not known.
+    async def coordinators(
+        self, keys: Sequence[str], kind: int = GROUP
+    ) -> dict[str, int | KohortError]:
+        """The coordinator of each group, or the error of its look-up.
+
+        Args:
+            keys: group ids, or transactional ids.
+            kind: `GROUP` or `TRANSACTION`.
 
         Raises:
-            KohortError: no broker answers.
+            KohortError: no broker responds.
         """
-        return await self._coordinators.for_groups(groups)
+        return await self._coordinators.find(keys, kind)
 
     def forget_coordinator(self, group: str) -> None:
-        """Has a group's coordinator looked up the next time."""
+        """Forgets a group's coordinator; the next call looks it up."""
         self._coordinators.forget(group)
 
     def leader(self, topic: str, partition: int) -> int | None:

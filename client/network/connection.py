@@ -1,21 +1,22 @@
-"""The client's end of one TCP connection: requests out, responses in, in one order.
+"""One TCP connection to a broker: sends requests, receives responses in their order.
 
-Requests are pipelined. A broker answers in the order of the requests, so the
-next response is the oldest request's, even if its waiter was cancelled: a cancelled
-waiter leaves its place in the queue, and its response is dropped when it comes. If a
-response does not come in time, the connection ends, as in the Java client: later
-responses could not be told apart from it.
+Requests are pipelined. A broker answers in the order of the requests, so the next
+response belongs to the oldest request, even if its caller was cancelled: the request
+stays in the queue, and its response is dropped. If a response is late, the connection
+is closed, as in the Java client: it delays all later responses.
+
+If the session has a lifetime (KIP-368), the first request near its end makes the
+connection authenticate again. `ready` starts that, and all other requests wait in it:
+the broker accepts none between the requests of SASL. Responses to earlier requests
+come before those of SASL.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib.metadata
 import ssl
 import struct
 from collections import deque
-from collections.abc import Mapping
 from typing import Any, Self, cast
 
 from kohort.client.config import CommonConfig
@@ -24,42 +25,36 @@ from kohort.client.errors import (
     ConnectionFailedError,
     KohortError,
     RequestTimedOutError,
-    UnsupportedVersionError,
     error_of,
 )
+from kohort.client.network.api_versions import (
+    Supported,
+    Versions,
+    ask_versions,
+    newest_common,
+)
+from kohort.client.network.receiving import Receiver
 from kohort.client.network.request_format import RequestFormat, request_format
-from kohort.client.network.sockets import connected_socket
+from kohort.client.network.session import Session
+from kohort.client.network.sockets import connect, reason_of
+from kohort.client.security import Authenticate
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import Buffer
-from kohort.protocol.framing import Framer, FrameSizeError, Received
-from kohort.protocol.generated_calls import skip_tags
-from kohort.protocol.registry import API_VERSIONS, BY_KEY, BY_NAME
+from kohort.protocol.framing import FrameSizeError
+from kohort.protocol.generated_calls import Source, skip_tags
+from kohort.protocol.registry import API_VERSIONS
 from kohort.protocol.slotted import slotted
 
-SOFTWARE_NAME = "kohort"
-"""Software name in ApiVersions (KIP-511). A kohort broker answers it with KIP-389's
-error number, if it is configured to."""
 LARGEST_RESPONSE = 1024 * 1024 * 1024
-"""Bytes; no broker sends as much, and "HTTP" read as a size is more."""
+"""Maximum bytes of a response. More than brokers send; "HTTP" as a size is larger."""
 LARGEST_FIRST_RESPONSE = 1024 * 1024
-"""Bytes, of ApiVersions; the alert of a peer that wants TLS is more as a size."""
+"""Bytes, until the client is authenticated; the alert of a peer that wants TLS is more
+as a size."""
 
 _HEAD = struct.Struct(">ihhi").pack
 _CORRELATION_ID = struct.Struct(">i").unpack_from
 _INT16 = struct.Struct(">h").unpack_from
 _INT32_MASK = 0x7FFF_FFFF
-
-Versions = tuple[int, int]
-"""(lowest, highest), both included."""
-
-
-@functools.cache
-def software_version() -> str:
-    """The version of kohort, as sent to brokers (KIP-511)."""
-    try:
-        return importlib.metadata.version(SOFTWARE_NAME)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 @slotted
@@ -73,31 +68,39 @@ class _Pending:
     answer: asyncio.Future[Any]
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection to a broker; `open` makes it.
 
     Args:
-        config: time-outs, the idle limit, the client's id.
+        config: timeouts, the idle limit, the client id.
         host: of the broker.
         port: of the broker.
-        node_id: the broker's, where it is known.
+        node_id: of the broker; None if unknown.
+        authenticate: called after ApiVersions, and again before its session ends.
 
     Attributes:
-        api_versions: (lowest, highest) by API key, as the broker has them.
-        last_active: the event loop's time of the last byte, sent or received.
+        supported: the broker's versions and features.
+        last_active: time of the last byte sent or received, on the event loop's clock.
     """
 
     def __init__(
-        self, config: CommonConfig, host: str, port: int, node_id: int | None = None
+        self,
+        config: CommonConfig,
+        host: str,
+        port: int,
+        node_id: int | None = None,
+        authenticate: Authenticate | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.node_id = node_id
-        self.api_versions: Mapping[int, Versions] = {}
+        self.supported = Supported({}, {}, -1)
         self.last_active = 0.0
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._framer = Framer(LARGEST_FIRST_RESPONSE)
+        self._session = Session(authenticate, self._loop.time)
+        self._authentication: asyncio.Task[None] | None = None
+        self._receiver = Receiver(LARGEST_FIRST_RESPONSE)
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
         self._correlation_id = 0
@@ -111,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._failure: KohortError | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
-        self._negotiated: dict[str, int] = {}
+        self._negotiated: dict[tuple[str, Versions | None], int] = {}
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
@@ -119,12 +122,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def name(self) -> str:
-        """The broker as errors name it: "host:port (node 1)"."""
+        """The broker's name in errors: "host:port (node 1)"."""
         return broker_name(self.host, self.port, self.node_id)
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
+        """True if requests can be sent."""
         return self._transport is not None and self._failure is None
 
     @property
@@ -134,90 +137,99 @@ class Connection(asyncio.Protocol):
 
     @property
     def quiet_seconds(self) -> float:
-        """Seconds for which the broker has asked to be sent nothing (KIP-219).
+        """Seconds for which the broker throttles the client (KIP-219).
 
-        `send` waits for as long; callers of `post` have to.
+        `send` waits that long; callers of `post` must do so themselves.
         """
         return max(0.0, self._quiet_until - self._loop.time())
+
+    @property
+    def needs_authentication(self) -> bool:
+        """True if the connection has to authenticate again first, or does so now.
+
+        `send` waits for that; callers of `post` have to await `ready`.
+        """
+        return self._authentication is not None or self._session.is_over
 
     # -- the start
 
     @classmethod
     async def open(
-        cls, config: CommonConfig, host: str, port: int, node_id: int | None = None
+        cls,
+        config: CommonConfig,
+        host: str,
+        port: int,
+        node_id: int | None = None,
+        authenticate: Authenticate | None = None,
     ) -> Self:
         """Connects, asks for the broker's versions, and authenticates.
 
         Cancelled, it leaves no connection behind.
 
         Raises:
-            ConnectionFailedError: the address does not answer, or not as a broker, or
-                all of that took longer than ``socket.connection.setup.timeout.ms``.
+            ConnectionFailedError: no answer, or not that of a broker, or it took longer
+                than ``socket.connection.setup.timeout.ms``.
             KohortError: from `authenticate`.
         """
-        self = cls(config, host, port, node_id)
+        self = cls(config, host, port, node_id, authenticate)
         limit_ms = config.socket_connection_setup_timeout_ms
+        seconds = limit_ms / 1000
         try:
-            async with asyncio.timeout(limit_ms / 1000):
-                await self._connect()
-                await self._ask_versions()
-                await self._authenticate()
+            async with asyncio.timeout(seconds):
+                await connect(self, host, port, config.tls, seconds)
+                self.supported = await ask_versions(self)
+                await self._session.authenticate(_Authenticating(self))
+                self._expect_whole_responses()
         except BaseException as error:
             self.abort()
             if isinstance(error, TimeoutError):
                 what = f"not connected within {limit_ms} ms"
                 raise self._failed(what) from None
             if isinstance(error, OSError):
-                # Certificates that do not fit do not fit the next time.
+                # A wrong certificate is not retried.
                 retriable = False if isinstance(error, ssl.SSLError) else None
-                what = str(error) or "the broker closed it"
+                what = reason_of(error) or "the broker closed it"
                 raise self._failed(what, retriable=retriable) from error
+            if isinstance(error, KohortError):
+                error.fill(broker=self.name)
             raise
         return self
 
-    async def _connect(self) -> None:
-        tls = self._config.tls
-        seconds = self._config.socket_connection_setup_timeout_ms / 1000
-        sock = await connected_socket(self.host, self.port, seconds)
-        if tls is None:
-            await self._loop.create_connection(lambda: self, sock=sock)
-            return
-        try:
-            await self._loop.create_connection(
-                lambda: self, sock=sock, ssl=tls, server_hostname=self.host
-            )
-        except ConnectionError as error:
-            what = f"the broker ended the TLS handshake: {error}"
-            raise self._failed(what.removesuffix(": ")) from error
+    def _expect_whole_responses(self) -> None:
+        """Takes responses of any size, now that the peer is known to be a broker."""
+        if self._receiver.unfinished:
+            self.fail("more bytes came than the responses have")
+        self._receiver = Receiver(LARGEST_RESPONSE)
 
-    async def _ask_versions(self) -> None:
-        api = BY_KEY[API_VERSIONS]
-        request = api.request_class(SOFTWARE_NAME, software_version())
-        response = await self.send("ApiVersions", api.newest, request)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # KIP-511: the answer lists the broker's versions; before 2.4 it had none.
-            theirs = {a.api_key: a.max_version for a in response.api_keys}
-            version = min(theirs.get(API_VERSIONS, 0), api.newest)
-            response = await self.send("ApiVersions", version, request)
-        if response.error_code:
-            raise self.error_of(response.error_code, "ApiVersions")
-        if self._framer.unfinished:
-            self.fail("more than the response to ApiVersions came")
-        self._framer = Framer(LARGEST_RESPONSE)
-        self.api_versions = {
-            a.api_key: (a.min_version, a.max_version) for a in response.api_keys
-        }
+    # -- authentication
 
-    async def _authenticate(self) -> None:
-        if self._config.authenticate is None:
-            return
+    async def _authenticate_again(self) -> None:
+        limit_ms = self._config.socket_connection_setup_timeout_ms
+        failure: KohortError | None = None
         try:
-            await self._config.authenticate(self)
-        except (KohortError, OSError):
-            raise
-        except Exception as error:
-            what = f"authenticate failed: {error!r}"
-            raise self._failed(what, retriable=False) from error
+            async with asyncio.timeout(limit_ms / 1000 + self._backlog_seconds()):
+                await self._session.authenticate(_Authenticating(self))
+        except TimeoutError:
+            failure = self._failed(f"not authenticated again within {limit_ms} ms")
+        except OSError as error:
+            failure = self._failed(str(error))
+        except KohortError as error:
+            failure = error
+        self._authentication = None
+        if failure is not None:
+            self._fail(failure)
+            self.abort()
+        self._resume_sending()
+
+    def _backlog_seconds(self) -> float:
+        """Seconds until the last response is late."""
+        last = max((each.deadline for each in self._pending), default=0.0)
+        return max(0.0, last - self._loop.time())
+
+    async def send_unheld(self, api_name: str, version: int, message: object) -> Any:
+        """As `send`, for authentication, which does not wait for itself."""
+        timeout_ms = self._config.request_timeout_ms + self._backlog_seconds() * 1000
+        return await self.post(api_name, version, message, timeout_ms=int(timeout_ms))
 
     # -- requests
 
@@ -226,31 +238,17 @@ class Connection(asyncio.Protocol):
 
         Args:
             api_name: Kafka's name, as in ``JoinGroup``.
-            versions: those that would do; None for all that kohort has.
+            versions: (lowest, highest) to use; None for all that kohort has.
 
         Raises:
             UnsupportedVersionError: there is none.
         """
-        if versions is None and api_name in self._negotiated:
-            return self._negotiated[api_name]
-        api = BY_NAME[api_name]
-        lowest, highest = api.oldest, api.newest
-        if versions is not None:
-            lowest, highest = max(lowest, versions[0]), min(highest, versions[1])
-        theirs = self.api_versions.get(api.key)
-        if theirs is None:
-            what = "the broker does not have this API"
-            raise UnsupportedVersionError(what, api=api_name, broker=self.name)
-        version = min(highest, theirs[1])
-        if version < max(lowest, theirs[0]):
-            raise UnsupportedVersionError(
-                f"the broker has versions {theirs[0]} to {theirs[1]}, "
-                f"{lowest} to {highest} would do",
-                api=api_name,
-                broker=self.name,
-            )
-        if versions is None:
-            self._negotiated[api_name] = version
+        key = api_name, versions
+        version = self._negotiated.get(key)
+        if version is None:
+            theirs = self.supported.versions
+            version = newest_common(api_name, versions, theirs, self.name)
+            self._negotiated[key] = version
         return version
 
     async def call(self, api_name: str, message: object) -> Any:
@@ -275,8 +273,8 @@ class Connection(asyncio.Protocol):
     ) -> Any:
         """Sends a request and waits for its response.
 
-        Cancelled before anything is written it has done nothing; later, the
-        request is under way and its response will be dropped.
+        If cancelled before the request is written, nothing is sent; if later, its
+        response is dropped.
 
         Args:
             api_name: Kafka's name, as in ``JoinGroup``.
@@ -292,7 +290,7 @@ class Connection(asyncio.Protocol):
             RequestTimedOutError: the response is late; the connection is closed.
             ClosedError: the connection was closed by this side.
         """
-        await self._may_write()
+        await self.ready()
         return await self.post(api_name, version, message, timeout_ms=timeout_ms)
 
     def post(
@@ -303,10 +301,10 @@ class Connection(asyncio.Protocol):
         *,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[Any]:
-        """Sends a request at once; the future is its response.
+        """Sends a request immediately; returns a future of its response.
 
-        As `send`, without waiting for a broker that reads slowly or has asked for
-        time: see `quiet_seconds`.
+        Unlike `send`, it does not wait for a broker that reads slowly or throttles, or
+        for authentication: see `quiet_seconds` and `needs_authentication`.
         """
         how = request_format(api_name, version)
         correlation_id = self._write(how, message)
@@ -326,22 +324,33 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """Sends a request that has no response: Produce with acks=0.
 
-        Returns once the transport has taken it.
+        Returns when the transport has accepted it.
 
         Raises:
-            ConnectionFailedError: there is no connection any more.
+            ConnectionFailedError: the connection has ended.
             ClosedError: the connection was closed by this side.
         """
-        await self._may_write()
+        await self.ready()
         self._write(request_format(api_name, version), message)
 
-    async def _may_write(self) -> None:
-        """Waits while the broker does not read, or has asked for time."""
-        while not self._can_write.is_set():
+    async def ready(self) -> None:
+        """Waits until a request may be written.
+
+        Waits while the broker does not read or throttles the client, and for a due
+        authentication. Also returns if the connection has ended.
+        """
+        while not self._can_write.is_set() or self._begins_authentication():
             await self._can_write.wait()
 
+    def _begins_authentication(self) -> bool:
+        if self._failure is not None or not self._session.is_over:
+            return False
+        self._can_write.clear()
+        self._authentication = self._loop.create_task(self._authenticate_again())
+        return True
+
     def _write(self, how: RequestFormat, message: object) -> int:
-        """Writes a request: its correlation id."""
+        """Writes a request; returns its correlation id."""
         if self._failure is not None:
             raise self._failed_because(self._failure, how.api.name)
         assert self._transport is not None
@@ -368,7 +377,7 @@ class Connection(asyncio.Protocol):
         self._arm_next()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fails the requests that are not answered."""
+        """Fails all unanswered requests."""
         self._fail(self._failed(str(exc) if exc else "the broker closed it"))
         if not self._closed.done():
             self._closed.set_result(None)
@@ -381,22 +390,24 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The broker reads again."""
         self._is_full = False
-        if self._quiet_timer is None:
-            self._can_write.set()
+        self._resume_sending()
 
-    def data_received(self, data: bytes) -> None:
-        """Hands the responses that these bytes complete to their waiters."""
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """The memory for the next bytes."""
+        return self._receiver.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Delivers the responses that these bytes complete."""
         self.last_active = self._loop.time()
         try:
-            frames = self._framer.feed(data)
-            for buffer, start, end in frames:
+            for buffer, start, end in self._receiver.filled(nbytes):
                 self._answer(buffer, start, end)
         except FrameSizeError as error:
-            self.fail(f"this is no Kafka broker: {error}")
+            self.fail(f"not a Kafka broker: {error}")
         except (ValueError, struct.error, IndexError) as error:
-            self.fail(f"a response that cannot be read: {error}")
+            self.fail(f"invalid response: {error}")
 
-    def _answer(self, buffer: Received, start: int, end: int) -> None:
+    def _answer(self, buffer: Source, start: int, end: int) -> None:
         (correlation_id,) = _CORRELATION_ID(buffer, start)
         pending = self._pending
         if not pending or pending[0].correlation_id != correlation_id:
@@ -410,11 +421,11 @@ class Connection(asyncio.Protocol):
             position = skip_tags(buffer, position)
         decode = how.decode
         if how.api.key == API_VERSIONS:
-            # Refusals are in version 0, for requests of any version (KIP-511).
+            # A refusal has version 0, whatever the request's version (KIP-511).
             (code,) = _INT16(buffer, position)
             if code == ErrorCode.UNSUPPORTED_VERSION:
                 decode = request_format("ApiVersions", 0).decode
-        # Until it is read the request is the one that fails.
+        # If the response cannot be read, this request fails.
         response, _ = decode(buffer, position, end)
         pending.popleft()
         if how.holds_back and response.throttle_time_ms > 0:
@@ -427,7 +438,7 @@ class Connection(asyncio.Protocol):
     def _pause_sending(self, throttle_time_ms: int) -> None:
         """Sends nothing for the throttle time: a quota was exceeded (KIP-219).
 
-        The broker has answered at once, and reads nothing for as long.
+        The broker has responded immediately, and reads nothing for this time.
         """
         until = self._loop.time() + throttle_time_ms / 1000
         if until <= self._quiet_until:
@@ -436,11 +447,15 @@ class Connection(asyncio.Protocol):
         self._can_write.clear()
         if self._quiet_timer is not None:
             self._quiet_timer.cancel()
-        self._quiet_timer = self._loop.call_at(until, self._resume_sending)
+        self._quiet_timer = self._loop.call_at(until, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._quiet_timer = None
+        self._resume_sending()
 
     def _resume_sending(self) -> None:
-        self._quiet_timer = None
-        if not self._is_full:
+        is_held = self._quiet_timer is not None or self._authentication is not None
+        if not self._is_full and not is_held:
             self._can_write.set()
 
     def _arm(self, when: float) -> None:
@@ -449,9 +464,9 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(when, self._check_timers)
 
     def _arm_next(self) -> None:
-        """Arms the timer for the next request that would be late, or for idleness.
+        """Arms the timer for the next late response, or for idleness.
 
-        One timer does for all: heartbeats do not make one each.
+        One timer for all requests is cheaper than one for each heartbeat.
         """
         idle_ms = self._config.connections_max_idle_ms
         times = [request.deadline for request in self._pending]
@@ -476,7 +491,7 @@ class Connection(asyncio.Protocol):
         self._arm_next()
 
     def _expire(self, now: float) -> None:
-        """Ends the connection because of late responses: those behind are, too."""
+        """Closes the connection because of late responses."""
         late = [each for each in self._pending if each.deadline <= now]
         for request in late:
             if not request.answer.done():
@@ -488,7 +503,7 @@ class Connection(asyncio.Protocol):
                 request.answer.set_exception(error)
         self.fail(f"the response to {late[0].format.api.name} was late")
 
-    # -- the end
+    # -- close
 
     def close(self) -> None:
         """Closes after sending written bytes; unanswered requests fail.
@@ -499,7 +514,7 @@ class Connection(asyncio.Protocol):
         self._close_transport()
 
     def abort(self) -> None:
-        """Closes at once."""
+        """Closes immediately."""
         self._fail(ClosedError("the connection was closed", broker=self.name))
         if self._transport is not None:
             self._transport.abort()
@@ -515,12 +530,12 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def fail(self, why: str) -> None:
-        """Closes at once; unanswered requests fail with a retriable error."""
+        """Closes immediately; unanswered requests fail with a retriable error."""
         self._fail(self._failed(why))
         self.abort()
 
     def _fail(self, error: KohortError) -> None:
-        """Nothing is sent any more; all that is not answered has failed."""
+        """Ends the connection, and fails all unanswered requests."""
         if self._failure is not None:
             return
         self._failure = error
@@ -530,6 +545,9 @@ class Connection(asyncio.Protocol):
         if self._quiet_timer is not None:
             self._quiet_timer.cancel()
             self._quiet_timer = None
+        if self._authentication is not None:
+            self._authentication.cancel()
+            self._authentication = None
         self._can_write.set()
         pending, self._pending = self._pending, deque()
         for request in pending:
@@ -543,23 +561,34 @@ class Connection(asyncio.Protocol):
         return ConnectionFailedError(what, broker=self.name, retriable=retriable)
 
     def _failed_because(self, error: KohortError, api_name: str) -> KohortError:
-        """The error that ended the connection, as one of a request."""
-        return type(error)(error.message, api=api_name, broker=self.name)
+        """The error that ended the connection, for one request."""
+        return type(error)(
+            error.message, api=api_name, broker=self.name, code=error.code
+        )
 
     def error_of(
         self, code: int, api_name: str, message: str | None = None
     ) -> KohortError:
-        """The error that a code of this broker stands for.
+        """Makes the error of an error code from this broker.
 
         Args:
             code: from a response.
             api_name: Kafka's name, as in ``JoinGroup``.
-            message: the broker's own words, where it has some.
+            message: the broker's message, if it sent one.
         """
         return error_of(code, api=api_name, broker=self.name, message=message)
 
 
+class _Authenticating:
+    """The connection as it is passed to authentication, see `NewConnection`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.version = connection.version
+        self.send = connection.send_unheld
+        self.error_of = connection.error_of
+
+
 def broker_name(host: str, port: int, node_id: int | None = None) -> str:
-    """A broker as errors name it: "host:port (node 1)"."""
+    """A broker's name in errors: "host:port (node 1)"."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return address if node_id is None else f"{address} (node {node_id})"

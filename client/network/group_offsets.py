@@ -1,4 +1,4 @@
-"""Committed offsets on the wire, for consumers and admin clients."""
+"""Requests for committed offsets, for consumers and admin clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kohort.protocol.apis.k09_offset_fetch import (
 )
 
 BY_NAME = 9
-"""The last version of OffsetCommit and OffsetFetch that has topics by name."""
+"""The last version of OffsetCommit and OffsetFetch with topic names."""
 _SEVERAL_GROUPS = 8
 """The first version of OffsetFetch with several groups (KIP-709)."""
 
@@ -30,7 +30,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 def commit_rows(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[OffsetCommitRequestTopic]:
-    """Offsets as OffsetCommit lists them."""
+    """The rows of an OffsetCommit request."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), row in offsets.items():
         topics.setdefault(topic, []).append(
@@ -53,16 +53,16 @@ async def fetch_offsets(
     """Fetches committed offsets of groups from their coordinator.
 
     Args:
-        cluster: that has the groups.
+        cluster: the cluster with the groups.
         node_id: the coordinator.
-        wanted: partitions by topic, by group; None for all of a group.
+        wanted: by group, the partitions by topic; None for all of a group.
         require_stable: whether to wait for transactions to end (KIP-447).
-        lowest: the first version that will do. Before version 2 there was no way to
-            ask for all partitions, and no error of a group.
+        lowest: the lowest version to use. Versions before 2 cannot fetch all
+            partitions, and have no error for a group.
         lane: see `Cluster.call`.
 
     Returns:
-        By group the offsets, without partitions that have none, or an error.
+        By group, the offsets of partitions that have one, or an error.
     """
     api = "OffsetFetch"
     connection = await cluster.connection(node_id, lane)

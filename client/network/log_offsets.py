@@ -1,12 +1,12 @@
-"""ListOffsets: the offsets of logs by time, for consumers and admin clients."""
+"""ListOffsets: offsets by timestamp, for consumers and admin clients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from kohort.client.errors import KohortError, error_of
+from kohort.client.network.api_versions import Versions
 from kohort.client.network.cluster import Cluster
-from kohort.client.network.connection import Versions
 from kohort.client.offsets import OffsetAndTimestamp, TopicPartition
 from kohort.protocol.apis.k02_list_offsets import (
     ListOffsetsPartition,
@@ -29,17 +29,17 @@ async def list_offsets(
 ) -> Found:
     """Asks a leader for the first offsets at or after some times.
 
-    Nothing is tried again.
+    Does not retry.
 
     Args:
-        cluster: that has the partitions.
+        cluster: the cluster with the partitions.
         node_id: the leader.
         times: milliseconds, or the constants of `kohort.client.offsets`.
         isolation_level: as in ``ConsumerConfig``.
-        versions: of ListOffsets that would do.
+        versions: (lowest, highest) of ListOffsets to use.
 
     Raises:
-        KohortError: the node does not answer.
+        KohortError: no response.
     """
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for (topic, number), timestamp in times.items():

@@ -1,6 +1,6 @@
 """Cluster metadata: nodes, topics, and the leaders of partitions.
 
-Values; `kohort.client.network.cluster` keeps the newest one and fetches the next.
+These are values; `kohort.client.network.cluster` keeps the latest and fetches the next.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kohort.protocol.fields import ZERO_UUID
 from kohort.protocol.slotted import replace, slotted
 
 NO_NODE = -1
-"""Node id that stands for no leader, or no controller."""
+"""Node id for no leader or no controller."""
 
 
 @slotted
 class Node:
-    """A broker of the cluster, and where it listens."""
+    """A broker of the cluster, and its address."""
 
     node_id: int
     host: str
@@ -39,7 +39,7 @@ class PartitionInfo:
     leader_id: int
     """`NO_NODE` if the partition has no leader."""
     leader_epoch: int
-    """-1 where the broker does not tell."""
+    """-1 if the broker does not send it."""
     replicas: Sequence[int]
     isr: Sequence[int]
     offline_replicas: Sequence[int]
@@ -48,43 +48,43 @@ class PartitionInfo:
 
 @slotted
 class TopicInfo:
-    """A topic, or the error in its place."""
+    """A topic, or its error."""
 
     name: str
     topic_id: bytes
-    """16 bytes; zeros where the broker does not tell."""
+    """16 bytes; zeros if the broker does not send it."""
     is_internal: bool
     partitions: Sequence[PartitionInfo]
-    """By number, from 0 on, without a gap."""
+    """By number, from 0, without gaps."""
     error_code: int
 
 
 @slotted
 class Metadata:
-    """One Metadata response, merged with still valid parts of earlier ones."""
+    """A Metadata response, merged with still valid parts of earlier ones."""
 
     cluster_id: str | None
     controller_id: int
     nodes: Mapping[int, Node]
     topics: Mapping[str, TopicInfo]
-    """The requested topics, also those that do not exist."""
+    """The requested topics, including unknown ones."""
     fetched_at: float
     """On the client's clock, in seconds."""
 
     def partitions(self, topic: str) -> Sequence[PartitionInfo]:
-        """The partitions of a topic; none where the topic is not known."""
+        """The partitions of a topic; empty if the topic is unknown."""
         found = self.topics.get(topic)
         return found.partitions if found is not None else ()
 
     def leader(self, topic: str, partition: int) -> int:
-        """The id of the node that leads a partition, or `NO_NODE`."""
+        """The node id of a partition's leader, or `NO_NODE`."""
         partitions = self.partitions(topic)
         if 0 <= partition < len(partitions):
             return partitions[partition].leader_id
         return NO_NODE
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The newest leader epoch of a partition that is known; -1 for none."""
+        """The highest known leader epoch of a partition; -1 if unknown."""
         partitions = self.partitions(topic)
         return partitions[partition].leader_epoch if partition < len(partitions) else -1
 
@@ -96,8 +96,8 @@ NOTHING = Metadata(None, NO_NODE, {}, {}, float("-inf"))
 def read(response: Any, now: float, previous: Metadata) -> Metadata:
     """The metadata in a MetadataResponse.
 
-    Of two leaders of a partition the one of the higher epoch counts, also if the
-    other was heard of later: brokers learn of leaders one after the other (KIP-320).
+    The leader with the higher epoch counts, even if the other one came later: brokers
+    learn of new leaders one after the other (KIP-320).
     """
     nodes = {
         b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers
@@ -143,7 +143,7 @@ def _newest(topic: TopicInfo, known: TopicInfo) -> TopicInfo:
 
 
 def lacks_a_leader(topic: TopicInfo) -> bool:
-    """Whether asking again soon may tell more."""
+    """Returns whether a refresh soon may have more."""
     return topic.error_code in {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -152,7 +152,7 @@ def lacks_a_leader(topic: TopicInfo) -> bool:
 
 @slotted
 class NewLeader:
-    """A leader that another broker names in its response (KIP-951)."""
+    """A new leader, from the response of the old one (KIP-951)."""
 
     topic: str
     partition: int

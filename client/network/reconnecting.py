@@ -1,4 +1,4 @@
-"""A connection to one broker: made on demand, and again after it was lost."""
+"""A connection to one broker, opened on demand and reopened after a failure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from typing import Any, TypeVar
 from kohort.client.config import CommonConfig
 from kohort.client.errors import ClosedError, KohortError
 from kohort.client.network.connection import Connection, broker_name
+from kohort.client.security import Authenticate
 
 log = logging.getLogger("kohort.client")
 
 T = TypeVar("T")
 
 JITTER = 0.2
-"""Share by which back-offs vary, so that not all clients come back at once."""
+"""Fraction by which back-offs vary, so that clients do not reconnect all at once."""
 
 
 class Backoff:
     """Waits that double, up to a limit, with jitter (KIP-580).
 
     Args:
-        first_ms: before the second attempt.
-        most_ms: the limit, which jitter may exceed.
-        random: where jitter comes from.
+        first_ms: wait before the second attempt.
+        most_ms: the limit, before jitter.
+        random: source of jitter.
     """
 
     def __init__(self, first_ms: int, most_ms: int, random: Random) -> None:
@@ -43,15 +44,16 @@ class Backoff:
 
 
 class Link:
-    """At most one connection to one address, made on demand.
+    """At most one connection to one address, opened on demand.
 
     Args:
-        backoff: between attempts to connect that fail.
+        authenticate: for each connection; see `Connection`.
+        backoff: the waits after failed attempts to connect.
         unreachable: hosts and ports already logged as unreachable; shared by all
             links of a client, so that each is logged once.
 
     Attributes:
-        retry_at: when the next attempt may be made, after one that failed.
+        retry_at: the time of the next attempt, after a failed one.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Link:
         host: str,
         port: int,
         node_id: int | None,
+        authenticate: Authenticate | None,
         backoff: Backoff,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
@@ -70,6 +73,7 @@ class Link:
         self.node_id = node_id
         self.retry_at = float("-inf")
         self._config = config
+        self._authenticate = authenticate
         self._backoff = backoff
         self._clock = clock
         self._sleep = sleep
@@ -81,7 +85,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """The broker as errors name it."""
+        """The broker's name in errors."""
         return broker_name(self.host, self.port, self.node_id)
 
     @property
@@ -91,14 +95,14 @@ class Link:
         return connection if connection is not None and connection.is_open else None
 
     async def connection(self) -> Connection:
-        """The connection, a new one if need be.
+        """The connection; opens one if necessary.
 
-        All waiters share one attempt; it goes on if one of them is cancelled. It
-        waits for the back-off if the last one has failed.
+        All waiters share one attempt; it continues if one of them is cancelled. After
+        a failed attempt, it waits for the back-off.
 
         Raises:
-            ConnectionFailedError: the attempt fails.
-            ClosedError: this was closed.
+            ConnectionFailedError: the attempt failed.
+            ClosedError: the client was closed.
         """
         if self._is_closed:
             raise ClosedError("the client was closed", broker=self.name)
@@ -116,7 +120,7 @@ class Link:
             await self._sleep(delay)
         try:
             connection = await Connection.open(
-                self._config, self.host, self.port, self.node_id
+                self._config, self.host, self.port, self.node_id, self._authenticate
             )
         except Exception as error:
             self._failures += 1
@@ -126,30 +130,31 @@ class Link:
             raise
         if (self.host, self.port) in self._unreachable:
             self._unreachable.discard((self.host, self.port))
-            log.info("%s is reached again", self.name)
+            log.info("%s: %s can be reached again", self._config.client_id, self.name)
         self._failures = 0
         self.retry_at = float("-inf")
         self._connection = connection
         return connection
 
     def _report_unreachable(self, error: KohortError) -> None:
-        """Logs an error that is retried, so that the client does not look hung."""
+        """Logs a retried error once, so that the client does not seem to hang."""
         if (self.host, self.port) not in self._unreachable:
             self._unreachable.add((self.host, self.port))
-            log.warning("%s cannot be reached: %s", self.name, error.message)
+            client, reason = self._config.client_id, error.message
+            log.warning("%s: %s cannot be reached: %s", client, self.name, reason)
 
     def _attempt_done(self, attempt: asyncio.Task[Connection]) -> None:
         self._attempt = None
         retrieve(attempt)
 
     def is_now_known_as(self, node_id: int) -> None:
-        """Names the node that turned out to be at this address."""
+        """Sets the id of the node at this address."""
         self.node_id = node_id
         if self._connection is not None:
             self._connection.node_id = node_id
 
     def close(self) -> None:
-        """Ends the attempt or the connection, for good."""
+        """Closes the connection or stops the attempt; there are no more."""
         self._is_closed = True
         if self._attempt is not None:
             self._attempt.cancel()
@@ -157,17 +162,17 @@ class Link:
             self._connection.close()
 
     def drop(self) -> None:
-        """Ends the connection; the next request opens another."""
+        """Closes the connection; the next request opens another."""
         if self._connection is not None:
             self._connection.fail("the broker is no longer needed")
 
     def abort(self) -> None:
-        """Ends the connection without sending written bytes."""
+        """Closes the connection without sending written bytes."""
         if self._connection is not None:
             self._connection.abort()
 
     async def wait_closed(self) -> None:
-        """Returns when nothing is left."""
+        """Returns when the connection is closed."""
         if self._attempt is not None:
             await asyncio.wait([self._attempt])
         if self._connection is not None:
@@ -175,17 +180,17 @@ class Link:
 
 
 def reluctance(link: Link) -> tuple[int, float]:
-    """A sort key of brokers to ask; the smallest is the best."""
+    """A sort key for choosing a broker; the smallest is the best."""
     current = link.current
     if current is None:
         return 1, link.retry_at
-    # A broker that throttles the client is sent nothing for that long (KIP-219).
+    # A throttling broker gets no requests for that time (KIP-219).
     quiet = current.quiet_seconds
     return (2, quiet) if quiet else (0, current.in_flight)
 
 
 def retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieves the error of a task that may have no waiter left."""
+    """Retrieves the error of a task that may have no waiter."""
     if not task.cancelled():
         task.exception()
 
@@ -193,10 +198,10 @@ def retrieve(task: asyncio.Task[Any]) -> None:
 async def shared(task: asyncio.Task[T], broker: str | None = None) -> T:
     """The result of a task that several callers wait for.
 
-    A waiter that is cancelled leaves; the task goes on.
+    Cancelling a waiter does not cancel the task.
 
     Raises:
-        ClosedError: the task was cancelled, as the client was closed.
+        ClosedError: the task was cancelled because the client was closed.
     """
     try:
         return await asyncio.shield(task)
@@ -206,5 +211,5 @@ async def shared(task: asyncio.Task[T], broker: str | None = None) -> T:
             raise ClosedError("the client was closed", broker=broker) from None
         raise
     except KohortError as error:
-        # Each waiter has its own copy, which is filled with its API and topic.
+        # Each waiter gets a copy, and sets its API and topic in it.
         raise copy.copy(error) from error.__cause__

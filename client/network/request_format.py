@@ -1,9 +1,9 @@
-"""Request formats: how requests of an API version are written, and responses read.
+"""Encoding of requests and decoding of responses, for each API and version.
 
-They also say whether the client waits after a throttled response (KIP-219). A broker
-that throttles answers at once and reads nothing for `throttle_time_ms`; a client that
-still sends waits there, and its requests may be late. Brokers before Kafka 2.0 wait
-before they answer: by then the time in the response is over.
+A format also tells whether the client waits after a throttled response (KIP-219). A
+throttling broker responds immediately and reads nothing for `throttle_time_ms`, so a
+request sent in that time may be late. Brokers before Kafka 2.0 wait before they
+respond: then the throttle time has already passed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ _CLIENT_WAITS_SINCE: Mapping[str, int] = {
     "DeleteTopics": 2,
     "DeleteRecords": 1,
     "InitProducerId": 1,
+    "AddPartitionsToTxn": 1,
+    "AddOffsetsToTxn": 1,
+    "EndTxn": 1,
+    "TxnOffsetCommit": 1,
     "DescribeConfigs": 2,
     "AlterConfigs": 1,
     "DescribeLogDirs": 1,
@@ -43,13 +47,14 @@ _CLIENT_WAITS_SINCE: Mapping[str, int] = {
     "ListPartitionReassignments": 0,
     "OffsetDelete": 0,
     "DescribeTopicPartitions": 0,
+    "StreamsGroupHeartbeat": 0,
 }
-"""The first version in which the client waits, as `shouldClientThrottle` of
-kafka-clients 4.3 has it."""
+"""By API, the first version in which the client waits, as in `shouldClientThrottle` of
+kafka-clients 4.3."""
 
 
 def holds_back(api_name: str, version: int) -> bool:
-    """Whether the client waits after a throttled response of this version."""
+    """Returns whether the client waits after a throttled response of this version."""
     since = _CLIENT_WAITS_SINCE.get(api_name)
     return since is not None and version >= since
 

@@ -1,26 +1,67 @@
-"""TCP connections to names that may have several addresses."""
+"""Sockets: TCP to host names with one or more addresses, and TLS."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import ssl
 from typing import Any
+
+
+async def connect(
+    protocol: asyncio.BufferedProtocol,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    seconds: float,
+) -> None:
+    """Connects a protocol to a host, with TLS if there is a context.
+
+    Args:
+        protocol: gets the transport.
+        host: a name or an address; with TLS, the certificate must be for it.
+        port: of the listener.
+        tls: None for plaintext.
+        seconds: as in `connected_socket`.
+
+    Raises:
+        OSError: as from `connected_socket`, or the TLS handshake failed.
+    """
+    loop = asyncio.get_running_loop()
+    sock = await connected_socket(host, port, seconds)
+    if tls is None:
+        await loop.create_connection(lambda: protocol, sock=sock)
+        return
+    try:
+        await loop.create_connection(
+            lambda: protocol, sock=sock, ssl=tls, server_hostname=host
+        )
+    except ConnectionError as error:
+        what = f"the broker ended the TLS handshake: {error}"
+        raise ConnectionError(what.removesuffix(": ")) from error
+
+
+def reason_of(error: OSError) -> str:
+    """The system's words for an error; asyncio's repeat the address."""
+    if isinstance(error, ConnectionRefusedError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)
 
 
 async def connected_socket(host: str, port: int, seconds: float) -> socket.socket:
     """A socket that is connected to one of a host's addresses (KIP-302).
 
-    They are tried in the resolver's order. One that does not answer costs its share
-    of the time and not all of it, so that the others have theirs.
+    Addresses are tried in the resolver's order. An unresponsive one takes only its
+    share of the time, so that the others are tried, too.
 
     Args:
         host: a name or an address.
         port: of the listener.
-        seconds: for all of them together; the caller has to enforce it.
+        seconds: for all addresses together; the caller has to enforce it.
 
     Raises:
-        OSError: the name is not known, or no address takes the connection; this is
-            the last one's error.
+        OSError: unknown host name, or the last error if no address accepts.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -1,9 +1,9 @@
 """Batches that are not delivered yet, by partition, in order.
 
-Pure: time is an argument, in seconds, and nothing is sent here. Of a partition the
-batches wait, are taken to be sent, and come back as delivered, to be sent again, or
-given up. A batch is sent again alone, when all others in flight are answered, so that
-no later batch can get ahead of it on another node.
+Pure: time is an argument, in seconds, and nothing is sent here. The batches of a
+partition wait, are taken to be sent, and are then delivered, put back for a retry, or
+given up. A batch is retried alone, after the responses of all others in flight, so
+that no later batch can overtake it on another node.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Queue:
     topic: str
     partition: int
     sequences: Sequences | None
-    """The numbers; None where batches have none."""
+    """Sequence numbers; None without idempotence."""
     waiting: deque[Batch] = field(default_factory=deque)
-    """To be sent, the oldest first; the last one takes more records."""
+    """Waiting to be sent, oldest first; the last one takes more records."""
     in_flight: list[Batch] = field(default_factory=list)
-    """Sent and not answered, the oldest first."""
+    """Sent and unanswered, oldest first."""
     node_id: int = NO_NODE
-    """The node that those in flight were sent to."""
+    """The node that has the batches in flight."""
     retry_at: float = 0.0
-    """When something may be sent again."""
+    """The end of the back-off."""
 
     @property
     def lacks_an_id(self) -> bool:
-        """Whether its next batch needs a producer id that is not there."""
+        """True if its next batch needs a producer id that is missing."""
         numbers = self.sequences
         return (
             numbers is not None
@@ -51,7 +51,7 @@ class Queue:
         )
 
     def may_send(self) -> bool:
-        """Whether the first waiting batch may join those in flight."""
+        """Returns whether the first waiting batch may join those in flight."""
         in_flight, numbers = self.in_flight, self.sequences
         if not in_flight:
             return True
@@ -63,7 +63,7 @@ class Queue:
         return numbers is None or (numbers.is_known and not numbers.must_begin)
 
     def insert(self, batch: Batch) -> None:
-        """Puts a batch back where it was."""
+        """Puts a batch back in its place."""
         waiting = self.waiting
         position = 0
         while position < len(waiting) and waiting[position].place < batch.place:
@@ -71,7 +71,7 @@ class Queue:
         waiting.insert(position, batch)
 
     def is_first(self, batch: Batch) -> bool:
-        """Whether no batch before this one may still be written under its number."""
+        """Returns whether no earlier batch may still be written under its number."""
         earlier = [*self.in_flight, *self.waiting]
         return not any(b.is_numbered and b.place < batch.place for b in earlier)
 
@@ -81,9 +81,9 @@ class Due:
     """The work of one moment.
 
     Attributes:
-        ready: queues with a batch to send; first those that waited longest.
-        expired: batches that were not delivered in time, and are given up.
-        next_at: when to poll again at the latest; `NEVER`: no need.
+        ready: queues with a batch to send, longest-waiting first.
+        expired: batches that were not delivered in time and are given up.
+        next_at: the latest time of the next poll; `NEVER` if there is no need.
     """
 
     ready: list[Queue]
@@ -92,19 +92,19 @@ class Due:
 
 
 class Accumulator:
-    """All queues, and the memory that their batches may take.
+    """All queues, and the memory for their batches.
 
     Args:
         config: ``batch.size``, ``linger.ms``, ``buffer.memory``,
             ``delivery.timeout.ms``, and whether batches are numbered.
 
     Attributes:
-        ids: the producer id, for those partitions that begin.
-        is_starved: whether a `send` waits for memory: then nothing lingers.
+        ids: the producer id for partitions without one.
+        is_starved: whether a `send` waits for memory: then no batch lingers.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
-        self.ids = ProducerIds()
+        self.ids = ProducerIds(config.transactional_id is not None)
         self.is_starved = False
         self._batch_size = config.batch_size
         self._linger = config.linger_ms / 1000
@@ -112,20 +112,20 @@ class Accumulator:
         self._left = config.buffer_memory
         self._is_idempotent = config.is_idempotent
         self._queues: dict[tuple[str, int], Queue] = {}
-        # Queues that are not empty; one that was served goes to the end.
+        # Non-empty queues; a served one goes to the end.
         self._active: dict[tuple[str, int], Queue] = {}
-        # By their order; of a batch that was too large the parts that are left.
+        # By their order; for a split batch, the number of its remaining parts.
         self._incomplete: dict[int, list[Batch]] = {}
         self._order = 0
 
     # -- records
 
     def has_room(self, size: int) -> bool:
-        """Whether `size` bytes are left."""
+        """Returns whether `size` bytes are left."""
         return size <= self._left
 
     def reserve(self, size: int) -> None:
-        """Sets bytes aside for a `send` that has waited for them."""
+        """Reserves bytes for a `send` that has waited for them."""
         self._left -= size
 
     def release(self, size: int) -> None:
@@ -133,7 +133,7 @@ class Accumulator:
         self._left += size
 
     def fits(self, topic: str, partition: int, size: int) -> bool:
-        """Whether a record's tail of `size` bytes fits into the open batch."""
+        """Returns whether a record's tail of `size` bytes fits into the open batch."""
         queue = self._queues.get((topic, partition))
         if queue is None or not queue.waiting:
             return False
@@ -150,11 +150,11 @@ class Accumulator:
         timestamp_ms: int,
         delivery: Any,
     ) -> float:
-        """Takes a record; there has to be room for it, and for a new batch.
+        """Adds a record; there must be room for it and for a new batch.
 
         Returns:
-            When there may be something to send because of it; `NEVER` for no time
-            that was not known before.
+            When the record may make a batch ready to send; `NEVER` if that time was
+            known before.
         """
         key = (topic, partition)
         if self.fits(topic, partition, len(tail)):
@@ -180,7 +180,7 @@ class Accumulator:
     # -- due work
 
     def poll(self, now: float) -> Due:
-        """Finds the batches to send, and those whose time is over."""
+        """Finds the batches to send, and expired ones."""
         due = Due([], [], NEVER)
         next_at = NEVER
         for key, queue in list(self._active.items()):
@@ -208,7 +208,7 @@ class Accumulator:
                 queue.sequences.has_gap = True
         deadline = waiting[0].deadline if waiting else NEVER
         for batch in queue.in_flight:
-            # Its answer still matters for the sequence numbers.
+            # Its response still matters for the sequence numbers.
             if batch.deadline > now:
                 return min(deadline, batch.deadline)
             if self._finish(batch):
@@ -228,7 +228,7 @@ class Accumulator:
         return max(lingers_until, queue.retry_at)
 
     def is_ready(self, queue: Queue, now: float) -> bool:
-        """Whether another batch may be sent at once."""
+        """Returns whether another batch may be sent now."""
         return (
             bool(queue.waiting)
             and self._ready_at(queue) <= now
@@ -237,9 +237,9 @@ class Accumulator:
         )
 
     def next_batch(self, queue: Queue, node_id: int) -> Batch:
-        """The first batch that waits, which is now in flight.
+        """Moves the first waiting batch in flight, and returns it.
 
-        `is_ready` has to hold, and batches in flight have to be at the same node.
+        `is_ready` must hold, and batches in flight must be at the same node.
         """
         batch = queue.waiting.popleft()
         batch.attempts += 1
@@ -247,15 +247,15 @@ class Accumulator:
             queue.sequences.number(batch)
         queue.in_flight.append(batch)
         queue.node_id = node_id
-        # Others come first the next time.
+        # Other queues come first the next time.
         key = (queue.topic, queue.partition)
         self._active[key] = self._active.pop(key)
         return batch
 
-    # -- answers
+    # -- responses
 
     def delivered(self, batch: Batch) -> bool:
-        """Takes note that it was written. False if it has already failed."""
+        """Removes a written batch. False if it has already failed."""
         queue = self._queue_of(batch)
         queue.in_flight.remove(batch)
         if queue.sequences is not None:
@@ -266,27 +266,29 @@ class Accumulator:
         """Takes note of an error before `put_back` or `give_up`.
 
         Args:
-            batch: that is in flight.
-            code: the broker's error code; None without an answer.
+            batch: a batch in flight.
+            code: the broker's error code; None without a response.
 
         Returns:
-            Whether it is to be sent again even if the error is not retriable: its
-            number was refused, and it will get another one, or those before it
-            are sent again, too (KIP-360).
+            Whether to retry even if the error is not retriable: its sequence number
+            was refused, and it gets another one, or earlier batches are retried, too
+            (KIP-360).
         """
         queue = self._queue_of(batch)
         numbers = queue.sequences
         if numbers is None or code not in REFUSED:
             return False
         if queue.is_first(batch):
-            # Nothing explains it: later ones were not written either.
+            if self.ids.is_transactional:
+                return False  # the transaction is aborted
+            # No earlier batch explains it: later ones were not written either.
             numbers.has_gap = numbers.is_refused = True
             for each in (batch, *queue.waiting):
                 numbers.void(each)
         return True
 
     def put_back(self, batch: Batch, retry_at: float) -> None:
-        """Has a batch that was in flight sent again."""
+        """Puts a batch in flight back for a retry."""
         queue = self._queue_of(batch)
         queue.in_flight.remove(batch)
         if queue.sequences is not None and queue.sequences.is_refused:
@@ -295,14 +297,14 @@ class Accumulator:
         queue.retry_at = max(queue.retry_at, retry_at)
 
     def split(self, batch: Batch, codec: int) -> None:
-        """Has a batch that was in flight sent again in two; it was not written.
+        """Splits a batch in flight, which was not written, for a retry in two parts.
 
-        They take its place and its numbers: the broker has seen none of these, so it
-        refuses later batches until they are written.
+        They take its place and its sequence numbers. The broker has seen none of
+        these, so it refuses later batches until they are written.
 
         Args:
-            batch: that is not done, and has two records or more.
-            codec: that it was sealed with.
+            batch: an undelivered batch of two records or more.
+            codec: the codec that it was sealed with.
         """
         queue = self._queue_of(batch)
         queue.in_flight.remove(batch)
@@ -317,7 +319,7 @@ class Accumulator:
             queue.insert(half)
 
     def give_up(self, batch: Batch) -> bool:
-        """Forgets a batch that was in flight. False if its senders know already."""
+        """Removes a batch in flight. False if its records have already failed."""
         queue = self._queue_of(batch)
         queue.in_flight.remove(batch)
         if queue.sequences is not None:
@@ -325,7 +327,7 @@ class Accumulator:
         return self._finish(batch)
 
     def node_of(self, batch: Batch) -> int:
-        """The node to which batches of its partition were last sent."""
+        """The node that got the partition's last batches."""
         return self._queue_of(batch).node_id
 
     def _queue_of(self, batch: Batch) -> Queue:
@@ -346,18 +348,18 @@ class Accumulator:
 
     @property
     def oldest(self) -> float:
-        """The order of the oldest batch that is not done; `NEVER` for none."""
+        """The order of the oldest undelivered batch; `NEVER` for none."""
         return next(iter(self._incomplete), NEVER)
 
     def close_batches(self) -> int:
-        """Closes all batches, to be sent at once; returns the order of the next one."""
+        """Closes all batches, to be sent now; returns the order of the next one."""
         for queue in self._active.values():
             for batch in queue.waiting:
                 batch.is_closed = True
         return self._order
 
     def waiting(self) -> Iterator[Queue]:
-        """The queues in which something waits."""
+        """The queues with waiting batches."""
         return (queue for queue in self._active.values() if queue.waiting)
 
     def drop(self, queue: Queue) -> list[Batch]:
@@ -368,7 +370,18 @@ class Accumulator:
             queue.sequences.has_gap = True
         return [batch for batch in dropped if self._finish(batch)]
 
+    def drop_unsent(self) -> list[Batch]:
+        """Gives up all batches that were never sent."""
+        dropped = []
+        for queue in self._active.values():
+            dropped += [batch for batch in queue.waiting if not batch.is_numbered]
+            numbered = [batch for batch in queue.waiting if batch.is_numbered]
+            queue.waiting = deque(numbered)
+        return [batch for batch in dropped if self._finish(batch)]
+
     def abandon(self) -> list[Batch]:
         """Gives up all batches, including those in flight."""
+        for queue in self._active.values():
+            queue.waiting.clear()
         left = [batch for parts in self._incomplete.values() for batch in parts]
         return [batch for batch in left if self._finish(batch)]

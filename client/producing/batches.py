@@ -1,8 +1,8 @@
-"""Record batches in the making: records go in one by one, sealed bytes come out.
+"""Builds record batches: takes records one by one, returns sealed bytes.
 
-Pure. A record is encoded once, when it is appended, so that sizes are known and
-nothing of the application's is held; a batch is compressed once, when it is sent
-first, and gets a header whenever it is sent, as its number may have changed.
+Pure. A record is encoded once, when it is appended: so its size is known, and the
+application's objects are not kept. A batch is compressed once, when it is first sent.
+Its header is written each time, since its sequence number may have changed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from kohort.protocol.records import (
 Headers = Sequence[tuple[str, bytes | None]]
 
 HEAD_SIZE = 21
-"""Bytes of a record in front of its tail, at most: its size, attributes, timestamp
-and offset."""
+"""Maximum bytes of a record before its tail: size, attributes, timestamp, offset."""
 OVERHEAD = HEADER_SIZE + HEAD_SIZE
-"""Most bytes that a record needs in addition to its tail: a new batch's header, too."""
+"""Maximum bytes of a record in addition to its tail, with a new batch's header."""
 
 _LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _NO_LEADER_EPOCH = -1
@@ -41,7 +40,7 @@ _NO_HEADERS = b"\0"
 
 @functools.lru_cache(maxsize=1 << 16)
 def varint(value: int) -> bytes:
-    """A number as records have it: zigzag, seven bits a byte."""
+    """A number as a zigzag varint, as in records."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value >= 0x80:
@@ -55,7 +54,7 @@ _NULL = varint(-1)
 
 
 def encode_tail(key: bytes | None, value: bytes | None, headers: Headers = ()) -> bytes:
-    """Encodes a record behind its offset: key, value and headers."""
+    """Encodes the tail of a record: key, value and headers."""
     return b"".join(
         (
             _NULL if key is None else varint(len(key)) + key,
@@ -90,7 +89,7 @@ def _tails(records: bytes) -> list[bytes]:
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number that `varint` wrote there, and where it ends."""
+    """The varint at a position, and its end."""
     value = shift = 0
     while (byte := data[position]) & 0x80:
         value |= (byte & 0x7F) << shift
@@ -102,36 +101,36 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Batch:
-    """Records of one partition that are sent together."""
+    """A batch of records for one partition."""
 
     topic: str
     partition: int
     order: int
-    """Batches are made in this order; the parts of one have its own."""
+    """The order of creation; parts of a split batch share it."""
     created_at: float
     """In seconds."""
     deadline: float
-    """When it is to be delivered, in seconds."""
+    """The deadline of its delivery, in seconds."""
     count: int = 0
-    """How many records it has."""
+    """Number of records."""
     size: int = HEADER_SIZE
-    """Bytes, before they are compressed, with the header."""
+    """Uncompressed bytes, with the header."""
     deliveries: list[Any] = field(default_factory=list)
-    """The senders' futures of the records, in order."""
+    """The futures of the records, in order."""
     timestamps: list[int] = field(default_factory=list)
     """Timestamps of the records, in ms."""
     first: int = 0
-    """The number of its first record in the batch that it is a part of."""
+    """For a part: the index of its first record in the split batch."""
     is_part: bool = False
-    """Whether it is a part of a batch that was too large."""
+    """True if it is a part of a split batch."""
     is_closed: bool = False
-    """Whether it takes no more records."""
+    """True if it is full or closed for new records."""
     is_done: bool = False
-    """Whether its senders have their result."""
+    """True if its futures have their results."""
     attempts: int = 0
     """How often it was sent."""
     last_error: Exception | None = None
-    """Why it was not delivered at the last attempt."""
+    """The error of the last attempt."""
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     base_sequence: int = NO_SEQUENCE
@@ -144,16 +143,16 @@ class Batch:
 
     @property
     def is_numbered(self) -> bool:
-        """Whether it has sequence numbers (KIP-98)."""
+        """True if it has sequence numbers (KIP-98)."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def place(self) -> tuple[int, int]:
-        """Batches of a partition are sent in the order of these."""
+        """Sort key: the order in which a partition's batches are sent."""
         return self.order, self.first
 
     def append(self, tail: bytes, timestamp_ms: int, delivery: Any) -> None:
-        """Takes a record, as `encode_tail` makes it."""
+        """Adds a record from `encode_tail`."""
         timestamps, count = self.timestamps, self.count
         delta = timestamp_ms - timestamps[0] if count else 0
         head = b"\0" + varint(delta) + varint(count)
@@ -166,16 +165,16 @@ class Batch:
         self.deliveries.append(delivery)
 
     def number(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Gives it its place: the sequence of its first record."""
+        """Sets the sequence number of its first record."""
         self.producer_id = producer_id
         self.producer_epoch = epoch
         self.base_sequence = sequence
 
     def halves(self, codec: int) -> tuple[Batch, Batch]:
-        """Its records in two batches of about the same size, and with its numbers.
+        """Splits it into two batches of about the same size, with its sequence numbers.
 
         Args:
-            codec: that it was sealed with; it has two records or more.
+            codec: the codec that it was sealed with.
         """
         assert self._packed is not None
         tails = _tails(compression.decompress(codec, self._packed, limit=self.size))
@@ -196,16 +195,17 @@ class Batch:
             self.topic, self.partition, self.order, self.created_at, self.deadline
         )
         part.first, part.is_part, part.is_closed = first, True, True
-        # That it was too large does not count as an attempt.
+        # Being too large does not count as an attempt.
         part.attempts, part.last_error = self.attempts - 1, self.last_error
         part.number(self.producer_id, self.producer_epoch, self.base_sequence)
         return part
 
-    def seal(self, codec: int) -> tuple[bytes, bytes]:
-        """The batch as Produce takes it: its header and its records.
+    def seal(self, codec: int, flags: int = 0) -> tuple[bytes, bytes]:
+        """The bytes for Produce: header and records.
 
         Args:
             codec: 0 to 4; the same one each time.
+            flags: further attributes of the batch.
         """
         packed = self._packed
         if packed is None:
@@ -219,7 +219,7 @@ class Batch:
             _NO_LEADER_EPOCH,
             MAGIC,
             0,
-            codec,
+            codec | flags,
             self.count - 1,
             timestamps[0],
             max(timestamps),

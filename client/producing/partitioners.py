@@ -1,9 +1,9 @@
 """Partitioners: choose the partition of a record, as in the Java client.
 
-The partition of a record with a key is its murmur2 hash modulo the partitions, so that
-producers agree; without a key records stick to one partition until a batch of it is
-full (KIP-480), which makes fewer and larger batches than taking turns. An application
-may pass any callable of the shape of `Partitioner`.
+A record with a key goes to the murmur2 hash of the key modulo the partitions, so that
+all producers agree. Records without a key stick to one partition until a batch is full
+(KIP-480), which makes fewer and larger batches than round robin. An application may
+pass any callable like `Partitioner`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from random import Random
 Partitioner = Callable[[str, bytes | None, Sequence[int], Sequence[int]], int]
 """(topic, key, all partitions, those with a leader) -> partition.
 
-The key is as it is sent; there is at least one partition, and there may be none
-with a leader."""
+The key is serialized. There is at least one partition, perhaps none with a leader."""
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -26,7 +25,7 @@ _POSITIVE = 0x7FFF_FFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of Java's client, as a number without a sign."""
+    """The Java client's 32-bit hash, as an unsigned number."""
     size = len(data)
     h = _SEED ^ size
     words = size >> 2
@@ -41,12 +40,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, count: int) -> int:
-    """The partition of a key, among a number of partitions."""
+    """The partition of a key."""
     return (murmur2(key) & _POSITIVE) % count
 
 
 class RoundRobinPartitioner:
-    """Takes turns, topic by topic, and ignores keys."""
+    """Round robin for each topic; ignores keys."""
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
@@ -58,7 +57,7 @@ class RoundRobinPartitioner:
         partitions: Sequence[int],
         available: Sequence[int],
     ) -> int:
-        """The next partition that has a leader, if there is one."""
+        """The next partition with a leader, if there is one."""
         turn = self._turns.get(topic, 0)
         self._turns[topic] = turn + 1
         choice = available or partitions
@@ -68,8 +67,8 @@ class RoundRobinPartitioner:
 class StickyPartitioner:
     """One partition per topic at a time, for records without a key.
 
-    It moves on after ``batch.size`` bytes, so all partitions get as much however
-    fast their leaders are (KIP-794), and not before a batch is full.
+    Changes after ``batch.size`` bytes, when a batch is full, so that all partitions
+    get the same amount, however fast their leaders are (KIP-794).
 
     Args:
         batch_size: in bytes.

@@ -1,8 +1,8 @@
-"""Sends the accumulator's batches to their leaders, in order, again if need be.
+"""Sends the accumulator's batches to their leaders, in order, and retries.
 
-All is done in one function that never waits, `_pump`: it is called after records,
-answers, connections and metadata, and at the next deadline. Only connecting, producer
-ids and sends without an answer (acks=0) are tasks.
+One function that never waits does the work: `_pump` is called after new records,
+responses, connections and metadata, and at the next deadline. There are tasks only for
+connecting, producer ids, and sends without a response (acks=0).
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from kohort.client.network.cluster import Cluster
 from kohort.client.network.connection import Connection
 from kohort.client.network.metadata import Metadata, NewLeader, Node, with_leaders
 from kohort.client.network.reconnecting import Backoff
+from kohort.client.offsets import TopicPartition
 from kohort.client.producing.accumulator import NEVER, Accumulator, Queue
 from kohort.client.producing.batches import Batch
+from kohort.client.transactions.transaction import Transaction
 from kohort.protocol import compression
 from kohort.protocol.apis.k00_produce import (
     PartitionProduceData,
@@ -40,45 +42,47 @@ from kohort.protocol.apis.k00_produce import (
 from kohort.protocol.apis.k22_init_producer_id import InitProducerIdRequest
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.fields import ZERO_UUID
-from kohort.protocol.records import NO_TIMESTAMP
+from kohort.protocol.records import NO_TIMESTAMP, TRANSACTIONAL
 
 API = "Produce"
 _INIT_API = "InitProducerId"
 _ZSTD_SINCE = 7
 _TOPIC_IDS_SINCE = 13
+_WITHOUT_ADDING = 11
+"""The last version in which brokers add no partitions to a transaction (KIP-890)."""
 _REQUEST_OVERHEAD = 512
 """Bytes of a request with one or a few topics, without its batches."""
 _NO_TRANSACTION_MS = 2**31 - 1
 
 
 class Deliveries(Protocol):
-    """Takes the results of batches: the producer."""
+    """The producer, which takes the results of batches."""
 
     def delivered(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        """A batch is in the log; -1: the broker returned no offset or time."""
+        """A batch was written; -1 if the broker returned no offset or time."""
 
     def failed(
         self, batch: Batch, error: KohortError, messages: Mapping[int, str]
     ) -> None:
-        """A batch is given up; some of its records have messages of their own."""
+        """A batch has failed; some records may have their own error messages."""
 
     def progressed(self) -> None:
-        """Batches are done, and there is memory again."""
+        """Batches have ended, and their memory is free."""
 
 
 @dataclass(slots=True)
 class _Lane:
-    """The way to one node."""
+    """The state of sending to one node."""
 
     node_id: int
     connection: Connection | None = None
-    """The newest one, which may be closed."""
+    """The latest connection, perhaps closed."""
     requests: int = 0
-    """Requests without an answer."""
+    """Unanswered requests."""
     task: asyncio.Task[None] | None = None
-    """Connects, or sends without an answer (acks=0); nothing else is sent meanwhile."""
+    """Connects, or sends with acks=0; nothing else is sent meanwhile."""
     error: KohortError | None = None
-    """Why there was no connection at the last attempt."""
+    """The error of the last attempt to connect."""
 
 
 class Sender:
@@ -91,12 +95,15 @@ class Sender:
         accumulator: Accumulator,
         deliveries: Deliveries,
         random: Random,
+        transaction: Transaction | None,
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._accumulator = accumulator
         self._deliveries = deliveries
         self._loop = asyncio.get_running_loop()
+        self._transaction = transaction
+        self._flags = 0 if transaction is None else TRANSACTIONAL
         self._codec = compression.CODECS.index(config.compression_type)
         self._oldest = _ZSTD_SINCE if self._codec == compression.ZSTD else 0
         self._backoff = Backoff(
@@ -113,7 +120,7 @@ class Sender:
     # -- the end
 
     async def stop(self) -> None:
-        """Sends no more; answers that come are of no consequence."""
+        """Stops sending, and ignores later responses."""
         self._is_stopped = True
         self._cluster.listeners.remove(self._metadata_changed)
         if self._timer is not None:
@@ -126,16 +133,16 @@ class Sender:
         if under_way:
             await asyncio.wait(under_way)
 
-    # -- when there may be something to do
+    # -- wake-ups
 
     def wake(self) -> None:
-        """Has a look at the queues soon."""
+        """Calls `_pump` soon."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._pump)
 
     def wake_at(self, when: float) -> None:
-        """Has a look at the queues at that time."""
+        """Calls `_pump` at that time."""
         if when < self._timer_at and not self._is_scheduled:
             self._arm(when, self._cluster.clock())
 
@@ -161,8 +168,7 @@ class Sender:
             self._deliveries.failed(batch, self._late(batch), {})
         by_node: dict[int, deque[Queue]] = {}
         for queue in due.ready:
-            if queue.lacks_an_id:
-                self._begin()
+            if not self._may_send(queue):
                 continue
             leader = self._cluster.leader(queue.topic, queue.partition)
             if leader is None:
@@ -176,8 +182,19 @@ class Sender:
         if due.expired:
             self._deliveries.progressed()
 
+    def _may_send(self, queue: Queue) -> bool:
+        """Returns whether a partition has a producer id, and is in the transaction."""
+        transaction = self._transaction
+        if transaction is not None:
+            place = TopicPartition(queue.topic, queue.partition)
+            return transaction.may_send(place) and not queue.lacks_an_id
+        if queue.lacks_an_id:
+            self._begin()
+            return False
+        return True
+
     def _late(self, batch: Batch) -> KohortError:
-        """Why a batch was not delivered in time."""
+        """The error of a batch that was not delivered in time."""
         last = batch.last_error
         leader = self._cluster.leader(batch.topic, batch.partition)
         if last is None and leader in self._lanes:
@@ -210,7 +227,7 @@ class Sender:
             self._beginning = self._loop.create_task(self._ask_for_id())
 
     async def _ask_for_id(self) -> None:
-        """Gets a new producer id (KIP-98), for those with a gap, too (KIP-360)."""
+        """Gets a new producer id (KIP-98), also for partitions with a gap (KIP-360)."""
         try:
             deadline = self._cluster.deadline()
             response = await self._cluster.retrying(
@@ -244,7 +261,7 @@ class Sender:
     # -- requests
 
     def _feed(self, node_id: int, queues: deque[Queue], now: float) -> float:
-        """Sends to a node as much as it may get; says when to look again."""
+        """Sends all allowed requests to a node; returns when to check again."""
         lane = self._lanes.get(node_id)
         if lane is None:
             lane = self._lanes[node_id] = _Lane(node_id)
@@ -257,6 +274,9 @@ class Sender:
                 self._cluster.request_update()
             lane.task = self._loop.create_task(self._connect(lane))
             return NEVER
+        if connection.needs_authentication:
+            lane.task = self._loop.create_task(self._connect(lane))
+            return NEVER
         if pause := connection.quiet_seconds:
             return now + pause
         most = self._config.max_in_flight_requests_per_connection
@@ -265,7 +285,7 @@ class Sender:
         return NEVER
 
     def _fill(self, node_id: int, queues: deque[Queue], now: float) -> list[Batch]:
-        """Takes the batches of one request: one of each partition, while they fit."""
+        """Takes the batches of one request: one per partition, while they fit."""
         batches: list[Batch] = []
         left = self._config.max_request_size - _REQUEST_OVERHEAD
         for _ in range(len(queues)):
@@ -282,6 +302,7 @@ class Sender:
     async def _connect(self, lane: _Lane) -> None:
         try:
             lane.connection = await self._cluster.connection(lane.node_id)
+            await lane.connection.ready()
             lane.error = None
         except KohortError as error:
             lane.error = error
@@ -300,17 +321,21 @@ class Sender:
         """Sends one request."""
         topics: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
-            data = PartitionProduceData(batch.partition, batch.seal(self._codec))
+            data = PartitionProduceData(
+                batch.partition, batch.seal(self._codec, self._flags)
+            )
             topics.setdefault(batch.topic, []).append(data)
         ids = {name: self._topic_id(name) for name in topics}
         acks, config = self._config.required_acks, self._config
         request = ProduceRequest(
-            None,
+            config.transactional_id,
             acks,
             config.request_timeout_ms,
             [TopicProduceData(name, ids[name], topics[name]) for name in topics],
         )
         newest = _TOPIC_IDS_SINCE if ZERO_UUID not in ids.values() else 12
+        if self._transaction is not None and self._transaction.version < 2:
+            newest = _WITHOUT_ADDING
         try:
             version = connection.version(API, (self._oldest, newest))
             if acks == 0:
@@ -352,7 +377,7 @@ class Sender:
             lane.task = None
             self.wake()
 
-    # -- answers
+    # -- responses
 
     def _answered(
         self,
@@ -387,7 +412,7 @@ class Sender:
         """Handles the response for one batch."""
         if row is None:
             code: int = ErrorCode.UNKNOWN_SERVER_ERROR
-            message: str | None = "the answer does not name the partition"
+            message: str | None = "the response does not contain the partition"
             errors: dict[int, str] = {}
         elif row.error_code in {0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             if self._accumulator.delivered(batch):
@@ -429,7 +454,7 @@ class Sender:
             self._cluster.update_metadata(metadata)
 
     def _all_failed(self, batches: Iterable[Batch], error: KohortError) -> None:
-        """A request had no answer."""
+        """Handles a request without a response."""
         if isinstance(error, ConnectionFailedError | RequestTimedOutError):
             self._cluster.request_update()
         for batch in batches:
@@ -440,7 +465,7 @@ class Sender:
     def _failed(
         self, batch: Batch, error: KohortError, messages: Mapping[int, str]
     ) -> None:
-        """Has a batch sent again, or gives it up."""
+        """Puts a batch back for a retry, or gives it up."""
         accumulator, now = self._accumulator, self._cluster.clock()
         batch.last_error = error
         if _is_too_large(batch, error):
@@ -452,7 +477,7 @@ class Sender:
             leader = self._cluster.leader(batch.topic, batch.partition)
             was_at = accumulator.node_of(batch)
             pause = self._backoff.seconds(batch.attempts)
-            # There is nothing to wait for where the new leader is known (KIP-951).
+            # No wait is needed if the new leader is known (KIP-951).
             is_moved = error.code in _MOVED and leader not in {None, was_at}
             accumulator.put_back(batch, 0.0 if is_moved else now + pause)
         elif accumulator.give_up(batch):
@@ -463,7 +488,7 @@ _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 
 
 def _is_too_large(batch: Batch, error: KohortError) -> bool:
-    """Whether a batch may be taken in parts."""
+    """Returns whether splitting the batch may help."""
     is_too_large = error.code == ErrorCode.MESSAGE_TOO_LARGE
     return is_too_large and batch.count > 1 and not batch.is_done
 
@@ -471,7 +496,7 @@ def _is_too_large(batch: Batch, error: KohortError) -> bool:
 def _rows(
     response: ProduceResponse, ids: dict[str, bytes]
 ) -> Iterable[tuple[tuple[str, int], PartitionProduceResponse]]:
-    """The rows of a response by partition; from v13 on topics go by their ids."""
+    """The rows of a response by partition; from v13 on topics have ids."""
     names = {topic_id: name for name, topic_id in ids.items()}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
@@ -480,7 +505,7 @@ def _rows(
 
 
 def _about(error: KohortError, batch: Batch) -> KohortError:
-    """The error of a request as one of a partition."""
+    """The error of a request, for one partition of it."""
     made = error.copy(api=API, topic=batch.topic, partition=batch.partition)
     made.__cause__ = error
     return made

@@ -1,9 +1,9 @@
-"""The numbers of an idempotent producer's batches, and when they begin anew.
+"""Sequence numbers of an idempotent producer, and their resets.
 
-Pure. Batches of a partition are numbered when they are sent first, and keep their
-numbers when they are sent again: so the broker knows them if it has them (KIP-98).
-After a gap that cannot be filled the partition goes on under a new producer id,
-from 0 (KIP-360), once nothing is left that has a number of the old one.
+Pure. A batch is numbered when it is first sent, and keeps its number in retries, so
+that the broker recognizes duplicates (KIP-98). After a gap that cannot be filled, the
+partition continues under a new producer id, from 0 (KIP-360), once no batch has a
+number of the old id.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from kohort.protocol.records import (
 REFUSED = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
 )
-"""Errors by which the broker refused a batch for its sequence number."""
+"""Errors about the sequence number of a batch."""
 
 
 @dataclass(slots=True)
 class ProducerIds:
-    """The id under which partitions begin; the same for all that do."""
+    """The producer id for partitions without one."""
 
+    is_transactional: bool = False
+    """True if all partitions have the newest id and epoch: each new one comes with a
+    new transaction."""
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
 
@@ -40,38 +43,44 @@ class ProducerIds:
 
 @dataclass(slots=True)
 class Sequences:
-    """The numbers of one partition."""
+    """The sequence numbers of one partition."""
 
     ids: ProducerIds
     producer_id: int = NO_PRODUCER_ID
-    """Under which it goes on; -1 before its first batch."""
+    """The current id; -1 before the first batch."""
     epoch: int = NO_PRODUCER_EPOCH
     next: int = 0
-    """The number of the next record."""
+    """The sequence number of the next record."""
     has_gap: bool = False
-    """Whether a number was given away that the broker may never see."""
+    """True if the broker may never see a number that was used."""
     is_known: bool = False
-    """Whether the partition has a batch under this id. While it has none a broker
-    takes any number for the first (KIP-360), so there must not be two of them under
-    way."""
+    """True if a batch was written under this id. Before that, a broker accepts any
+    first number (KIP-360), so only one batch may be in flight."""
     is_refused: bool = False
-    """Whether the numbered batches without an answer were surely not written: the
-    broker has refused a batch before them."""
+    """True if the unanswered batches were surely not written, because the broker has
+    refused an earlier one."""
 
     @property
     def must_begin(self) -> bool:
-        """Whether the next batch without a number begins under another id."""
-        return self.has_gap or self.producer_id == NO_PRODUCER_ID
+        """True if the next new batch starts under another id or epoch."""
+        if self.has_gap or self.producer_id == NO_PRODUCER_ID:
+            return True
+        return self.ids.is_transactional and self._is_outdated
+
+    @property
+    def _is_outdated(self) -> bool:
+        ids = self.ids
+        return (ids.producer_id, ids.epoch) != (self.producer_id, self.epoch)
 
     @property
     def lacks_an_id(self) -> bool:
-        """Whether it needs a new producer id, and has none yet."""
-        return self.must_begin and self.ids.producer_id == self.producer_id
+        """True if it needs a new producer id or epoch, and has none yet."""
+        return self.must_begin and not self._is_outdated
 
     def number(self, batch: Batch) -> None:
-        """Numbers a batch that has no number.
+        """Numbers a batch without a number.
 
-        Where it begins anew nothing may be under way, and an id be there.
+        If it starts under a new id, no batch may be in flight, and the id is needed.
         """
         if self.must_begin:
             self.producer_id, self.epoch = self.ids.producer_id, self.ids.epoch
@@ -81,5 +90,5 @@ class Sequences:
         self.next = advance_sequence(self.next, batch.count)
 
     def void(self, batch: Batch) -> None:
-        """Takes the number of a batch that the broker surely has not written."""
+        """Takes back the number of a batch that the broker surely has not written."""
         batch.number(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)

@@ -1,0 +1,1 @@
+"""A transactional producer's side of the protocol: pure but for `driver`."""
