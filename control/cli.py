@@ -1,6 +1,6 @@
 """The command ``kohort``: a table of commands, one module each.
 
-Exit codes: 0 done, 1 it did not work, 2 the command or the configuration is wrong.
+Exit codes: 0 for success, 1 for a failure, 2 for a wrong command or configuration.
 """
 
 from __future__ import annotations
@@ -11,20 +11,26 @@ from typing import Final
 import click
 
 COMMANDS: Final = {
+    "clock": "kohort.control.commands.clock",
     "cluster": "kohort.control.commands.cluster",
     "config": "kohort.control.commands.config",
     "consume": "kohort.control.commands.consume",
     "demo": "kohort.control.commands.demo",
+    "faults": "kohort.control.commands.faults",
+    "group": "kohort.control.commands.group",
     "groups": "kohort.control.commands.groups",
     "import": "kohort.control.commands.import_",
     "inspect": "kohort.control.commands.inspect",
     "ping": "kohort.control.commands.ping",
     "pipeline": "kohort.pipeline.commands.cli",
     "produce": "kohort.control.commands.produce",
+    "run": "kohort.control.commands.run",
     "serve": "kohort.control.commands.serve",
     "timeline": "kohort.control.commands.timeline",
     "top": "kohort.control.commands.top",
     "topics": "kohort.control.commands.topics",
+    "transaction": "kohort.control.commands.transaction",
+    "transactions": "kohort.control.commands.transactions",
     "verify": "kohort.control.commands.verify",
     "why": "kohort.control.commands.why",
 }
@@ -32,6 +38,11 @@ COMMANDS: Final = {
 
 A module is loaded when its command is called, so that ``serve`` starts sooner.
 """
+
+
+BOOTSTRAP: Final = "bootstrap-server"
+_OF_OTHER_TOOLS: Final = {"bootstrap", "bootstrap-servers", "broker-list", "brokers"}
+"""Names of the option ``--bootstrap-server`` in other tools; they are accepted."""
 
 
 class _Commands(click.Group):
@@ -48,10 +59,32 @@ class _Commands(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            from kohort.control.usage_hints import explained
+
+            raise explained(error) from None
+        except KeyboardInterrupt:
+            # Of commands that do not handle it; click would print `Aborted!`.
+            from kohort.control.terminal import fail
+
+            fail("interrupted", 1)
+
+
+def _usual(name: str) -> str:
+    """The usual spelling of an option's name, without its dashes."""
+    return BOOTSTRAP if name.replace("_", "-") in _OF_OTHER_TOOLS else name
+
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "show_default": True,
+        "token_normalize_func": _usual,
+    },
 )
 @click.version_option(package_name="kohort", message="%(prog)s %(version)s")
 def cli() -> None:

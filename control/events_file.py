@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class NoEventError(ValueError):
-    """A line is no event; says which one, and why."""
+    """A line is not an event; the message has its number and the reason."""
 
 
 class NotInOrderError(ValueError):
@@ -78,7 +78,9 @@ def read_in_order(
     """
 
     def cut_off(number: int) -> None:
-        click.echo(f"kohort: {name}, line {number}: is cut off, left out", err=True)
+        click.echo(
+            f"kohort: {name}, line {number} is cut off and was skipped", err=True
+        )
 
     try:
         with _opened(path) as file:
@@ -149,7 +151,7 @@ def read(
             if not line.endswith(b"\n"):
                 cut_off(number)
                 return
-            raise NoEventError(f"line {number}: is no JSON") from None
+            raise NoEventError(f"line {number}: is not JSON") from None
         why_not = _why_no_event(event)
         if why_not:
             raise NoEventError(f"line {number}: {why_not}")
@@ -200,7 +202,7 @@ def _place(line: Line) -> tuple[str, int, int]:
 
 def _why_no_event(event: Any) -> str | None:
     if not isinstance(event, dict) or type(event.get("kind")) is not str:
-        return "is no event"
+        return "is not an event"
     version = event.get("schema")
     if version != SCHEMA_VERSION:
         return (
@@ -213,7 +215,7 @@ def _why_no_event(event: Any) -> str | None:
     for field, is_one in _checks(event["kind"]):
         value = event.get(field.name)
         if value is not None and not is_one(value):
-            return f"has a {field.name} that is no {field.type}"
+            return f"has a {field.name} that is not {field.type}"
     return None
 
 
@@ -221,7 +223,7 @@ def _why_no_event(event: Any) -> str | None:
 
 
 Check = Callable[[Any], bool]
-"""Whether a value is of a type."""
+"""Checks that a value is of a type."""
 
 
 @cache

@@ -2,25 +2,59 @@
 
     async with Broker({"group.max.size": 3}) as broker:
         billing = Group(broker, "billing")
+        billing.hold()  # it stays in PreparingRebalance; joins wait
         ...
+        billing.release()
+        billing.kick("billing-1")
         print(billing.history().text())
 
-`kohort.control.why.history` does the same with events from anywhere.
+Use it on the broker's event loop. `kohort.control.why.history` makes a history from
+events of any source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
-from kohort.broker.events.render import ns
+from kohort.broker.clock import ns
+from kohort.broker.cluster.cluster import ClusterError
+from kohort.broker.coordinator import events
+from kohort.broker.coordinator.effects import CommandResult
+from kohort.broker.coordinator.state import GroupState
+from kohort.broker.handlers.result_slot import ResultSlot
+from kohort.broker.topics.topic import NO_NODE
+from kohort.control import conditions, group_moves, group_views
+from kohort.control.conditions import PATIENCE_S
+from kohort.control.group_members import (
+    MemberName,
+    MemberRow,
+    UnknownMemberError,
+    find,
+    listed,
+    pending_rows_of,
+    rows_of,
+)
+from kohort.control.group_moves import Move
+from kohort.control.held_back import waiting
+from kohort.control.power import PowerError, next_node
 
 if TYPE_CHECKING:
+    from kohort.broker.coordinator.group import Group as CoordinatedGroup
     from kohort.broker.server import Broker
+    from kohort.broker.shards.shard import Shard
     from kohort.control.why import History
 
-MOST_NAMES = 10
-"""Most groups that an error lists."""
+__all__ = [
+    "Group",
+    "MemberName",
+    "MemberRow",
+    "Move",
+    "PowerError",
+    "UnknownGroupError",
+    "UnknownMemberError",
+    "no_group",
+]
 
 
 def no_group(group_id: str, there_are: Iterable[str], what: str = "group") -> str:
@@ -34,11 +68,7 @@ def no_group(group_id: str, there_are: Iterable[str], what: str = "group") -> st
     near = get_close_matches(group_id, names, 3)
     if near:
         return f"{sentence}; did you mean {' or '.join(map(repr, near))}?"
-    rest = len(names) - MOST_NAMES
-    listed = ", ".join(map(repr, names[:MOST_NAMES]))
-    return f"{sentence}; there are: {listed}" + (
-        f" and {rest} more" if rest > 0 else ""
-    )
+    return f"{sentence}; the groups are: {listed(map(repr, names))}"
 
 
 class UnknownGroupError(LookupError):
@@ -61,22 +91,395 @@ class Group:
         """As it is made."""
         return f"Group({self.broker!r}, {self.group_id!r})"
 
-    def history(self) -> History:
-        """Each rebalance of the group, in plain words, and findings with advice.
+    # -- views
 
-        It covers the remembered events (`kohort.broker.events.bus.REMEMBERED`); a
-        rebalance that is under way lasts until now.
+    @property
+    def _shard(self) -> Shard | None:
+        """Its shard; None before ``__consumer_offsets`` is created."""
+        shards = self.broker.cluster.shards
+        return shards.for_group(self.group_id) if len(shards) else None
+
+    @property
+    def _found(self) -> CoordinatedGroup | None:
+        return group_views.found(self.broker, self.group_id)
+
+    @property
+    def state(self) -> str:
+        """The name of its state; "Dead" for an unknown group, as in Kafka."""
+        group = self._found
+        return (GroupState.DEAD if group is None else group.state).value
+
+    @property
+    def generation(self) -> int:
+        """The number of its generation; -1 for an unknown group."""
+        group = self._found
+        return -1 if group is None else group.generation_id
+
+    @property
+    def members(self) -> list[MemberRow]:
+        """Its members, in Kafka's order; without pending members."""
+        group = self._found
+        return [] if group is None else rows_of(group)
+
+    @property
+    def coordinator(self) -> int:
+        """The node id of its coordinator; -1 if it has none."""
+        shard = self._shard
+        return NO_NODE if shard is None else shard.node_id
+
+    @property
+    def held(self) -> str | None:
+        """The state in which a hold keeps it; None: it is not held."""
+        state = self.broker.cluster.shards.lasting.holds.get(self.group_id)
+        return None if state is None else state.value
+
+    @property
+    def max_size(self) -> int | None:
+        """Its limit in members; None: that of ``group.max.size``."""
+        return self.broker.cluster.shards.lasting.max_sizes.get(self.group_id)
+
+    @property
+    def rebalances(self) -> int:
+        """The number of rebalances started since the broker started."""
+        return self.broker.cluster.shards.lasting.rebalances.get(self.group_id, 0)
+
+    def describe(self) -> dict[str, Any]:
+        """These properties as JSON's types, with the leader and the protocol."""
+        group = self._found
+        return {
+            "group": self.group_id,
+            "state": self.state,
+            "generation": self.generation,
+            "protocol_type": None if group is None else group.protocol_type,
+            "protocol": None if group is None else group.protocol_name,
+            "leader": None if group is None else group.leader,
+            "coordinator": self.coordinator,
+            "held": self.held,
+            "max_size": self.max_size,
+            "rebalances": self.rebalances,
+            "members": [row.as_json() for row in self.members],
+            "pending_members": [
+                row.as_json() for row in (pending_rows_of(group) if group else ())
+            ],
+        }
+
+    # -- power over members
+
+    def kick(
+        self, /, member: MemberName | None = None, reason: str = "", **named: str
+    ) -> MemberRow:
+        """Removes a member, or a pending member; the group rebalances.
+
+        Its waiting request is answered with UNKNOWN_MEMBER_ID, so a live client
+        rejoins as a new member.
+
+        Args:
+            member: see `MemberName`.
+            reason: for the events and the history.
+            named: ``member_id``, ``instance_id`` or ``client_id`` in place of `member`.
+
+        Returns:
+            The member as it was.
 
         Raises:
-            UnknownGroupError: the broker neither has the group nor events of it.
+            UnknownGroupError: the broker does not have the group.
+            UnknownMemberError: no member or several members match.
+            PowerError: the group's coordinator is loading.
+        """
+        row = self._member(member, named)
+        slot = ResultSlot()
+        self._do(events.Kick(slot, self.group_id, row.member_id, reason or None))
+        return row
+
+    def expire(self, /, member: MemberName | None = None, **named: str) -> MemberRow:
+        """Expires the session of a member now, whatever its session timeout is.
+
+        Arguments, result and errors are those of `kick`.
+        """
+        row = self._member(member, named)
+        self._do(events.Expire(ResultSlot(), self.group_id, row.member_id))
+        return row
+
+    def mute(self, /, member: MemberName | None = None, **named: str) -> MemberRow:
+        """Stops a member's requests from renewing its session.
+
+        The broker answers its requests as before, but its session runs towards its
+        end. A waiting join or sync of the member does not count: the group waits for
+        it as if the process were gone. Arguments, result and errors are those of
+        `kick`; a pending member is a `PowerError`.
+        """
+        row = self._member(member, named)
+        self._do(events.Mute(ResultSlot(), self.group_id, row.member_id))
+        return row
+
+    def unmute(self, /, member: MemberName | None = None, **named: str) -> MemberRow:
+        """Ends the mute of a member; its session starts anew.
+
+        Arguments, result and errors are those of `kick`.
+        """
+        row = self._member(member, named)
+        self._do(events.Unmute(ResultSlot(), self.group_id, row.member_id))
+        return row
+
+    def _member(self, member: MemberName | None, named: dict[str, str]) -> MemberRow:
+        return find(self._existing(), member, **named)
+
+    def _existing(self) -> CoordinatedGroup:
+        group = self._found
+        if group is not None:
+            return group
+        shard = self._shard
+        if shard is not None and shard.refusal is not None:
+            raise self._refused(shard.refusal)
+        raise UnknownGroupError(no_group(self.group_id, self._known()))
+
+    # -- power over the group
+
+    def rebalance(self, reason: str = "") -> None:
+        """Starts a rebalance.
+
+        Args:
+            reason: for the events and the history.
+
+        Raises:
+            UnknownGroupError: the broker does not have the group.
+            PowerError: it has no members, or is in PreparingRebalance already; or its
+                coordinator is loading.
+        """
+        self._existing()
+        command = events.TriggerRebalance(ResultSlot(), self.group_id, reason or None)
+        self._do(command)
+
+    def hold(self, state: str | None = None) -> None:
+        """Holds the group in a state: now, or as soon as it is in that state.
+
+        Meanwhile its requests wait, its timers stand still, and members with a waiting
+        request do not expire. Another hold replaces this one.
+
+        Args:
+            state: PreparingRebalance or CompletingRebalance. None: the group's current
+                state if it is one of these, else PreparingRebalance.
+
+        Raises:
+            PowerError: a group cannot be held in that state.
+        """
+        names = {each.lower(): each for each in GroupState}
+        known = None if state is None else names.get(state.lower())
+        if state is not None and known is None:
+            there_are = ", ".join(GroupState)
+            raise PowerError(f"unknown state {state!r}; the states are: {there_are}")
+        self._do(events.HoldGroup(ResultSlot(), self.group_id, known))
+
+    def release(self) -> None:
+        """Releases a held group.
+
+        It goes on at once if nothing is missing; otherwise its timers run for the time
+        that was left when the hold began.
+
+        Raises:
+            PowerError: it is not held.
+        """
+        self._do(events.ReleaseGroup(ResultSlot(), self.group_id))
+
+    def limit(self, max_size: int | None) -> None:
+        """Sets a limit for this group in place of ``group.max.size`` (KIP-389).
+
+        A group with more members rebalances at once, down to the limit.
+
+        Args:
+            max_size: members; None: ``group.max.size`` applies again.
+
+        Raises:
+            PowerError: the limit is less than 1.
+        """
+        self._do(events.LimitGroup(ResultSlot(), self.group_id, max_size))
+
+    def move(self, node: int | None = None) -> int:
+        """Makes another node the coordinator of the group, and of its whole shard.
+
+        Args:
+            node: its id; None: the next running node.
+
+        Returns:
+            The node's id.
+
+        Raises:
+            PowerError: the node is unknown or stopped, or no other node is running.
+        """
+        current = self.broker.coordinator_of(self.group_id)
+        target = next_node(self.broker, current) if node is None else node
+        try:
+            self.broker.move_coordinator(self.group_id, target)
+        except ClusterError as error:
+            raise PowerError(str(error)) from error
+        return target
+
+    def _do(self, command: events.Command) -> None:
+        self.broker.cluster.shards.command(command)
+        slot = command.token
+        assert isinstance(slot, ResultSlot)
+        result = slot.result
+        assert isinstance(result, CommandResult)
+        if result.refusal is not None:
+            raise self._refused(result.refusal)
+
+    def _refused(self, why: str) -> PowerError:
+        return PowerError(f"group {self.group_id!r}: {why}")
+
+    def _known(self) -> set[str]:
+        return {group.group_id for group in self.broker.cluster.shards.groups()}
+
+    # -- its past
+
+    def history(self) -> History:
+        """The rebalances of the group in plain words, and findings with advice.
+
+        It covers the events that the broker remembers
+        (`kohort.broker.events.remembered.REMEMBERED`); a rebalance in progress lasts
+        until now.
+
+        Raises:
+            UnknownGroupError: the broker has neither the group nor events of it.
         """
         # Slow to load, and rarely used.
         from kohort.control.why.history import history
 
-        events = self.broker.events.recent(self.group_id)
-        if not events:
-            known = {group.group_id for group in self.broker.cluster.shards.groups()}
+        events = self.broker.events.recent(self.group_id, transactions=True)
+        if all(event["group"] != self.group_id for event in events):
+            known = self._known()
             if self.group_id not in known:
                 raise UnknownGroupError(no_group(self.group_id, known))
         now_ns = ns(self.broker.cluster.clock.now())
-        return history(events, self.group_id, now_ns)
+        return history(events, self.group_id, now_ns, waiting(self.broker))
+
+    # -- conditions
+
+    def until(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        generation: int | None = None,
+        timeout: float | None = PATIENCE_S,
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until the group has a state, a number of members, and a generation.
+
+        Like all conditions, it is checked at once and then with each event of the
+        group. The group need not exist yet.
+
+        Args:
+            state: Kafka's name, for example "Stable"; None for any.
+            members: the number of members; None for any.
+            generation: the lowest generation; None for any.
+            timeout: seconds of real time; None: no timeout.
+
+        Raises:
+            ConditionTimeout: has the group's state and its recent history.
+            BrokerStoppedError: the broker has stopped, or stops meanwhile.
+            ValueError: the state is unknown.
+        """
+        condition = conditions.HasState(self, state, members, generation)
+        return conditions.wait(condition, timeout)
+
+    def until_assigned(
+        self,
+        member: MemberName | None = None,
+        partitions: int | None = None,
+        *,
+        timeout: float | None = PATIENCE_S,
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until members have their partitions, in a Stable group.
+
+        Args:
+            member: see `MemberName`, which may match several; None: all members.
+            partitions: the number for one of those, or for all members together; None:
+                at least one each.
+            timeout: as for `until`, and so are the errors.
+        """
+        condition = conditions.IsAssigned(self, member, partitions)
+        return conditions.wait(condition, timeout)
+
+    def until_rebalances(
+        self, count: int, *, timeout: float | None = PATIENCE_S
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until the group has had rebalances, and the last one is over.
+
+        Args:
+            count: their number since the broker started.
+            timeout: as for `until`, and so are the errors.
+        """
+        return conditions.wait(conditions.HasRebalanced(self, count), timeout)
+
+    def until_committed(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        timeout: float | None = PATIENCE_S,
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until an offset of a partition, or a later one, is committed.
+
+        Args:
+            topic: the topic.
+            partition: of it.
+            offset: the offset of the next record to consume.
+            timeout: as for `until`, and so are the errors.
+        """
+        condition = conditions.HasCommitted(self, topic, partition, offset)
+        return conditions.wait(condition, timeout)
+
+    def until_lag(
+        self, lag: int = 0, *, timeout: float | None = PATIENCE_S
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until at most this many records are behind the commits: see `lag`.
+
+        Args:
+            lag: of all partitions together.
+            timeout: as for `until`, and so are the errors.
+        """
+        return conditions.wait(conditions.HasLag(self, lag), timeout)
+
+    # -- offsets and partitions
+
+    def committed(self) -> dict[tuple[str, int], int]:
+        """The committed offsets by (topic, partition)."""
+        return group_views.committed(self.broker, self.group_id)
+
+    def lag(self) -> dict[tuple[str, int], int]:
+        """Records behind the committed offset, by (topic, partition).
+
+        It covers the partitions with a committed offset, and all partitions of the
+        topics that the last generation subscribes to; a partition without a committed
+        offset counts from its first record.
+        """
+        return group_views.lag(self.broker, self.group_id)
+
+    def assignment(self) -> dict[str, dict[str, list[int]]]:
+        """Partitions by topic, by member.
+
+        A member's name is its group.instance.id, else its client.id, else (if another
+        member has the same name) its member id.
+        """
+        return group_views.assignment(self.broker, self.group_id)
+
+    @property
+    def moves(self) -> list[Move]:
+        """Partitions that moved from one member to another, the oldest first.
+
+        It covers the events that the broker remembers.
+        """
+        return group_moves.moves(self.broker, self.group_id)
+
+    @property
+    def redelivered(self) -> int:
+        """The number of records sent again after their partition had moved.
+
+        The new owner's first Fetch began below the last record sent to the previous
+        owner, because the committed offset was behind. Records that a client fetched
+        ahead and did not process also count.
+
+        Raises:
+            RuntimeError: the broker was made without ``watch_fetches=True``.
+        """
+        return group_moves.redelivered(self.broker, self.group_id)

@@ -12,7 +12,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from kohort.control.terminal import fail
+from kohort.control.terminal import fail, printable
 
 TIMEOUT_S = 30.0
 """Stopping a node waits for its connections, and starting one loads its groups."""
@@ -20,7 +20,7 @@ PORT = 9080
 
 
 class RemoteError(Exception):
-    """Why a command did not work; one line of text."""
+    """A command failed; one line of text."""
 
 
 class Remote:
@@ -37,52 +37,64 @@ class Remote:
 
     def __init__(self, address: str, token: str | None = None) -> None:
         self.url = _url(address)
-        self._token = token
+        self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
         # Proxies are for the world outside, and would not reach loopback.
         self._opener = build_opener(ProxyHandler({}))
 
     def get(
-        self, *path: str, query: Mapping[str, str] = MappingProxyType({})
+        self,
+        *path: str,
+        query: Mapping[str, str] = MappingProxyType({}),
+        timeout_s: float = TIMEOUT_S,
     ) -> dict[str, Any]:
         """Reads a resource.
 
         Args:
             path: where, in parts that are not quoted yet.
             query: parameters, which are not quoted yet, either.
+            timeout_s: the longest wait for a part of the answer.
         """
         at = self._at(path) + ("?" + urlencode(query) if query else "")
-        return self._ask(Request(at))  # noqa: S310 - by _url
+        return self._ask(Request(at), timeout_s)  # noqa: S310 - by _url
 
     def post(self, *path: str, **fields: object) -> dict[str, Any]:
         """Changes something."""
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        headers = {"Content-Type": "application/json", **self._authorization}
         body = json.dumps(fields).encode()
         at = self._at(path)
         return self._ask(Request(at, body, headers))  # noqa: S310 - by _url
 
+    def delete(self, *path: str) -> dict[str, Any]:
+        """Removes something."""
+        at, headers = self._at(path), self._authorization
+        return self._ask(Request(at, None, headers, method="DELETE"))  # noqa: S310
+
     def _at(self, path: tuple[str, ...]) -> str:
         return "/".join([self.url, *(quote(part, safe="") for part in path)])
 
-    def _ask(self, request: Request) -> dict[str, Any]:
+    def _ask(self, request: Request, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         try:
-            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
+            with self._opener.open(request, timeout=timeout_s) as answer:
                 return dict(json.loads(answer.read()))
         except HTTPError as error:
             with error:
                 raise RemoteError(_sentence(error)) from None
         except (OSError, http.client.HTTPException) as error:
             found = error.reason if isinstance(error, URLError) else error
+            if isinstance(found, http.client.RemoteDisconnected):
+                raise RemoteError(
+                    f"{self.url} is not an HTTP port; it is not the port of "
+                    "bootstrap.servers, but that of `kohort serve --http`"
+                ) from None
             why = getattr(found, "strerror", None) or found
             raise RemoteError(
                 f"no broker answers at {self.url} ({why}); start one with "
-                f"`kohort serve --http {PORT}`, or say where it is with --http or "
+                f"`kohort serve --http {PORT}`, or set its address with --http or "
                 "KOHORT_HTTP"
             ) from None
         except (ValueError, TypeError):
             raise RemoteError(
-                f"{self.url} is no kohort: it answers no JSON object"
+                f"{self.url} is not a kohort broker: its answer is not JSON"
             ) from None
 
 
@@ -96,7 +108,8 @@ def reached(address: str, token: str | None = None) -> Iterator[Remote]:
     try:
         yield remote
     except RemoteError as error:
-        fail(str(error), 1)
+        # A group's story has names that clients chose.
+        fail(printable(str(error)), 1)
 
 
 def _url(address: str) -> str:
@@ -120,4 +133,5 @@ def _sentence(error: HTTPError) -> str:
     try:
         return str(json.loads(error.read())["error"])
     except (ValueError, LookupError, TypeError):
-        return f"{error.url} is no kohort: it answers {error.code} {error.reason}"
+        status = f"{error.code} {error.reason}"
+        return f"{error.url} is not a kohort broker: it answers {status}"

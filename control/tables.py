@@ -14,26 +14,32 @@ from rich.table import Table
 from kohort.control.terminal import printable
 
 PIPE_WIDTH = 1000
-"""Width when stdout is not a terminal, so that piped rows do not wrap."""
+"""Width of a stream that is not a terminal, so that piped rows do not wrap."""
 
 
-def terminal() -> Console:
-    """A console that prints plain text: no markup, no emoji, no highlighting."""
+def terminal(*, err: bool = False) -> Console:
+    """A console that prints plain text: no markup, no emoji, no highlighting.
+
+    Args:
+        err: on stderr.
+    """
+    stream = sys.stderr if err else sys.stdout
     return Console(
-        width=None if sys.stdout.isatty() else PIPE_WIDTH,
+        width=None if stream.isatty() else PIPE_WIDTH,
+        stderr=err,
         markup=False,
         emoji=False,
         highlight=False,
     )
 
 
-def print_at_once(print_on: Callable[[Console], None]) -> None:
+def print_at_once(print_on: Callable[[Console], None], *, err: bool = False) -> None:
     """Prints in one write: rich ends the command if the reader of a pipe is gone."""
-    console = terminal()
+    console = terminal(err=err)
     with console.capture() as captured:
         print_on(console)
     lines = captured.get().splitlines()
-    click.echo("\n".join(line.rstrip() for line in lines))
+    click.echo("\n".join(line.rstrip() for line in lines), err=err)
 
 
 def show(*parts: RenderableType) -> None:

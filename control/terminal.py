@@ -6,20 +6,20 @@ Light: every command loads this module.
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import sys
-from collections.abc import Iterable
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Final, NoReturn, TypeVar
 
 import click
 
-from kohort.broker.config import ConfigError
-
 BOOTSTRAP_VARIABLE: Final = "KOHORT_BOOTSTRAP_SERVERS"
 OWN_VARIABLES: Final = frozenset(
-    {"KOHORT_HTTP", "KOHORT_HTTP_TOKEN", BOOTSTRAP_VARIABLE}
+    {"KOHORT_COMMAND", "KOHORT_HTTP", "KOHORT_HTTP_TOKEN", BOOTSTRAP_VARIABLE}
 )
-"""Environment variables of options; they are no configuration keys."""
+"""Environment variables of options, and of the programs in ``examples`` that start
+kohort; they are no configuration keys."""
 
 DEFAULT_HTTP: Final = "127.0.0.1:9080"
 
@@ -29,18 +29,34 @@ http_option = click.option(
     envvar="KOHORT_HTTP",
     default=DEFAULT_HTTP,
     show_envvar=True,
-    help="The broker's HTTP port.",
+    help="HTTP port of the broker.",
 )
 token_option = click.option(
     "--http-token",
     metavar="TOKEN",
     envvar="KOHORT_HTTP_TOKEN",
     show_envvar=True,
-    help="Token that requests need in order to change something.",
+    help="Token of the HTTP port, for requests that change something.",
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Prints JSON, for programs."
 )
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def examples(*lines: str) -> Callable[[F], F]:
+    """Decorates the function of a command: adds examples to its help, a line each."""
+    head = "Example:" if len(lines) == 1 else "Examples:"
+
+    def decorate(function: F) -> F:
+        # For click, \b starts a paragraph that is not wrapped again.
+        shown = "\n".join(f"  {line}" for line in lines)
+        function.__doc__ = f"{inspect.getdoc(function)}\n\n\b\n{head}\n{shown}"
+        return function
+
+    return decorate
 
 
 def fail(text: str, code: int) -> NoReturn:
@@ -55,7 +71,8 @@ def parse_pairs(option: str, texts: Iterable[str]) -> list[tuple[str, str]]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            fail(f"{option} {text!r}: must be KEY=VALUE", 2)
+            name = "" if option == "KEY=VALUE" else f"{option} "
+            fail(f"{name}{text!r}: must be KEY=VALUE", 2)
         pairs.append((name, value))
     return pairs
 
@@ -99,16 +116,8 @@ def ranges(numbers: Iterable[int], separator: str = ",") -> str:
     return separator.join(f"{a}-{b}" if b > a else f"{a}" for a, b in found)
 
 
-def address(text: str) -> tuple[str, int]:
-    """(host, port) of "host:port"; ConfigError if it is something else."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{text!r}: must be host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def why_not(host: str, port: int, error: OSError, if_taken: str) -> str:
-    """Why an address cannot be listened on, with advice if the port is taken."""
+    """The reason why listening on an address failed, with advice for a taken port."""
     where = f"cannot listen on {host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return f"{where}: the port is taken; {if_taken}"

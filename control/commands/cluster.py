@@ -1,45 +1,30 @@
-"""The command ``kohort cluster``: nodes and leaders, over a broker's HTTP port."""
+"""The command ``kohort cluster``: shows and changes nodes and leaders, over HTTP."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from kohort.control.terminal import http_option, json_option, token_option
+from kohort.control.commands.over_http import NODE, command_of
+from kohort.control.terminal import examples, json_option
 
 if TYPE_CHECKING:
     from kohort.control.remote import Remote
 
-NODE = click.IntRange(min=0)
-"""The type of node ids, and of a partition's index."""
-
 
 @click.group()
+@examples("kohort cluster status", "kohort cluster restart 2")
 def cluster() -> None:
-    """Shows and changes the cluster of a broker with an HTTP port."""
+    """Shows and changes nodes, leaders and coordinators.
+
+    Needs a broker with an HTTP port: kohort serve --nodes 3 --http 9080.
+    """
 
 
-def _of_cluster(command: Callable[..., None]) -> click.Command:
-    """A command of `cluster`, with the broker that its options name."""
-
-    @http_option
-    @token_option
-    @functools.wraps(command)
-    def run(http: str, http_token: str | None, **arguments: Any) -> None:
-        # The HTTP client is slow to load.
-        from kohort.control.remote import reached
-
-        with reached(http, http_token) as remote:
-            command(remote, **arguments)
-
-    return cluster.command(name=command.__name__.replace("_", "-"))(run)
-
-
-@_of_cluster
+@command_of(cluster)
 @json_option
+@examples("kohort cluster status")
 def status(remote: Remote, *, as_json: bool) -> None:
     """Lists nodes, partitions and coordinators."""
     found = remote.get("v1", "cluster")
@@ -53,39 +38,55 @@ def status(remote: Remote, *, as_json: bool) -> None:
         show_cluster(found)
 
 
-@_of_cluster
+@command_of(cluster)
 @click.argument("node", type=NODE)
+@examples("kohort cluster stop 2")
 def stop(remote: Remote, *, node: int) -> None:
-    """Stops a node: its connections end, other nodes lead its partitions."""
+    """Stops a node; other nodes take over its partitions.
+
+    Its connections are closed.
+    """
     remote.post("v1", "nodes", str(node), "stop")
     click.echo(f"node {node} has stopped")
 
 
-@_of_cluster
+@command_of(cluster)
 @click.argument("node", type=NODE)
+@examples("kohort cluster start 2")
 def start(remote: Remote, *, node: int) -> None:
-    """Starts a node that was stopped, on the port that it had."""
+    """Starts a stopped node, on the same port as before."""
     remote.post("v1", "nodes", str(node), "start")
     click.echo(f"node {node} is running")
 
 
-@_of_cluster
+@command_of(cluster)
+@click.argument("node", type=NODE)
+@examples("kohort cluster restart 2")
+def restart(remote: Remote, *, node: int) -> None:
+    """Stops and starts a node; its coordinators move away."""
+    remote.post("v1", "nodes", str(node), "restart")
+    click.echo(f"node {node} has restarted")
+
+
+@command_of(cluster)
 @click.argument("topic")
 @click.argument("partition", type=NODE)
 @click.argument("node", type=NODE)
+@examples("kohort cluster move orders 0 2")
 def move(remote: Remote, *, topic: str, partition: int, node: int) -> None:
     """Makes a node the leader of a partition."""
     remote.post("v1", "partitions", topic, str(partition), "move", node=node)
     click.echo(f"node {node} leads {topic}-{partition}")
 
 
-@_of_cluster
+@command_of(cluster)
 @click.argument("group")
 @click.argument("node", type=NODE)
+@examples("kohort cluster move-group billing 2")
 def move_group(remote: Remote, *, group: str, node: int) -> None:
     """Makes a node the coordinator of a group.
 
-    All groups in the same partition of __consumer_offsets go with it.
+    All groups in the same partition of __consumer_offsets move with it.
     """
     remote.post("v1", "groups", group, "move", node=node)
     click.echo(f"node {node} coordinates group {group}")

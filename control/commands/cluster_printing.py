@@ -44,7 +44,7 @@ def show_cluster(status: dict[str, Any]) -> None:
             partition["log_end_offset"],
         )
         for topic in status["topics"]
-        # The coordinators say more about these.
+        # These are in the table of coordinators.
         if topic["name"] != OFFSETS_TOPIC
         for partition in topic["partitions"]
     ]

@@ -1,4 +1,4 @@
-"""The command ``kohort config``, and the options that set configuration keys."""
+"""The command ``kohort config``, and the options that set the configuration."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import click
 
 from kohort.broker.config import Config, ConfigError
 from kohort.broker.config_values import to_text
-from kohort.control.terminal import OWN_VARIABLES, fail
+from kohort.control.terminal import OWN_VARIABLES, examples, fail
 
 CONFIG_OPTIONS = (
-    click.option(
-        "--config", "file", metavar="FILE", help="A TOML file of configuration keys."
-    ),
+    click.option("--config", "file", metavar="FILE", help="A TOML file with settings."),
     click.option(
         "--set",
         "sets",
         metavar="KEY=VALUE",
         multiple=True,
-        help="Sets one of Kafka's configuration keys; can be given again.",
+        help="Sets one of Kafka's broker settings. Can be given more than once.",
     ),
 )
 
@@ -37,10 +35,15 @@ def load_config(file: str | None, sets: tuple[str, ...]) -> Config:
 @CONFIG_OPTIONS[0]
 @CONFIG_OPTIONS[1]
 @click.option(
-    "--all", "everything", is_flag=True, help="Lists also keys that have no effect yet."
+    "--all", "everything", is_flag=True, help="Also lists settings without an effect."
 )
+@examples("kohort config", "kohort config --all --set group.max.size=5")
 def config(file: str | None, sets: tuple[str, ...], everything: bool) -> None:
-    """Lists the keys that have an effect, and the values they would have."""
+    """Lists the broker's settings that have an effect.
+
+    The values are those that kohort serve would use, from the same options,
+    environment variables and file.
+    """
     found = load_config(file, sets)
     entries = [found.entry(name) for name in found]
     for entry in entries:

@@ -1,4 +1,4 @@
-"""The command ``kohort consume``: its options; `consuming` does the work."""
+"""The command ``kohort consume``: its options. `consuming` does the work."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ import re
 import click
 
 from kohort.control.kafka.options import Access, client_options, run
-from kohort.control.terminal import fail
+from kohort.control.terminal import examples, fail
 
 
 @click.command()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @client_options
-@click.option("-g", "--group", help="Joins this group; by default none.")
+@click.option("-g", "--group", help="Joins this group. By default, joins none.")
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="A pattern of topic names, in place of TOPIC; needs --group.",
+    help="Reads the topics that match, instead of TOPIC. Needs --group.",
 )
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="Starts at the first record; in a group only without a committed offset.",
+    help="Starts at the first record; in a group, only if no offset is committed.",
 )
 @click.option(
     "--offset",
     metavar="OFFSET",
-    help="Where to start: earliest, latest, N, or -N for the last N records.",
+    help="Start offset: earliest, latest, N, or -N for the last N records.",
 )
 @click.option(
     "--from-time",
     metavar="TIME",
-    help="Starts at 2026-01-31T12:00:00 (UTC), at milliseconds, or 15m ago.",
+    help="Start time: 2026-01-31T12:00:00 (UTC), milliseconds, or 15m for 15 minutes "
+    "ago.",
 )
 @click.option(
     "-p",
@@ -40,41 +41,52 @@ from kohort.control.terminal import fail
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Reads this partition only; can be given again.",
+    help="Reads only this partition. Can be given more than once.",
 )
 @click.option(
     "-n",
     "--max-messages",
     "most",
     type=click.IntRange(min=1),
-    help="Ends after this many records.",
+    help="Stops after this many records.",
 )
 @click.option(
     "-e",
     "--until-end",
     is_flag=True,
-    help="Ends at the current ends of the log; starts at the beginning by default.",
+    help="Stops at the current end of the log. Starts at the beginning by default.",
 )
 @click.option(
     "-f",
     "--format",
     "text",
-    help=r"As in '%t-%p@%o %k: %s\n'. There are %t topic, %p partition, %o offset, "
-    "%k key, %s value, %h headers, %T timestamp, %D date, %K and %S sizes.",
+    help=r"Output format, for example '%t-%p@%o %k: %s\n': %t topic, %p partition, "
+    "%o offset, %k key, %s value, %h headers, %T timestamp, %D date, %K and %S sizes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Prints a JSON object per line.")
-@click.option("--raw", is_flag=True, help="Bytes unchanged, also if they are no text.")
-@click.option("--null", default="null", help="Text to print for null.")
-@click.option("--group-instance-id", metavar="ID", help="A static member (KIP-345).")
+@click.option(
+    "--raw", is_flag=True, help="Prints bytes unchanged, even if they are not text."
+)
+@click.option("--null", default="null", help="Text for null keys and values.")
+@click.option(
+    "--group-instance-id", metavar="ID", help="Joins as a static member (KIP-345)."
+)
 @click.option(
     "--assignor",
     metavar="NAME[,...]",
-    help="range, roundrobin, sticky, cooperative-sticky; the first is preferred.",
+    help="range, roundrobin, sticky or cooperative-sticky; the first is preferred.",
 )
 @click.option(
-    "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"])
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="Whether to read records of open and aborted transactions.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Says nothing on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Prints nothing on stderr.")
+@examples(
+    "kohort consume orders",
+    "kohort consume orders --from-beginning --max-messages 10",
+    "kohort consume orders --group billing",
+)
 def consume(
     access: Access,
     /,
@@ -97,10 +109,10 @@ def consume(
     isolation_level: str | None,
     quiet: bool,
 ) -> None:
-    """Prints records, until SIGINT or the limit of --max-messages or --until-end.
+    """Prints the records of topics, until Ctrl-C.
 
-    Without a group it reads all partitions, from now on. In a group it shares
-    them with the other members, and commits the printed records.
+    Without a group it reads new records of all partitions. In a group it shares the
+    partitions with the other members, and commits the records that it has printed.
     """
     _check_topics(topics, pattern, group)
     starts = {"--offset": offset, "--from-time": from_time}

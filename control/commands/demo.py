@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from kohort.control.terminal import examples, fail
+
 MOST_PARTITIONS = 48
 """Partitions that fit in one line of 80 columns."""
 
@@ -15,7 +17,7 @@ MOST_PARTITIONS = 48
     "--members",
     type=click.IntRange(2, 8),
     default=4,
-    help="Most members of the group (group.max.size).",
+    help="The group's maximum size (group.max.size).",
 )
 @click.option(
     "--partitions",
@@ -27,30 +29,31 @@ MOST_PARTITIONS = 48
     "--assignor",
     type=click.Choice(["cooperative-sticky", "sticky", "range", "roundrobin"]),
     default="cooperative-sticky",
-    help="The assignor; all but the first are eager.",
+    help="The assignor. All but cooperative-sticky are eager.",
 )
 @click.option(
     "--pace",
     type=click.FloatRange(0, 100),
     default=1.0,
-    help="The length of pauses for the reader: 2 is twice as long, 0 is none.",
+    help="Length of the pauses between steps: 2 is twice as long, 0 is none.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="The broker's port, for other clients to join; 0 picks a free one.",
+    help="The broker's port, so that other clients can join. 0 picks a free one.",
 )
 @click.option(
     "--stay",
     is_flag=True,
-    help="Goes on after the last scene, until Ctrl-C: join with your own client.",
+    help="Keeps running after the last scene, so that you can join with your client.",
 )
 @click.option(
     "--plain",
     is_flag=True,
-    help="Lines of text, as if stdout were no terminal.",
+    help="Prints lines of text, as it does if stdout is not a terminal.",
 )
+@examples("kohort demo", "kohort demo --assignor range --stay --port 9092")
 def demo(
     *,
     members: int,
@@ -63,15 +66,14 @@ def demo(
 ) -> None:
     """Plays the life of a consumer group in this terminal.
 
-    A broker and some consumers: they join, rebalance, one crashes, one is refused
-    because the group is full, one leaves. The picture comes from the broker's answers
-    to DescribeGroups and from the consumers themselves.
+    It starts a broker and some consumers. They join and rebalance; one crashes, one is
+    refused because the group is full, one leaves. The picture is drawn from the
+    broker's answers to DescribeGroups and from the consumers themselves.
     """
-    # Nothing else of kohort needs these: `kohort --help` does without.
+    # Only this command needs these modules.
     from kohort.control.demo.run import run
     from kohort.control.demo.script import DemoError
     from kohort.control.demo.state import Setup
-    from kohort.control.terminal import fail
 
     setup = Setup(
         members=members,

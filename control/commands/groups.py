@@ -1,11 +1,11 @@
-"""The command ``kohort groups``; `group_calls` and `resetting` do the work."""
+"""The command ``kohort groups``. `group_calls` and `resetting` do the work."""
 
 from __future__ import annotations
 
 import click
 
 from kohort.control.kafka.options import Access, client_options, run
-from kohort.control.terminal import fail, json_option
+from kohort.control.terminal import examples, fail, json_option
 
 STATES = (
     "Empty",
@@ -18,7 +18,7 @@ STATES = (
     "Reconciling",
     "NotReady",
 )
-"""A broker lists nothing for a state that it does not know (KIP-518)."""
+"""A broker lists no groups for an unknown state (KIP-518)."""
 
 _names = click.argument("names", metavar="GROUP...", nargs=-1, required=True)
 _topics_option = click.option(
@@ -26,13 +26,17 @@ _topics_option = click.option(
     "topics",
     metavar="TOPIC[:N,...]",
     multiple=True,
-    help="All partitions of TOPIC, or these; can be given again.",
+    help="All partitions of TOPIC, or only these. Can be given more than once.",
 )
 
 
 @click.group()
+@examples("kohort groups list", "kohort groups describe billing")
 def groups() -> None:
-    """Shows and changes the consumer groups of a cluster."""
+    """Lists, describes and changes consumer groups of any Kafka.
+
+    For kohort's power over its groups, see kohort group.
+    """
 
 
 @groups.command("list")
@@ -43,11 +47,12 @@ def groups() -> None:
     type=click.Choice(STATES, case_sensitive=False),
     metavar="STATE",
     multiple=True,
-    help="Lists groups in this state, as in Stable; can be given again.",
+    help="Lists groups in this state, for example Stable. Can be given more than once.",
 )
 @json_option
+@examples("kohort groups list", "kohort groups list --state Stable")
 def list_(access: Access, *, states: tuple[str, ...], as_json: bool) -> None:
-    """Lists groups, and their states."""
+    """Lists groups and their states."""
     from kohort.control.kafka import group_calls
 
     run(group_calls.list_groups(access, states, as_json=as_json))
@@ -58,12 +63,13 @@ def list_(access: Access, *, states: tuple[str, ...], as_json: bool) -> None:
 @client_options
 @click.option("--all", "everything", is_flag=True, help="Shows all groups.")
 @json_option
+@examples("kohort groups describe billing", "kohort groups describe --all")
 def describe(
     access: Access, *, names: tuple[str, ...], everything: bool, as_json: bool
 ) -> None:
     """Shows groups, their members, committed offsets and lag."""
     if bool(names) == everything:
-        fail("GROUP: name one at least, or say --all", 2)
+        fail("GROUP: give at least one, or --all", 2)
     from kohort.control.kafka import group_calls
 
     run(group_calls.describe(access, names, as_json=as_json))
@@ -72,8 +78,9 @@ def describe(
 @groups.command()
 @_names
 @client_options
+@examples("kohort groups delete billing")
 def delete(access: Access, *, names: tuple[str, ...]) -> None:
-    """Deletes groups without members, and their offsets."""
+    """Deletes empty groups and their offsets."""
     from kohort.control.kafka import group_calls
 
     run(group_calls.delete(access, names))
@@ -83,10 +90,14 @@ def delete(access: Access, *, names: tuple[str, ...]) -> None:
 @click.argument("name", metavar="GROUP")
 @_topics_option
 @client_options
+@examples("kohort groups delete-offsets billing --topic orders:0,1")
 def delete_offsets(access: Access, *, name: str, topics: tuple[str, ...]) -> None:
-    """Deletes committed offsets of topics that no member is subscribed to."""
+    """Deletes committed offsets of topics.
+
+    No member may be subscribed to the topics.
+    """
     if not topics:
-        fail("--topic: name one at least", 2)
+        fail("--topic: give at least one", 2)
     from kohort.control.kafka import group_calls
 
     run(group_calls.delete_offsets(access, name, topics))
@@ -110,6 +121,10 @@ def delete_offsets(access: Access, *, name: str, topics: tuple[str, ...]) -> Non
 )
 @click.option("--all", "everything", is_flag=True, help="Removes all members.")
 @client_options
+@examples(
+    "kohort groups remove-members billing --instance billing-1",
+    "kohort groups remove-members billing --all",
+)
 def remove_members(
     access: Access,
     *,
@@ -118,9 +133,12 @@ def remove_members(
     instances: tuple[str, ...],
     everything: bool,
 ) -> None:
-    """Removes members from a group; most will join it again."""
+    """Removes members from a group.
+
+    A consumer that is still running joins the group again.
+    """
     if bool(members or instances) == everything:
-        fail("--member, --instance: name one at least, or say --all", 2)
+        fail("--member, --instance: give at least one, or --all", 2)
     from kohort.control.kafka import group_calls
 
     run(group_calls.remove_members(access, name, members, instances))
@@ -135,14 +153,16 @@ def remove_members(
 @click.option(
     "--to-current",
     is_flag=True,
-    help="To the committed offset; without one, to the end.",
+    help="To the committed offset, or to the end if there is none.",
 )
-@click.option("--to-offset", metavar="N", type=click.IntRange(min=0))
+@click.option(
+    "--to-offset", metavar="N", type=click.IntRange(min=0), help="To this offset."
+)
 @click.option(
     "--shift-by",
     metavar="[-]N",
     type=int,
-    help="By N from the committed offset; may be negative.",
+    help="By N from the committed offset; N may be negative.",
 )
 @click.option(
     "--to-datetime",
@@ -156,15 +176,20 @@ def remove_members(
     "--from-file",
     metavar="CSV",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="A file of [GROUP,]TOPIC,PARTITION,OFFSET, as --export prints it.",
+    help="To the offsets of a file with lines of [GROUP,]TOPIC,PARTITION,OFFSET, as "
+    "printed by --export.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Only shows the changes; this is the default."
+    "--dry-run", is_flag=True, help="Only shows the changes. This is the default."
 )
 @click.option("--execute", is_flag=True, help="Sets the offsets.")
-@click.option("--export", is_flag=True, help="Prints CSV.")
+@click.option("--export", is_flag=True, help="Prints the new offsets as CSV.")
 @client_options
 @json_option
+@examples(
+    "kohort groups reset-offsets billing --topic orders --to-earliest --execute",
+    "kohort groups reset-offsets billing --all-topics --by-duration 15m",
+)
 def reset_offsets(
     access: Access,
     *,
@@ -177,9 +202,9 @@ def reset_offsets(
     as_json: bool,
     **ways: object,
 ) -> None:
-    """Sets the committed offsets of groups without members.
+    """Sets the committed offsets of empty groups.
 
-    Offsets outside the log are set to its start or its end.
+    An offset outside the log becomes the start or the end of the log.
     """
     said = {
         f"--{name.replace('_', '-')}": value
@@ -188,16 +213,16 @@ def reset_offsets(
     }
     if len(said) != 1:
         every = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
-        fail(f"say one of {every}", 2)
+        fail(f"give one of {every}", 2)
     if dry_run and execute:
         fail("--dry-run: not with --execute", 2)
     if export and as_json:
         fail("--export: not with --json", 2)
     ((option, value),) = said.items()
     if option != "--from-file" and bool(topics) == all_topics:
-        fail("--topic: name one at least, or say --all-topics", 2)
+        fail("--topic: give at least one, or --all-topics", 2)
     if option == "--from-file" and (topics or all_topics):
-        fail("--from-file: names the topics itself", 2)
+        fail("--from-file: not with --topic or --all-topics", 2)
     from kohort.control.kafka import resetting
 
     reset = resetting.reset_of(option, value, names)

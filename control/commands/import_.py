@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kohort.control.commands.config import CONFIG_OPTIONS, load_config
-from kohort.control.terminal import fail
+from kohort.control.terminal import examples, fail
 
 
 @click.command("import")
@@ -20,10 +20,12 @@ from kohort.control.terminal import fail
     "topics",
     metavar="TOPIC",
     multiple=True,
-    help="Imports this topic only; can be given again. __consumer_offsets is one.",
+    help="Imports only this topic. Can be given more than once. __consumer_offsets has "
+    "the groups.",
 )
 @CONFIG_OPTIONS[0]
 @CONFIG_OPTIONS[1]
+@examples("kohort import /var/kafka-logs data", "kohort serve --data-dir data")
 def import_(
     source: Path,
     target: Path,
@@ -31,13 +33,12 @@ def import_(
     file: str | None,
     sets: tuple[str, ...],
 ) -> None:
-    """Makes a data directory DIR from a log directory of Apache Kafka.
+    """Makes a data directory from Apache Kafka's log directory.
 
-    KAFKA_DIR is a log directory of a broker that is stopped, or a copy of one, or
-    the folder of one partition. It is not changed.
+    KAFKA_DIR is the log directory of a stopped broker, a copy of it, or the folder of
+    one partition. It is not changed. DIR is the new data directory.
     """
-    from kohort.broker.log.directory import DataDirError
-    from kohort.broker.log.store import StorageError
+    from kohort.broker.log.store import DataDirError, StorageError
     from kohort.control.data_dir.importing import import_kafka
 
     config = load_config(file, sets)

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import click
 
-from kohort.control.terminal import fail, json_option
+from kohort.control.terminal import examples, fail, json_option
 
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--group", metavar="GROUP", help="Shows this one only.")
+@click.option("--group", metavar="GROUP", help="Shows only this group.")
 @json_option
+@examples("kohort inspect data", "kohort inspect data --group billing")
 def inspect(directory: Path, group: str | None, *, as_json: bool) -> None:
-    """Prints the groups and offsets in a data directory, kohort's or Kafka's.
+    """Prints the groups and offsets in a data directory.
 
-    DIR may also be one partition's folder, or one segment. A broker may be running
-    on it. Exits 1 if something in it is damaged.
+    DIR is a data directory of kohort or of Apache Kafka, the folder of one partition,
+    or one segment. A broker may be using it. Exits 1 if something is damaged.
     """
     from kohort.control.data_dir.inspection import InspectError
     from kohort.control.data_dir.inspection_output import write_inspection

@@ -1,52 +1,65 @@
-"""The command ``kohort serve``: a broker in this process, until a signal ends it.
+"""The command ``kohort serve``: runs a broker in this process, until a signal.
 
-1. `serve` reads the options, and opens the HTTP port's modules if they are wanted.
-2. `_serve` opens the events file, starts the broker, opens HTTP, and prints one line.
-3. SIGTERM or SIGINT closes them in the opposite order.
+1. `serve` reads the options, and loads the modules of the HTTP port if it is used.
+2. `served` opens the events file, starts the broker and opens the HTTP port.
+3. `_serve` prints one line with the addresses.
+4. SIGTERM, SIGINT or the end of stdin closes them in reverse order.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-)
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
 from kohort.broker import telemetry
 from kohort.broker.config import ConfigError
+from kohort.broker.config_started import parse_address
 from kohort.control.commands.config import CONFIG_OPTIONS, load_config
-from kohort.control.terminal import address, fail, parse_pairs, token_option, why_not
+from kohort.control.terminal import (
+    examples,
+    fail,
+    parse_pairs,
+    token_option,
+)
 
 if TYPE_CHECKING:
     from kohort.broker.server import Broker
-
-OpenHttp = Callable[["Broker"], AbstractAsyncContextManager[str]]
-"""Opens the HTTP port of a broker, raises `StartError`; its URL while it is open."""
+    from kohort.control.serving import OpenHttp
 
 MAX_NODES = 100
-"""More than any cluster that a test plays; each has a socket and timers."""
+"""More than a test needs. Each node has a socket and timers."""
 
-_OBJECTS_PER_COLLECTION = 20_000
-"""New objects until the garbage collector looks for circles: some 2 MB."""
-
-
-class StartError(Exception):
-    """The broker cannot be served; says why in one line."""
+nodes_option = click.option(
+    "--nodes",
+    type=click.IntRange(1, MAX_NODES),
+    default=1,
+    help="Number of brokers in the cluster.",
+)
+faults_option = click.option(
+    "--faults",
+    metavar="FILE",
+    help="A TOML file with faults: [[fault]] tables with api, error, delay_ms, ...",
+)
+clock_option = click.option(
+    "--clock",
+    type=click.Choice(["real", "manual"]),
+    default="real",
+    help="With manual, the time of groups and retention stands still until it is moved:"
+    " kohort clock advance.",
+)
 
 
 @click.command()
 @click.option(
     "--host",
     default="127.0.0.1",
-    help="The address to listen on; 0.0.0.0 for all.",
+    help="Address to listen on; 0.0.0.0 for all.",
 )
 @click.option(
     "--port",
@@ -55,59 +68,68 @@ class StartError(Exception):
     help="Port of the first node; further nodes use the following ports. 0 picks free"
     " ports.",
 )
-@click.option(
-    "--nodes",
-    type=click.IntRange(1, MAX_NODES),
-    default=1,
-    help="Brokers of the cluster.",
-)
+@nodes_option
 @click.option(
     "--data-dir",
     metavar="DIR",
-    help="Keeps records, groups and offsets there; else they are in memory.",
+    help="Keeps records, groups and offsets in this folder; otherwise in memory.",
 )
 @click.option(
     "--advertise",
     metavar="HOST:PORT",
-    help="The address for clients to connect to, if it differs.",
+    help="Address that clients connect to, if it is not the address listened on.",
 )
 @CONFIG_OPTIONS[0]
 @CONFIG_OPTIONS[1]
 @click.option(
     "--events",
     metavar="FILE",
-    help="Appends the events of groups to a file: JSON, one event per line.",
+    help="Appends the events of groups to this file: JSON, one event per line.",
 )
 @click.option(
     "--events-heartbeats",
     is_flag=True,
-    help="Publishes an event for each heartbeat, too.",
+    help="Also publishes an event for each heartbeat.",
 )
+@clock_option
+@faults_option
 @click.option(
     "--label",
     "labels",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Names this run in each of its events; can be given again.",
+    help="A label of this run, in each event. Can be given more than once.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(["auto", "pretty", "json"]),
     default="auto",
-    help="auto is pretty on a terminal and json elsewhere.",
+    help="auto is pretty on a terminal, otherwise json.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(telemetry.LEVELS),
     default="info",
+    help="Log lines below this level are dropped.",
 )
 @click.option(
     "--http",
     metavar="[HOST:]PORT",
-    help="Opens an HTTP port, for why, top, cluster, /timeline, /events and /metrics; "
-    "on loopback if it says no host; 0 takes a free one.",
+    help="Opens an HTTP port for kohort why, top, group, faults, clock, cluster and for"
+    " the timeline page. On loopback by default; 0 picks a free port.",
 )
 @token_option
+@click.option(
+    "--until-stdin-closes",
+    is_flag=True,
+    help="Also stops at the end of stdin, so that it ends with the program that started"
+    " it, even if that is killed.",
+)
+@examples(
+    "kohort serve --http 9080",
+    "kohort serve --set group.initial.rebalance.delay.ms=0 --port 0",
+    "kohort serve --nodes 3 --data-dir data",
+)
 def serve(
     host: str,
     port: int,
@@ -118,22 +140,32 @@ def serve(
     sets: tuple[str, ...],
     events: str | None,
     events_heartbeats: bool,
+    clock: Literal["real", "manual"],
+    faults: str | None,
     labels: tuple[str, ...],
     log_format: telemetry.Format,
     log_level: Literal["debug", "info", "warning", "error", "critical"],
     http: str | None,
     http_token: str | None,
+    until_stdin_closes: bool,
 ) -> NoReturn:
-    """Serves until SIGTERM or SIGINT.
+    """Starts a broker; it runs until Ctrl-C or SIGTERM.
 
-    Prints one line when it accepts connections. Logs go to stderr. Of a key that
-    is set more than once, --set overrides the environment (KOHORT_GROUP_MAX_SIZE for
-    group.max.size), and the environment the file.
+    Prints one line when it accepts connections. Logs go to stderr. Settings come from
+    --set, from environment variables (KOHORT_GROUP_MAX_SIZE sets group.max.size) and
+    from the --config file; --set overrides the environment, which overrides the file.
     """
-    open_http = None if http is None else _http_opener(http, http_token)
+    from kohort.control.serving import (
+        StartError,
+        http_opener,
+        load_faults,
+        raise_descriptors,
+    )
+
+    open_http = None if http is None else http_opener(http, http_token)
     telemetry.configure(log_format, log_level)
     config = load_config(file, sets)
-    _raise_descriptors()
+    raise_descriptors()
     last = max(port, _advertised_port(advertise)) + nodes - 1
     if last > 65535:
         fail(f"--nodes {nodes}: ports end at 65535, and the last would be {last}", 2)
@@ -149,143 +181,74 @@ def serve(
         data_dir=data_dir,
         labels=_labels(labels),
         events_heartbeats=events_heartbeats,
+        clock=clock,
     )
+    load_faults(broker, faults)
     try:
-        loop.run(_serve(broker, open_http, events))
+        loop.run(_serve(broker, open_http, events, until_stdin_closes))
     except StartError as why:
         fail(str(why), 1)
     sys.exit(0)
 
 
-def _http_opener(where: str, token: str | None) -> OpenHttp:
-    """Opens the HTTP port of a broker once it has started."""
-    # aiohttp takes longer to load than all the rest.
-    from kohort.control.http.guard import ControlError, check_door
-    from kohort.control.http.server import Control
-
-    try:
-        host, port = address(where if ":" in where else f"127.0.0.1:{where}")
-        check_door(host, token)
-    except ConfigError:
-        fail(f"--http {where!r}: must be a port or host:port", 2)
-    except ControlError as error:
-        fail(str(error), 2)
-
-    @asynccontextmanager
-    async def open_http(broker: Broker) -> AsyncIterator[str]:
-        control = Control(broker, host, port, token=token)
-        try:
-            await control.start()
-        except OSError as error:
-            free = "--http 0 takes a free one"
-            raise StartError(why_not(host, port, error, free)) from None
-        try:
-            yield control.url
-        finally:
-            await control.stop()
-
-    return open_http
-
-
-def _raise_descriptors() -> None:
-    """Raises the limit on file descriptors; exits if it stays too low."""
-    from kohort.broker import descriptors
-
-    most = descriptors.raise_limit()
-    if most < descriptors.FEWEST:
-        fail(
-            f"{most} file descriptors (ulimit -n) are too few: a broker needs at "
-            f"least {descriptors.FEWEST}",
-            1,
-        )
-
-
 def _advertised_port(advertise: str | None) -> int:
-    """The port of --advertise, which is wrong or right; 0 without one."""
+    """The port of --advertise; 0 without it. Ends the command if it is invalid."""
     try:
-        return 0 if advertise is None else address(advertise)[1]
+        return 0 if advertise is None else parse_address(advertise)[1]
     except ConfigError as error:
         fail(f"--advertise {error}", 2)
 
 
 def _labels(given: tuple[str, ...]) -> dict[str, str]:
-    """The labels of --label, each of which is wrong or right."""
+    """The labels of --label. Ends the command if one is invalid."""
     pairs = parse_pairs("--label", given)
     for text in given:
         if not text.isprintable():
-            # Invalid UTF-8 or control characters break log lines and JSON's readers.
-            fail(f"--label {text!r}: must be text that can be printed", 2)
+            # Invalid UTF-8 and control characters break log lines and readers of JSON.
+            fail(f"--label {text!r}: must be printable text", 2)
     return dict(pairs)
 
 
-@asynccontextmanager
-async def _written(broker: Broker, path: str) -> AsyncIterator[None]:
-    """Writes events to a file, from before the start until after the stop."""
-    from kohort.broker.events.views.jsonl import EventsFile
-
-    try:
-        view = EventsFile(path, broker.events)
-    except OSError as error:
-        reason = error.strerror or error
-        named = path or "a file without a name"
-        raise StartError(f"--events: cannot write to {named}: {reason}") from None
-    view.start()
-    try:
-        yield
-    finally:
-        await view.close()
-
-
 async def _serve(
-    broker: Broker, open_http: OpenHttp | None, events: str | None
+    broker: Broker,
+    open_http: OpenHttp | None,
+    events: str | None,
+    until_stdin_closes: bool,
 ) -> None:
     import asyncio
 
     from kohort.broker import loop
-    from kohort.protocol.records import crc_of
+    from kohort.control.serving import served
 
     stopping = asyncio.Event()
     loop.on_signals(stopping.set)
-    # A start makes no garbage, and may load many groups.
-    gc.disable()
-    async with AsyncExitStack() as opened:
-        if events is not None:
-            await opened.enter_async_context(_written(broker, events))
-        await _start(broker)
-        opened.push_async_callback(broker.stop)
-        addresses = broker.bootstrap_servers
-        if open_http is not None:
-            addresses += f" and {await opened.enter_async_context(open_http(broker))}"
+    if until_stdin_closes:
+        _on_end_of_stdin(stopping.set)
+    async with served(broker, open_http, events) as at:
+        addresses = at.bootstrap_servers
+        if at.url is not None:
+            addresses += f" and {at.url}"
         click.echo(f"kohort accepts connections on {addresses} (pid {os.getpid()})")
         sys.stdout.flush()
-        # The first Produce shall not wait for the checksum's library to be loaded.
-        crc_of(b"")
-        settling = asyncio.create_task(_settle(broker))
         await stopping.wait()
-        settling.cancel()
 
 
-async def _settle(broker: Broker) -> None:
-    await broker.wait_until_loaded()
-    # Objects of the start are permanent: full collections skip them from now on.
-    gc.freeze()
-    # Most long-lived objects here are events, which have no reference cycles: a
-    # collection at every 700th object would cost a few hundredths of the CPU.
-    gc.set_threshold(_OBJECTS_PER_COLLECTION, 10, 10)
-    gc.enable()
+def _on_end_of_stdin(callback: Callable[[], object]) -> None:
+    """Calls `callback` from the running loop when stdin has ended.
 
+    In a thread, because a loop cannot watch a stdin that is a file.
+    """
+    import asyncio
 
-async def _start(broker: Broker) -> None:
-    from kohort.broker.log.directory import DataDirError
-    from kohort.broker.log.store import StorageError
+    running = asyncio.get_running_loop()
 
-    try:
-        await broker.start()
-    except (DataDirError, StorageError) as error:
-        raise StartError(str(error)) from None
-    except OSError as error:
-        # Nodes have their ports once they listen, one after the other.
-        listening = sum(node.port > 0 for node in broker.cluster.nodes.values())
-        port = broker.port and broker.port + listening
-        taken = "--port 0 takes a free one"
-        raise StartError(why_not(broker.host, port, error, taken)) from None
+    def wait() -> None:
+        # Not sys.stdin: a read that holds its lock would break the interpreter's exit.
+        with suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        # The broker may have stopped before.
+        with suppress(RuntimeError):
+            running.call_soon_threadsafe(callback)
+
+    threading.Thread(target=wait, name="stdin", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The command ``kohort timeline``: a file of events as one HTML page."""
+"""The command ``kohort timeline``: makes an HTML page from a file of events."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from kohort.control.terminal import fail
+from kohort.control.terminal import examples, fail
 
 MANY_EVENTS = 1_000_000
-"""Events above which a browser takes long to load the page."""
+"""Number of events above which a browser takes long to load the page."""
 
 
 @click.command()
@@ -22,7 +22,7 @@ MANY_EVENTS = 1_000_000
     metavar="FILE",
     required=True,
     type=click.Path(dir_okay=False, allow_dash=True),
-    help="The page; - for stdout. An existing file is replaced.",
+    help="The page to write; - is stdout. An existing file is replaced.",
 )
 @click.option(
     "-g",
@@ -30,20 +30,21 @@ MANY_EVENTS = 1_000_000
     "groups",
     metavar="GROUP",
     multiple=True,
-    help="Only this group's events; can be given again.",
+    help="Only this group's events. Can be given more than once.",
 )
+@examples("kohort timeline events.jsonl -o timeline.html")
 def timeline(events: str, output: str, groups: tuple[str, ...]) -> None:
-    """Makes a page of a file of events, as serve --events writes it.
+    """Makes an HTML page from a file of events.
 
-    EVENTS has an event in each line, as JSON; - reads stdin. The page is one file,
-    and loads nothing: a browser shows it without a broker and without a network.
+    EVENTS is a file that kohort serve --events has written; - reads stdin. The page is
+    one file: a browser shows it without a broker or a network.
     """
     from kohort.control.events_file import STDIO, read_in_order
     from kohort.control.timeline.packing import Packing
 
     if STDIO not in {events, output} and _are_same(events, output):
-        fail(f"{output}: the page would take the place of the events", 2)
-    # A name may have bytes that are no text.
+        fail(f"{output}: the page would overwrite the events", 2)
+    # A file name may have bytes that are not text.
     name = os.fsencode(Path(events).name).decode(errors="replace")
     name = "stdin" if events == STDIO else name
     packing = read_in_order(events, name, groups, Packing)
@@ -77,6 +78,6 @@ def _write(output: str, page: bytes, *, is_stdout: bool) -> None:
             Path(output).write_bytes(page)
     except OSError as error:
         if is_stdout:
-            # Python would try again at its end, and complain.
+            # Python would try again when it exits, and print an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         fail(f"{output}: {error.strerror or error}", 1)

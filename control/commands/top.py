@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from kohort.control.terminal import http_option
+from kohort.control.terminal import examples, http_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     type=click.FloatRange(0.1, 3600),
     default=1.0,
-    help="The pause between two updates.",
+    help="Seconds between updates.",
 )
 @click.option(
     "--once",
     is_flag=True,
-    help="Prints once: rates are averages since the HTTP port was opened.",
+    help="Prints once. Rates are averages since the HTTP port was opened.",
 )
 @click.option(
     "--json",
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Prints JSON, for programs: one line per update.",
 )
+@examples("kohort top", "kohort top --once")
 def top(http: str, interval: float, *, once: bool, as_json: bool) -> None:
-    """Shows the activity of a broker's groups, until Ctrl-C.
+    """Shows the activity of groups, until Ctrl-C.
 
-    Needs a broker with an HTTP port (`kohort serve --http`). If stdout is no terminal,
-    it is printed once.
+    Needs a broker with an HTTP port: kohort serve --http 9080. If stdout is not a
+    terminal, it prints once.
     """
     from kohort.control.remote import reached
 
@@ -60,14 +61,13 @@ def top(http: str, interval: float, *, once: bool, as_json: bool) -> None:
 
 
 class Pauses:
-    """Pauses between two looks, until SIGINT or SIGTERM.
+    """Pauses between updates, until SIGINT or SIGTERM.
 
-    The terminal is restored at the end, so signals raise an
-    exception. One that strikes while a connection's finalizer runs is lost, as all
-    exceptions are there; the next pause raises it again.
+    Signals raise an exception, so that the terminal is restored. An exception that is
+    raised in a finalizer is lost; therefore the next pause raises it again.
 
     Args:
-        seconds: of each.
+        seconds: length of a pause.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -91,11 +91,11 @@ class Pauses:
         sys.exit(128 + number)
 
     def pause(self) -> None:
-        """Returns when it is over.
+        """Waits until the pause is over.
 
         Raises:
-            KeyboardInterrupt: it is to end by SIGINT.
-            SystemExit: it is to end by SIGTERM.
+            KeyboardInterrupt: SIGINT was received.
+            SystemExit: SIGTERM was received.
         """
         if self._number:
             self._end(self._number, None)
@@ -120,14 +120,14 @@ def _show(remote: Remote, pauses: Pauses, *, once: bool) -> None:
     console = terminal()
     first = frame(None, remote.get("metrics.json"))
     if once:
-        # Output of --once can be scrolled, and is not cut in a pipe.
+        # The output of --once can be scrolled; a pipe gets all columns.
         console.print(picture(first, console.width if sys.stdout.isatty() else None))
         return
     _watch(remote, pauses, console, first)
 
 
 def _watch(remote: Remote, pauses: Pauses, console: Console, shown: Frame) -> None:
-    """Draws until it is interrupted; a broker that is gone may come back."""
+    """Draws until it is interrupted, also while the broker is stopped."""
     from rich.live import Live
 
     from kohort.control.remote import RemoteError

@@ -1,18 +1,18 @@
-"""The command ``kohort topics``: its options; `topic_calls` does the work."""
+"""The command ``kohort topics``: its options. `topic_calls` does the work."""
 
 from __future__ import annotations
 
 import click
 
 from kohort.control.kafka.options import Access, client_options, run
-from kohort.control.terminal import fail, json_option, parse_pairs
+from kohort.control.terminal import examples, fail, json_option, parse_pairs
 
 _configs_option = click.option(
     "--config",
     "configs",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Sets a key of the topic's configuration; can be given again.",
+    help="Sets one of the topic's settings. Can be given more than once.",
 )
 _names = click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
 
@@ -28,14 +28,16 @@ def _settings(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 @click.group()
+@examples("kohort topics list", "kohort topics create orders --partitions 6")
 def topics() -> None:
-    """Shows and changes the topics of a cluster."""
+    """Lists, describes and changes topics of any Kafka."""
 
 
 @topics.command("list")
 @client_options
-@click.option("--internal", is_flag=True, help="Lists internal topics, too.")
+@click.option("--internal", is_flag=True, help="Also lists internal topics.")
 @json_option
+@examples("kohort topics list")
 def list_(access: Access, *, internal: bool, as_json: bool) -> None:
     """Lists topics."""
     from kohort.control.kafka import topic_calls
@@ -47,9 +49,10 @@ def list_(access: Access, *, internal: bool, as_json: bool) -> None:
 @_names
 @client_options
 @click.option(
-    "--all-configs", is_flag=True, help="Shows also keys with default values."
+    "--all-configs", is_flag=True, help="Also shows settings with default values."
 )
 @json_option
+@examples("kohort topics describe orders")
 def describe(
     access: Access, *, names: tuple[str, ...], all_configs: bool, as_json: bool
 ) -> None:
@@ -65,16 +68,17 @@ def describe(
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
-    help="Number of partitions; by default the broker's num.partitions.",
+    help="Number of partitions. The default is the broker's num.partitions.",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(min=1),
-    help="Replicas of each partition; by default the broker's.",
+    help="Replicas of each partition. The default is the broker's.",
 )
 @_configs_option
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Skips topics that exist.")
 @click.option("--dry-run", is_flag=True, help="Only checks the request.")
+@examples("kohort topics create orders --partitions 6 --config cleanup.policy=compact")
 def create(
     access: Access,
     *,
@@ -104,7 +108,8 @@ def create(
 @topics.command()
 @_names
 @client_options
-@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
+@click.option("--if-exists", is_flag=True, help="Skips topics that do not exist.")
+@examples("kohort topics delete orders")
 def delete(access: Access, *, names: tuple[str, ...], if_exists: bool) -> None:
     """Deletes topics and their records."""
     from kohort.control.kafka import topic_calls
@@ -124,7 +129,11 @@ def delete(access: Access, *, names: tuple[str, ...], if_exists: bool) -> None:
     "deleted",
     metavar="KEY",
     multiple=True,
-    help="Resets a key to its default; can be given again.",
+    help="Resets a setting to its default. Can be given more than once.",
+)
+@examples(
+    "kohort topics alter orders --partitions 12",
+    "kohort topics alter orders --config retention.ms=60000",
 )
 def alter(
     access: Access,
@@ -134,9 +143,9 @@ def alter(
     configs: tuple[str, ...],
     deleted: tuple[str, ...],
 ) -> None:
-    """Adds partitions to topics, and changes their configuration."""
+    """Adds partitions to topics and changes their settings."""
     if partitions is None and not configs and not deleted:
-        fail("say --partitions, --config or --delete-config", 2)
+        fail("give --partitions, --config or --delete-config", 2)
     changes: dict[str, str | None] = {**_settings(configs)}
     for key in deleted:
         if key in changes:

@@ -10,18 +10,20 @@ from pathlib import Path
 import click
 
 from kohort.broker import telemetry
-from kohort.control.terminal import fail, json_option
+from kohort.control.terminal import examples, fail, json_option
 
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @json_option
+@examples("kohort verify data")
 def verify(directory: Path, *, as_json: bool) -> None:
-    """Checks every file of a data directory, kohort's or Kafka's; changes nothing.
+    """Checks every file of a data directory; changes nothing.
 
-    DIR may also be one partition's folder. No broker may be running on it. Prints the
-    records that are damaged or missing, and the effects of a start of the broker. Exits
-    0 if all is sound, 1 if anything is damaged, 2 if it cannot be verified.
+    DIR is a data directory of kohort or of Apache Kafka, or the folder of one
+    partition. No broker may be using it. Prints the records that are damaged or
+    missing, and the repairs that a broker would make at its start. Exits 0 if nothing
+    is damaged, 1 if something is, 2 if it cannot be checked.
     """
     from kohort.control.data_dir import verification
     from kohort.control.data_dir.verification_output import write_verification

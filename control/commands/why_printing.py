@@ -19,9 +19,15 @@ from kohort.control.why.history import History
 NS_PER_MS = 1_000_000
 
 
-def show(history: History, last: int | None = None) -> None:
-    """Prints rebalances, the oldest first, and then findings."""
-    print_at_once(lambda console: _show(console, history, last))
+def show(history: History, last: int | None = None, *, err: bool = False) -> None:
+    """Prints rebalances, the oldest first, and then findings.
+
+    Args:
+        history: the group's history.
+        last: shows only this many rebalances, the last ones; None for all.
+        err: whether to print to stderr.
+    """
+    print_at_once(lambda console: _show(console, history, last), err=err)
 
 
 def show_groups(histories: Sequence[History]) -> None:
@@ -59,7 +65,7 @@ def _words(history: History, each: Account) -> Text:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text with words of clients, escaped: it moves no cursor, and ends no line."""
+    """Text in which control characters of clients' names are escaped."""
     return Text(printable(text).replace("\n", "\\n"), style=style)
 
 
@@ -75,7 +81,7 @@ def _show_finding(console: Console, finding: Finding) -> None:
 
 
 def _print_wrapped(console: Console, text: Text, indent: int = 0) -> None:
-    """A paragraph: indented as a whole on a terminal, else one line."""
+    """Prints a paragraph: indented on a terminal, otherwise on one line."""
     if console.is_terminal:
         console.print(Padding(text, (0, 0, 0, indent)))
     else:
@@ -83,7 +89,7 @@ def _print_wrapped(console: Console, text: Text, indent: int = 0) -> None:
 
 
 def _show_rows(console: Console, rows: Iterable[tuple[str, Text]], indent: int) -> None:
-    """Times and texts: in two columns on a terminal, else a line each."""
+    """Prints times and texts: in two columns on a terminal, otherwise on lines."""
     if not console.is_terminal:
         for time, text in rows:
             _print_wrapped(console, Text(f"{time}  ") + text, indent)

@@ -15,12 +15,13 @@ from typing import Final
 from kohort.broker.config import Config
 from kohort.broker.ids import Ids
 from kohort.broker.log import checkpoints
-from kohort.broker.log.directory import DataDir, DataDirError
+from kohort.broker.log.directory import DataDir
 from kohort.broker.log.metadata import (
     ClusterMetadata,
     PartitionMetadata,
     TopicMetadata,
 )
+from kohort.broker.log.store import DataDirError
 from kohort.broker.topics.settings import log_config, offsets_topic_overrides
 from kohort.broker.topics.topic import OFFSETS_TOPIC, why_no_topic_name
 from kohort.protocol.slotted import slotted
@@ -82,7 +83,7 @@ def import_kafka(
     data_dir.close()
     if data_dir.metadata is not None:
         # Its topics would not be topics any more.
-        raise DataDirError(f"{target} is a broker's and already has topics")
+        raise DataDirError(f"{target} belongs to a broker and already has topics")
     try:
         return _filled(target, folders, config, now_ms, progress)
     except BaseException:
@@ -124,8 +125,8 @@ def _partitions(source: Path, topics: Sequence[str]) -> dict[str, dict[int, Path
             found.setdefault(topic, {})[index] = path
     missing = sorted(set(topics) - found.keys())
     if missing or not found:
-        what = f"no topic {missing[0]}" if missing else "no partition of Apache Kafka's"
-        raise DataDirError(f"there is {what} in {source}")
+        what = f"topic {missing[0]}" if missing else "partitions of Apache Kafka"
+        raise DataDirError(f"{source} has no {what}")
     return found
 
 

@@ -181,10 +181,10 @@ class _PartitionLog:
             self.damage = str(error)
         except WireError as error:
             self.damage = f"{path}: {error}"
-        if self.decoder.open_transactions:
+        if self.loading.transactions:
             self.notes.append(
-                f"{path}: {self.decoder.open_transactions} transactions have not "
-                "ended, and their offsets do not count"
+                f"{path}: {len(self.loading.transactions)} open "
+                "transactions, without their offsets"
             )
 
 
@@ -249,7 +249,7 @@ def _judge_rest(
     notes: list[str],
     is_last: bool,
 ) -> None:
-    """Whether a log may end there: it is being written to, or was.
+    """True if a log may end there: it is being written to, or was.
 
     It may end within a batch that was being written, or in space that was set
     aside for more.
@@ -262,10 +262,10 @@ def _judge_rest(
     if not is_zero and not batches.is_torn:
         offset = batches.next_offset
         raise _DamageError(f"{path}: byte {start}, offset {offset}: {batches.why}")
-    rest = f"{size - start} bytes from {start} on are no whole batch"
+    rest = f"{size - start} bytes from {start} on are not a whole batch"
     if not is_last:
         raise _DamageError(f"{path}: {rest}")
-    notes.append(f"{path}: {rest}, and do not count")
+    notes.append(f"{path}: {rest} and are ignored")
 
 
 def _group_view(group_id: str, index: int | None, kind: str, found: Found) -> GroupView:

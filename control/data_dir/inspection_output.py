@@ -65,7 +65,7 @@ def _lines(found: Inspection) -> Iterator[str]:
     if found.skipped:
         yield ""
         count = counted(sum(found.skipped.values()), "record")
-        yield f"skipped, as not of the classic protocol: {count}"
+        yield f"skipped, not of the classic protocol: {count}"
         for name, number in sorted(found.skipped.items()):
             yield f"  {name}: {number}"
     if found.notes or found.damaged:

@@ -7,7 +7,6 @@ start of the broker is rehearsed, which changes nothing and shows its effects.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from kohort.broker.log.directory import (
     LOCK,
     META,
     DataDir,
-    DataDirError,
 )
 from kohort.broker.log.examination import Examination, Finding, Known
 from kohort.broker.log.files import Deed
@@ -31,7 +29,7 @@ from kohort.broker.log.metadata import ClusterMetadata, MetadataError, TopicMeta
 from kohort.broker.log.segment import OFFSET_INDEX, TIME_INDEX, is_segment
 from kohort.broker.log.segments import SegmentStore
 from kohort.broker.log.settings import LogConfig
-from kohort.broker.log.store import StorageError
+from kohort.broker.log.store import DataDirError, StorageError
 from kohort.broker.topics.settings import log_config
 
 _FORGOTTEN: Final = ("-delete", "-stray")
@@ -99,7 +97,7 @@ class Verification:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a file is damaged, or a start would be refused."""
+        """True if a file is damaged, or a start would be refused."""
         findings = [*self.findings]
         for report in self.partitions:
             findings += report.findings
@@ -107,7 +105,7 @@ class Verification:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a start of the broker would be refused."""
+        """True if a start of the broker would be refused."""
         return bool(self.refusals) or any(each.is_refused for each in self.partitions)
 
 
@@ -147,6 +145,8 @@ def _locked(path: Path) -> Iterator[None]:
         return
     except OSError as error:
         raise files.failure("open", path / LOCK, error) from None
+    import fcntl  # Windows has none.
+
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -225,7 +225,7 @@ class _Directory:
             offsets = checkpoints.read_offsets(self._path / name)
             self._offsets[name] = offsets or {}
             if offsets is None:
-                self._find(name, "it is not whole")
+                self._find(name, "it is incomplete")
             elif name not in self._names and has_partitions and self._found.is_clean:
                 self._find(name, "it is missing")
 
@@ -316,7 +316,7 @@ class _Directory:
             is_new = not (self._path / report.name).exists()
             if is_new and isinstance(error, StorageError):
                 # It would have been made, but for the rehearsal.
-                return replace(report, start=["creates it anew, without records"])
+                return replace(report, start=["recreates it without records"])
             return replace(report, start=[str(error)], is_refused=True)
         assert isinstance(partition.store, SegmentStore)
         partition.store.release()

@@ -28,7 +28,7 @@ from kohort.control.demo.state import (
 )
 
 COMMIT_S = 1.0
-"""Members commit so often, and whenever they give partitions up."""
+"""Commit interval of members, which also commit before they revoke partitions."""
 BATCH_S = 0.1
 RATE = 60
 """Records per second that are produced."""
@@ -39,7 +39,7 @@ WATCH_CLOSELY_S = 0.002
 
 
 class Actor(ConsumerRebalanceListener):
-    """A consumer of the group, as an application would have it.
+    """A consumer of the group, as in an application.
 
     Args:
         seen: where it says how it is doing.
@@ -108,7 +108,7 @@ class Actor(ConsumerRebalanceListener):
         self.seen.changed()
 
     async def leave(self) -> None:
-        """Closes the consumer as it should be: it commits and says goodbye."""
+        """Closes the consumer normally: it commits and sends LeaveGroup."""
         self.seen.tell(Kind.LEAVE, f"{self.member.name} leaves: it sends LeaveGroup")
         self.member.standing = Standing.LEAVING
         await self.consumer.close()
@@ -127,7 +127,7 @@ class Actor(ConsumerRebalanceListener):
         member.standing, member.gone_at = Standing.CRASHED, self.seen.now()
         self.seen.tell(
             Kind.CRASH,
-            f"{member.name} crashes: its connections end without a LeaveGroup",
+            f"{member.name} crashes: its connections close without LeaveGroup",
         )
         await self.cut_off()
 

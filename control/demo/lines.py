@@ -9,7 +9,7 @@ from kohort.control.terminal import counted
 
 
 async def print_lines(seen: Seen, echo: Callable[[str], object]) -> None:
-    """Prints scenes and events as they come, until cancelled."""
+    """Prints scenes and events as they happen, until cancelled."""
     setup = seen.setup
     echo(
         f"kohort demo: a broker on {seen.address}, topic {setup.topic!r} with "
@@ -44,7 +44,7 @@ def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
         yield "Stopped."
     text = f"{seen.now():.0f} s, {counted(max(0, seen.generation), 'generation')}"
     if counts.crash_noticed_s is not None:
-        text += f", a crash that was noticed after {counts.crash_noticed_s:.1f} s"
+        text += f", a crash noticed after {counts.crash_noticed_s:.1f} s"
     if counts.refused:
         text += f", {counted(counts.refused, 'member')} refused"
     yield f"{text}."
@@ -52,7 +52,7 @@ def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
         text = f"{produced} records produced, {min(read, produced)} consumed"
         if counts.twice:
             text += (
-                f", {counts.twice} of them twice: consumed, but not committed yet, "
+                f", {counts.twice} of them twice: consumed but not committed yet "
                 f"when their partition moved to another member"
             )
         yield f"{text}."
@@ -60,5 +60,5 @@ def summary(seen: Seen, *, is_whole: bool) -> Iterator[str]:
     yield "Next:"
     yield "  kohort serve                    a broker for your own clients"
     yield "  kohort demo --assignor range    the same with eager rebalances"
-    yield "  kohort demo --stay --port 9092  join in with a client of your own"
-    yield "docs/demo.md says more about what you saw."
+    yield "  kohort demo --stay --port 9092  join with your own client"
+    yield "docs/tutorial/demo.md explains each scene."

@@ -225,7 +225,7 @@ def _member(seen: Seen, member: Member, width: int) -> list[Text]:
         strip = Text(member.note, STANDING_STYLES[standing])
         records = Text("")
     elif standing is Standing.CRASHED and not member.in_group:
-        strip = Text("the session has timed out", "dim")
+        strip = Text("the session expired", "dim")
     else:
         strip = _strip(seen, member, width)
     return [name, Text(standing, STANDING_STYLES[standing]), strip, records]

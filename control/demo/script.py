@@ -1,7 +1,7 @@
 """The scenes: members that join, crash and leave.
 
-Each step waits for its effect on the broker and the members; pauses are for the
-reader alone.
+Each step waits for its effect on the broker and the members. The pauses only give the
+reader time.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from kohort.control.demo.state import EMPTY, LIVE, Seen, Standing
 from kohort.control.terminal import why_not
 
 NAMES = ("ana", "ben", "cleo", "dan", "eve", "finn", "gia", "hugo", "ida", "jon")
-"""Two more than a group may have members (``--members``): one takes the crashed
-one's place, and one is refused."""
+"""Two more than ``--members`` allows: one replaces the crashed member, one is
+refused."""
 BEFORE_S = 1.5
 """Time to read about the next step."""
 AFTER_S = 1.8
 """Time to look at the result."""
 PATIENCE_S = 60.0
-"""Nothing that is waited for takes as long."""
+"""Timeout of each step; none takes this long."""
 
 
 class DemoError(Exception):
-    """Why the demo cannot go on; one line of text."""
+    """The demo cannot continue; one line of text."""
 
 
 async def perform(seen: Seen, show: Callable[[Seen], Awaitable[None]]) -> None:
-    """Plays it from start to end, and leaves nothing behind.
+    """Plays the demo from start to end, and leaves nothing behind.
 
     Args:
-        seen: is kept up to date.
-        show: shows that until it is cancelled.
+        seen: the state, which it keeps up to date.
+        show: shows the state until it is cancelled.
 
     Raises:
-        DemoError: it cannot go on.
+        DemoError: the demo cannot continue.
     """
     setup = seen.setup
     broker = Broker(
@@ -54,7 +54,7 @@ async def perform(seen: Seen, show: Callable[[Seen], Awaitable[None]]) -> None:
     try:
         await broker.start()
     except OSError as error:
-        taken = "--port 0 takes a free one"
+        taken = "--port 0 picks a free one"
         raise DemoError(why_not(broker.host, setup.port, error, taken)) from None
     seen.address = broker.bootstrap_servers
     actors: dict[str, Actor] = {}
@@ -75,7 +75,7 @@ async def perform(seen: Seen, show: Callable[[Seen], Awaitable[None]]) -> None:
 
 
 async def _prepare(seen: Seen, admin: Admin) -> None:
-    """Makes the topic, and the group: by committing where it is to begin."""
+    """Creates the topic, and the group by committing its start offsets."""
     setup = seen.setup
     topic = NewTopic(setup.topic, setup.partitions)
     (await admin.create_topics([topic])).check()
@@ -84,7 +84,7 @@ async def _prepare(seen: Seen, admin: Admin) -> None:
 
 
 async def _during(main: Awaitable[None], *others: asyncio.Future[None]) -> None:
-    """Lets others run until the main thing ends; raises what any of them raises."""
+    """Runs the others until `main` ends; raises the first error of any of them."""
     tasks = [asyncio.ensure_future(main), *others]
     pending = set(tasks)
     try:
@@ -106,8 +106,8 @@ class Script:
     Args:
         seen: the state that the scenes wait for.
         actors: by name; started members are added.
-        producing: ends when all records are delivered after
-        enough: is set.
+        producing: ends when `enough` is set and all records are delivered.
+        enough: tells the producer to stop.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Script:
         """From the empty group to the end.
 
         Raises:
-            DemoError: something that has to happen does not.
+            DemoError: a step does not have its effect in time.
         """
         scenes = [
             self._first_join,
@@ -139,7 +139,7 @@ class Script:
             self._one_leaves,
         ]
         self.seen.scenes = len(scenes)
-        await self._until("the group is there", lambda: self.seen.state == EMPTY)
+        await self._until("the group exists", lambda: self.seen.state == EMPTY)
         for scene in scenes:
             await scene()
             await self._pause(AFTER_S)
@@ -158,8 +158,8 @@ class Script:
             1,
             "The first members join",
             f"An empty group waits for more members (KIP-134; here {delay_s:g} s, and "
-            f"once more if some came), so that one rebalance serves all who start "
-            f"together.",
+            f"once more if some joined), so that members that start together need "
+            f"only one rebalance.",
         )
         for _ in range(first):
             self._join()
@@ -167,16 +167,16 @@ class Script:
 
     async def _one_more_joins(self) -> None:
         text = (
-            f"With {self.setup.assignor} all members give up all partitions first: "
-            f"none consumes until the new assignment is there."
+            f"With {self.setup.assignor}, all members revoke all partitions first: "
+            f"none consumes until it has its new assignment."
         )
         if self.setup.is_cooperative:
             text = (
-                "With cooperative-sticky only partitions that have to move are given "
-                "up, in one generation, and assigned in the next (KIP-429); the rest "
-                "is consumed all the while."
+                "With cooperative-sticky, only the partitions that move are revoked in "
+                "one generation and assigned in the next (KIP-429); consumption of "
+                "the others goes on."
             )
-        await self._scene(2, "One more joins", text)
+        await self._scene(2, "One more member joins", text)
         self._join()
         await self._settled()
 
@@ -187,13 +187,13 @@ class Script:
         await self._scene(
             3,
             "A member crashes",
-            f"{name} is cut off without a goodbye. The broker considers {name} a "
-            f"member until the session timeout ({timeout_s:g} s) is over: till then "
+            f"{name} disconnects without LeaveGroup. The broker still considers "
+            f"{name} a member until its session expires ({timeout_s:g} s). Until then "
             f"no member reads its partitions.",
         )
         await victim.crash()
         await self._until(
-            f"{name} is given up",
+            f"the session of {name} expires",
             lambda: not victim.member.in_group,
         )
         await self._settled()
@@ -202,13 +202,13 @@ class Script:
         most = self.setup.members
         await self._scene(
             4,
-            "Newcomers fill the group",
-            f"They make it {most}, as many as this broker's group.max.size allows.",
+            "New members fill the group",
+            f"Now it has {most} members, the broker's group.max.size.",
         )
         for _ in range(2):
             if self.seen.guests:
-                # While a group rebalances newcomers go before members that are late
-                # to rejoin (KIP-389): with guests about, only one comes at a time.
+                # While a group rebalances, new members take the places of members
+                # that rejoin late (KIP-389): with guests, only one joins at a time.
                 await self._settled()
             if len(self.seen.live) + self.seen.guests < most:
                 self._join()
@@ -218,12 +218,12 @@ class Script:
         await self._scene(
             5,
             "One too many",
-            "The group is full: the broker refuses the next one (KIP-389). Its "
-            "consumer ends with GroupMaxSizeReachedError; the others notice nothing.",
+            "The group is full: the broker refuses the next member (KIP-389). Its "
+            "consumer fails with GroupMaxSizeReachedError; the others go on.",
         )
         newcomer = self._join()
         await self._until(
-            f"{newcomer.member.name} has an answer",
+            f"{newcomer.member.name} gets an answer",
             lambda: newcomer.member.standing is not Standing.JOINING,
         )
 
@@ -232,8 +232,8 @@ class Script:
         await self._scene(
             6,
             "A member leaves",
-            f"{goer.member.name} closes its consumer, which sends LeaveGroup: its "
-            f"partitions go to others at once, without waiting for a timeout.",
+            f"{goer.member.name} closes its consumer, which sends LeaveGroup: the "
+            f"group reassigns its partitions at once, without waiting for a timeout.",
         )
         await goer.leave()
         await self._until(
@@ -246,9 +246,9 @@ class Script:
         self.seen.begin(
             0,
             "Your turn",
-            f"Join with a client of your own: bootstrap {self.seen.address}, topic "
+            f"Join with your own client: bootstrap {self.seen.address}, topic "
             f"{setup.topic}, group {setup.group}, assignor {setup.assignor}; "
-            f"{setup.members} members at most. Ctrl-C ends it.",
+            f"at most {setup.members} members. Ctrl-C ends it.",
         )
         await self.seen.until(self._has_failed)
         self._check()
@@ -269,14 +269,14 @@ class Script:
         return actor
 
     def _live(self) -> list[Actor]:
-        """Members at work, in the order of their coming."""
+        """Live members, in the order in which they joined."""
         live = [a for a in self.actors.values() if a.member.standing in LIVE]
         if not live:
             raise DemoError("guests have taken all places of the group")
         return live
 
     async def _settled(self) -> None:
-        await self._until("all partitions are given out", lambda: self.seen.is_settled)
+        await self._until("all partitions are assigned", lambda: self.seen.is_settled)
 
     async def _until(self, what: str, condition: Callable[[], bool]) -> None:
         try:
@@ -284,7 +284,7 @@ class Script:
                 await self.seen.until(lambda: condition() or self._has_failed())
         except TimeoutError:
             raise DemoError(
-                f"waited {PATIENCE_S:g} s in vain until {what}; "
+                f"timed out after {PATIENCE_S:g} s waiting until {what}; "
                 f"the group is {self.seen.state}"
             ) from None
         self._check()
@@ -295,4 +295,4 @@ class Script:
     def _check(self) -> None:
         for actor in self.actors.values():
             if actor.member.standing is Standing.FAILED:
-                raise DemoError(f"{actor.member.name} has failed: {actor.member.note}")
+                raise DemoError(f"{actor.member.name} failed: {actor.member.note}")

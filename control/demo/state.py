@@ -41,7 +41,7 @@ class Setup:
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether members keep partitions while they rebalance (KIP-429)."""
+        """True if members keep partitions while they rebalance (KIP-429)."""
         return self.assignor == "cooperative-sticky"
 
 
@@ -75,14 +75,14 @@ class Member:
     """The last that it joined, by its own words."""
     records: int = 0
     in_group: bool = False
-    """Whether the broker counts it as a member."""
+    """True if the broker counts it as a member."""
     note: str = ""
     gone_at: float = 0.0
     """When it crashed."""
 
 
 class Described(NamedTuple):
-    """A member as DescribeGroups has it."""
+    """A member in DescribeGroups."""
 
     name: str
     partitions: frozenset[int]
@@ -149,7 +149,7 @@ class Seen:
             began.
         generation: the newest that a member has said it is in.
         owners: owners by partition, from the broker's last answer in state Stable.
-        settled: the owners of the last generation in which all was given out.
+        settled: the owners of the last generation with all partitions assigned.
     """
 
     def __init__(self, setup: Setup, clock: Callable[[], float]) -> None:
@@ -215,22 +215,22 @@ class Seen:
         return member
 
     def assigned(self, member: Member, partitions: frozenset[int]) -> None:
-        """A member has been given partitions; perhaps none."""
+        """A member was assigned partitions, perhaps none."""
         member.partitions |= partitions
         member.standing = Standing.CONSUMING
         if partitions:
-            self.tell(Kind.MOVE, f"{member.name} takes {_shown(partitions)}")
+            self.tell(Kind.MOVE, f"{member.name} is assigned {_shown(partitions)}")
         self._look()
 
     def revoked(
         self, member: Member, partitions: frozenset[int], *, lost: bool
     ) -> None:
-        """A member has given partitions up, or lost them."""
+        """A member revoked partitions, or lost them."""
         member.partitions -= partitions
         if not member.partitions and member.standing in LIVE:
             member.standing = Standing.JOINING
         if partitions:
-            verb = "loses" if lost else "gives up"
+            verb = "loses" if lost else "revokes"
             self.tell(Kind.MOVE, f"{member.name} {verb} {_shown(partitions)}")
 
     def got(self, member: Member, partition: int, offset: int) -> None:
@@ -283,7 +283,7 @@ class Seen:
             self._rebalancing_since = now
             self.seconds_in = {}
             if before:
-                self.tell(Kind.GROUP, f"a rebalance begins: {before} -> {state}")
+                self.tell(Kind.GROUP, f"a rebalance starts: {before} -> {state}")
 
     def _meet(self, members: Mapping[str, Described]) -> dict[str, Described]:
         """Members by name; guests are members that this program has not started."""
@@ -306,7 +306,7 @@ class Seen:
         if member.standing is Standing.GUEST:
             del self.members[member.name]
             self.owners = {p: n for p, n in self.owners.items() if n != member.name}
-            self.tell(Kind.LEAVE, f"a guest is gone: {member.note}")
+            self.tell(Kind.LEAVE, f"a guest left: {member.note}")
         elif member.standing is Standing.CRASHED:
             after = self.now() - member.gone_at
             self.counts.crash_noticed_s = after
@@ -314,7 +314,7 @@ class Seen:
             timeout_s = self.setup.session_timeout_ms / 1000
             self.tell(
                 Kind.CRASH,
-                f"the broker gives {member.name} up, {after:.1f} s after the crash: "
+                f"the broker removes {member.name}, {after:.1f} s after the crash: "
                 f"no heartbeat for {timeout_s:g} s",
             )
 
@@ -331,7 +331,7 @@ class Seen:
         moved = [p for p, name in self.owners.items() if before.get(p) != name]
         what = f"{len(moved)} of {len(self.owners)} partitions moved"
         if not before:
-            what = f"{len(self.owners)} partitions given out"
+            what = f"{len(self.owners)} partitions assigned"
         detail = "; ".join(
             f"{name} {_shown(owned)}" for name, owned in self.shares().items()
         )
@@ -349,12 +349,12 @@ class Seen:
 
     @property
     def size(self) -> int:
-        """How many members the broker counts."""
+        """Number of members, as the broker counts them."""
         return sum(m.in_group for m in self.members.values())
 
     @property
     def guests(self) -> int:
-        """How many others have joined the group."""
+        """Number of guests in the group."""
         return sum(m.standing is Standing.GUEST for m in self.members.values())
 
     def shares(self) -> dict[str, list[int]]:
@@ -370,7 +370,7 @@ class Seen:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all partitions are given out, and members and broker agree."""
+        """True if all partitions are assigned, and members and broker agree."""
         if self.state != STABLE or len(self.owners) != self.setup.partitions:
             return False
         at_work = {Standing.CONSUMING, Standing.GUEST}

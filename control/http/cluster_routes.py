@@ -4,76 +4,168 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated, Literal, TypedDict, cast
 
 from aiohttp import web
+from msgspec import Meta
 
 from kohort.broker.cluster.cluster import ClusterError
+from kohort.broker.cluster.status import status
 from kohort.broker.log.store import StorageError
 from kohort.broker.server import Broker
-from kohort.control.http.json_http import fields, json_response
+from kohort.control.http.operations import Fields, NodeId, Operation, Text, in_turns
+
+TopicName = Annotated[Text, Meta(description="The name of a topic.")]
+Partition = Annotated[
+    int, Meta(ge=0, le=2**31 - 1, description="The index of a partition.")
+]
+Leader = Annotated[int, Meta(description="The id of a node; -1 for none.")]
 
 
-def routes(broker: Broker) -> list[web.RouteDef]:
-    """The routes of a broker's cluster."""
-    handlers = _Handlers(broker)
-    node = "/v1/nodes/{id:[0-9]{1,10}}"
-    partition = "/v1/partitions/{topic}/{index:[0-9]{1,10}}"
+class NodePath(Fields):
+    """The path of a node."""
+
+    id: NodeId
+
+
+class PartitionPath(Fields):
+    """The path of a partition."""
+
+    topic: TopicName
+    index: Partition
+
+
+class ToNode(Fields):
+    """The node to move to."""
+
+    node: NodeId
+
+
+class NodeState(TypedDict):
+    """State of a node."""
+
+    node: NodeId
+    running: bool
+
+
+class PartitionMoved(TypedDict):
+    """The new leader of a partition."""
+
+    topic: TopicName
+    partition: Partition
+    node: NodeId
+
+
+class ClusterNode(TypedDict):
+    """A node of the cluster."""
+
+    id: NodeId
+    host: str
+    port: int
+    running: bool
+    partitions_led: Annotated[int, Meta(description="Partitions that it leads.")]
+    groups: Annotated[int, Meta(description="Groups that it coordinates.")]
+
+
+class TopicPartition(TypedDict):
+    """A partition of a topic."""
+
+    partition: Partition
+    replicas: list[int]
+    leader: Leader
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+class Topic(TypedDict):
+    """A topic."""
+
+    name: TopicName
+    partitions: list[TopicPartition]
+
+
+class Coordinator(TypedDict):
+    """A partition of __consumer_offsets, and the coordinator of its groups."""
+
+    partition: Partition
+    node: Leader
+    state: Literal["active", "loading", "unloaded", "failed"]
+    groups: int
+
+
+class ClusterState(TypedDict):
+    """Nodes, topics with their partitions, and coordinators."""
+
+    cluster_id: str
+    nodes: list[ClusterNode]
+    topics: list[Topic]
+    coordinators: list[Coordinator]
+
+
+def operations(broker: Broker) -> list[Operation]:
+    """The operations on a broker's cluster."""
+    do = _Handlers(broker)
+    node, partition = "/v1/nodes/{id}", "/v1/partitions/{topic}/{index}"
+    refuses = (404, 409)
     return [
-        web.get("/v1/cluster", handlers.show),
-        web.post(f"{node}/stop", handlers.stop_node),
-        web.post(f"{node}/start", handlers.start_node),
-        web.post(f"{partition}/move", handlers.move_partition),
-        web.post("/v1/groups/{group}/move", handlers.move_group),
+        Operation("GET", "/v1/cluster", do.show_cluster),
+        Operation("POST", f"{node}/stop", do.stop_node, refuses),
+        Operation("POST", f"{node}/start", do.start_node, refuses),
+        Operation("POST", f"{node}/restart", do.restart_node, refuses),
+        Operation("POST", f"{partition}/move", do.move_partition, refuses),
     ]
 
 
 class _Handlers:
-    """The handlers of the routes."""
+    """The handlers of the operations."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def show(self, _: web.Request) -> web.Response:
-        """The cluster: nodes, topics, coordinators."""
-        return json_response(self._broker.status())
+    async def show_cluster(self) -> ClusterState:
+        """Shows nodes, topics and coordinators."""
+        return cast(ClusterState, await in_turns(status(self._broker.cluster)))
 
-    async def stop_node(self, request: web.Request) -> web.Response:
-        """Stops a node; answers when it has stopped."""
-        node_id = int(request.match_info["id"])
-        await fields(request)
-        with _refusals(is_there=node_id in self._broker.cluster.nodes):
-            await self._broker.stop_node(node_id)
-        return json_response({"node": node_id, "running": False})
+    async def stop_node(self, path: NodePath) -> NodeState:
+        """Stops a node: its connections end, other nodes lead its partitions.
 
-    async def start_node(self, request: web.Request) -> web.Response:
-        """Starts a node; answers when clients can connect to it."""
-        node_id = int(request.match_info["id"])
-        await fields(request)
-        with _refusals(is_there=node_id in self._broker.cluster.nodes):
-            await self._broker.start_node(node_id)
-        return json_response({"node": node_id, "running": True})
+        Answers when it has stopped.
+        """
+        with refusals(is_there=path.id in self._broker.cluster.nodes):
+            await self._broker.stop_node(path.id)
+        return {"node": path.id, "running": False}
 
-    async def move_partition(self, request: web.Request) -> web.Response:
+    async def start_node(self, path: NodePath) -> NodeState:
+        """Starts a node that was stopped, on the port that it had.
+
+        Answers when clients can connect to it.
+        """
+        with refusals(is_there=path.id in self._broker.cluster.nodes):
+            await self._broker.start_node(path.id)
+        return {"node": path.id, "running": True}
+
+    async def restart_node(self, path: NodePath) -> NodeState:
+        """Stops a node and starts it again, on the port that it had.
+
+        Answers when clients can connect to it. Its coordinators move to other nodes, if
+        there are any.
+        """
+        with refusals(is_there=path.id in self._broker.cluster.nodes):
+            await self._broker.restart_node(path.id)
+        return {"node": path.id, "running": True}
+
+    async def move_partition(self, path: PartitionPath, body: ToNode) -> PartitionMoved:
         """Makes a node the leader of a partition."""
-        topic, index = request.match_info["topic"], int(request.match_info["index"])
-        to = await fields(request, node=int)
+        topic, index = path.topic, path.index
         found = self._broker.cluster.topics.by_name.get(topic)
-        with _refusals(is_there=found is not None and index < len(found.partitions)):
-            self._broker.move_partition(topic, index, to["node"])
-        return json_response({"topic": topic, "partition": index, **to})
-
-    async def move_group(self, request: web.Request) -> web.Response:
-        """Makes a node the coordinator of a group, and of those that go with it."""
-        group = request.match_info["group"]
-        to = await fields(request, node=int)
-        # Any name has a coordinator: it is never the group that is missing.
-        with _refusals(is_there=True):
-            self._broker.move_coordinator(group, to["node"])
-        return json_response({"group": group, **to})
+        with refusals(is_there=found is not None and index < len(found.partitions)):
+            self._broker.move_partition(topic, index, body.node)
+        return {"topic": topic, "partition": index, "node": body.node}
 
 
 @contextmanager
-def _refusals(*, is_there: bool) -> Iterator[None]:
+def refusals(*, is_there: bool) -> Iterator[None]:
     """Answers refusals of the cluster: 404 for an unknown resource, else 409."""
     try:
         yield

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Self
 
-from kohort.broker.events.bus import NodeEvents, Seen
+from kohort.broker.events.bus import NodeEvents
+from kohort.broker.events.seen import Seen, Source
 from kohort.broker.events.views.reading import json_of
 from kohort.broker.server import Broker
 
@@ -54,7 +55,13 @@ class Feed:
         self._texts: dict[int, tuple[Event, bytes]] = {}
         self._text_size = 0
 
-    def open(self, last: str = "", groups: Collection[str] | None = None) -> Place:
+    def open(
+        self,
+        last: str = "",
+        groups: Collection[str] | None = None,
+        *,
+        transactions: bool = False,
+    ) -> Place:
         """Starts reading, behind an event or with the first that is remembered.
 
         Args:
@@ -63,26 +70,27 @@ class Feed:
                 goes back further than the latest events, leaves out the events of
                 every request, as `Events.recent`, and no gap is announced behind it.
                 None for the latest events only.
+            transactions: whether the history includes that of transactions.
 
         Returns:
             A place, a context manager; its events are those of all groups.
         """
-        return Place(self, last, groups)
+        return Place(self, last, groups, transactions=transactions)
 
-    def older(self, groups: Collection[str]) -> list[Seen]:
+    def older(self, groups: Collection[str], *, transactions: bool) -> list[Seen]:
         """Returns the remembered events of groups that are older than `remembered`."""
-        return self._broker.events.older(groups)
+        return self._broker.events.older(groups, transactions=transactions)
 
-    def beginning(self) -> dict[NodeEvents, int]:
+    def beginning(self) -> dict[Source, int]:
         """Returns the number of the first remembered event of each node."""
-        first: dict[NodeEvents, int] = {}
+        first: dict[Source, int] = {}
         for seen in self.remembered:
             first.setdefault(seen.source, seen.sequence)
         for each in self._parts():
             first.setdefault(each, each.sequence + 1)
         return first
 
-    def find(self, last: str) -> tuple[int, dict[NodeEvents, int]]:
+    def find(self, last: str) -> tuple[int, dict[Source, int]]:
         """Finds the place behind an event.
 
         Returns:
@@ -97,7 +105,7 @@ class Feed:
             if seen.source is source and seen.sequence == sequence:
                 read = index
         # The reader has seen everything before the first remembered event.
-        following: dict[NodeEvents, int] = {}
+        following: dict[Source, int] = {}
         for index, seen in enumerate(self.remembered, 1):
             if index <= read:
                 following[seen.source] = seen.sequence + 1
@@ -184,12 +192,20 @@ class Place:
         feed: the stream.
         last: as in `Feed.open`.
         groups: likewise.
+        transactions: likewise.
 
     Attributes:
         last: the id of the last event before it; empty at the beginning.
     """
 
-    def __init__(self, feed: Feed, last: str, groups: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        last: str,
+        groups: Collection[str] | None,
+        *,
+        transactions: bool,
+    ) -> None:
         self._feed = feed
         feed.enter(self)
         read, self._following = feed.find(last)
@@ -197,7 +213,7 @@ class Place:
         # Events before the counted ones.
         self._past: deque[Seen] = deque()
         if groups is not None and not self.last:
-            self._past.extend(feed.older(groups))
+            self._past.extend(feed.older(groups, transactions=transactions))
             self._following = feed.beginning()
         self._position = feed.count - len(feed.remembered) + read
         # After `close`: the events that were not taken yet.
@@ -220,12 +236,12 @@ class Place:
 
     @property
     def is_over(self) -> bool:
-        """Whether the place is closed and all events are taken."""
+        """True if the place is closed and all events are taken."""
         return self._rest is not None and not self._rest
 
     @property
     def has_more(self) -> bool:
-        """Whether `take` has events to return."""
+        """True if `take` has events to return."""
         if self._rest is not None:
             return bool(self._rest)
         return bool(self._past) or self._position < self._feed.count

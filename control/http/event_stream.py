@@ -11,7 +11,8 @@ behind the event of ``Last-Event-ID``, which browsers send when they reconnect.
 With ``?heard=true`` there are also events of the type ``heard``, once a second: when
 members were last heard of (`kohort.control.http.last_heard`). The page uses it. Like
 streams of some groups, these streams begin with the groups' older events, as far as
-they are remembered, and without the events of every request.
+they are remembered, and without the events of every request. Streams of some groups
+have the events of transactions with ``?transactions=true``.
 
 An `events_lost` stands in place of events that are no longer remembered, or that a slow
 reader has missed. A stream takes no memory but a part of its socket's buffer, and does
@@ -33,9 +34,11 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from kohort.broker.events.render import ns
+from kohort.broker.clock import ns
+from kohort.broker.events.open_transactions import KINDS as TRANSACTION_KINDS
 from kohort.broker.events.views.reading import SLICE, json_of
 from kohort.broker.server import Broker
+from kohort.control.held_back import waiting
 from kohort.control.http.event_feed import Event, Feed, Place, id_of
 from kohort.control.http.last_heard import LastHeard
 
@@ -57,7 +60,9 @@ RETRY_MS: Final = 1_000
 HEARD_S: Final = 1.0
 """Pause between two samples of the times when members were last heard of."""
 
-_PARAMETERS: Final = frozenset({"follow", "group", "heard", "last_event_id"})
+_PARAMETERS: Final = frozenset(
+    {"follow", "group", "heard", "last_event_id", "transactions"}
+)
 _LINES: Final = "application/x-ndjson"
 
 
@@ -141,6 +146,11 @@ class _Handlers:
         events = self._broker.events
         now_ns = ns(self._broker.cluster.clock.now())
         header = {"run": events.run, "labels": events.labels, "now_ns": now_ns}
+        if wanted.transactions:
+            header["waiting"] = [
+                {"topic": topic, "partition": partition, "records": records}
+                for (topic, partition), records in waiting(self._broker).items()
+            ]
         before = b""
         with self._opened(request, wanted) as place:
             place.close()
@@ -158,7 +168,9 @@ class _Handlers:
         wanted = _Parameters(request)
         is_lines = _LINES in request.headers.get("Accept", "")
         response = _response(_LINES if is_lines else "text/event-stream")
-        with self._accounts(wanted), self._opened(request, wanted) as place:
+        async with contextlib.AsyncExitStack() as opened:
+            await opened.enter_async_context(self._accounts(wanted))
+            place = opened.enter_context(self._opened(request, wanted))
             if not wanted.follow:
                 place.close()
             await response.prepare(request)
@@ -189,12 +201,17 @@ class _Handlers:
         text = self._feed.text_of(event)
         return b"id: %b\ndata: %b\n\n" % (id_of(event).encode(), text)
 
-    @contextlib.contextmanager
-    def _accounts(self, wanted: _Parameters) -> Iterator[None]:
-        """Has the accounts of rebalances published while a stream follows."""
+    @contextlib.asynccontextmanager
+    async def _accounts(self, wanted: _Parameters) -> AsyncIterator[None]:
+        """Has the accounts of rebalances published while a stream follows.
+
+        Those of remembered events come first: in a full stream they take the places of
+        its oldest events, which the reader would miss.
+        """
         events = self._broker.events
         if wanted.follow:
             events.hold_accounts()
+            await events.accounts_made()
         try:
             yield
         finally:
@@ -208,7 +225,9 @@ class _Handlers:
             door = request.transport.get_extra_info("socket")
             door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_SENT)
         with (
-            self._feed.open(wanted.last, wanted.history) as place,
+            self._feed.open(
+                wanted.last, wanted.history, transactions=wanted.transactions
+            ) as place,
             self.streams.opened(place, request),
             # The reader may disconnect at any moment.
             contextlib.suppress(ConnectionError),
@@ -242,6 +261,7 @@ class _Parameters:
         groups: the ids of the wanted groups; empty for all events.
         heard: whether to send the times when members were last heard of.
         last: the id of the event to continue behind; any other text for none.
+        transactions: whether events of transactions are wanted with those of groups.
 
     Raises:
         web.HTTPBadRequest: a parameter is unknown or wrong.
@@ -251,18 +271,19 @@ class _Parameters:
         unknown = request.query.keys() - _PARAMETERS
         if unknown:
             raise web.HTTPBadRequest(
-                text=f"there is no parameter {min(unknown)[:100]!r}; "
-                f"there are: {', '.join(sorted(_PARAMETERS))}"
+                text=f"unknown parameter {min(unknown)[:100]!r}; "
+                f"the parameters are: {', '.join(sorted(_PARAMETERS))}"
             )
         self.follow = _flag(request, "follow", "true")
         self.heard = _flag(request, "heard", "false")
         self.groups = frozenset(request.query.getall("group", ()))
+        self.transactions = _flag(request, "transactions", "false")
         self.last = request.headers.get("Last-Event-ID") or request.query.get(
             "last_event_id", ""
         )
 
     async def slices(self, place: Place) -> AsyncIterator[list[Event]]:
-        """Yields slices of the wanted events; an empty one as a sign of life."""
+        """Yields slices of the wanted events; an empty slice as a keep-alive."""
         patience = HEARD_S if self.heard else KEEP_ALIVE_S
         now = asyncio.get_running_loop().time
         due = now() + patience
@@ -288,7 +309,12 @@ class _Parameters:
 
     def _wants(self, event: Event) -> bool:
         groups = self.groups
-        return not groups or event["group"] in groups or event["kind"] == "events_lost"
+        return (
+            not groups
+            or event["group"] in groups
+            or event["kind"] == "events_lost"
+            or (self.transactions and event["kind"] in TRANSACTION_KINDS)
+        )
 
 
 def _check_origin(request: web.Request) -> None:
@@ -305,7 +331,7 @@ def _check_origin(request: web.Request) -> None:
         site = headers.get("Sec-Fetch-Site", "none")
         is_foreign = is_foreign or site not in {"none", "same-origin"}
     if is_foreign:
-        raise web.HTTPForbidden(text="events are not for pages of other origins")
+        raise web.HTTPForbidden(text="pages of other origins cannot read events")
 
 
 def _flag(request: web.Request, name: str, default: str) -> bool:

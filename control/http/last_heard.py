@@ -1,4 +1,4 @@
-"""Times when members were last heard of, for pages.
+"""Times of the last requests of members, for pages.
 
 Heartbeats are no events by default, as they would outnumber all others. The state of a
 member has the time of its last request; it is sampled once a second while a page is
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+from kohort.broker.clock import ns
 from kohort.broker.cluster.cluster import Cluster
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.member import NEVER
-from kohort.broker.events.render import ns
 
 MOST_ROWS: Final = 5_000
 """Most members of one sample; the others come with the next one."""
@@ -33,7 +33,7 @@ class LastHeard:
         self._known: dict[tuple[str, str], float] = {}
 
     def sample(self) -> dict[str, Any]:
-        """Returns the members that were heard of since the last sample.
+        """Returns the members with requests since the last sample.
 
         Returns:
             ``time_ns``, the broker's now; and ``members``: rows of group, member id,
@@ -41,13 +41,16 @@ class LastHeard:
         """
         before = self._known
         heard_of: dict[tuple[str, str], float] = {}
+        now = self._cluster.clock.now()
         for group in self._found():
             for member in group.members.values():
                 # Before its first answer a member sends no heartbeats.
                 if member.is_new or member.deadline == NEVER:
                     continue
                 key = group.group_id, member.member_id
-                heard_of[key] = member.deadline - member.session_timeout
+                # While the clock is moved, members are credited with later signs.
+                heard = min(now, member.deadline - member.session_timeout)
+                heard_of[key] = heard
         new = [key for key, heard in heard_of.items() if before.get(key) != heard]
         if len(new) > MOST_ROWS:
             # The members of the oldest samples first, so that all have their turn.
@@ -57,7 +60,7 @@ class LastHeard:
             del new[MOST_ROWS:]
         rows = [(*key, ns(heard_of[key])) for key in new]
         self._known = heard_of
-        return {"time_ns": ns(self._cluster.clock.now()), "members": rows}
+        return {"time_ns": ns(now), "members": rows}
 
     def _found(self) -> list[Group]:
         return [

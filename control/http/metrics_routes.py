@@ -86,7 +86,7 @@ class Shared(Generic[T]):
         self._next: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """A value whose making begins after the call."""
+        """A value that is computed after the call, never an older one."""
         if self._next is None:
             self._next = asyncio.create_task(self._run())
         # A reader that is cancelled does not cancel it for the others.

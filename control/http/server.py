@@ -1,30 +1,53 @@
 """The HTTP server of a broker: its routes behind one guard; errors as JSON.
 
-The routes of each part are in a module of their own, for example
+The routes of each part are in a separate module, for example
 `kohort.control.http.cluster_routes`.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from kohort.broker import telemetry
 from kohort.broker.server import Broker
-from kohort.control.http import cluster_routes, event_stream, why_routes
+from kohort.control.http import (
+    clock_routes,
+    cluster_routes,
+    event_stream,
+    fault_routes,
+    group_routes,
+    transaction_routes,
+    why_routes,
+)
+from kohort.control.http.foreign import ServerLog
 from kohort.control.http.guard import check_door, guard
 from kohort.control.http.json_http import json_response
+from kohort.control.http.long_polls import LongPolls
 from kohort.control.http.metrics_routes import routes as metrics_routes
+from kohort.control.http.openapi import describing
+from kohort.control.http.timeline_routes import PATH as TIMELINE
 from kohort.control.http.timeline_routes import routes as timeline_routes
 from kohort.control.metrics.metrics import Metrics
 from kohort.control.terminal import host_port
 
 MAX_BODY_BYTES = 64 * 1024
 """The longest request: bodies are a name and a number or two."""
+MOST_URL_BYTES = 128 * 1024
+"""The longest URL: five texts of `MOST_CHARACTERS`, of up to 12 bytes a character."""
 DRAIN_SECONDS = 1.0
 """Time that requests under way have when the server stops."""
+
+_START: Final = f"""\
+{TIMELINE}          the groups of this broker, in a browser
+/why.json?group=G  why a group rebalanced
+/v1/groups         groups as JSON
+/metrics           metrics for Prometheus
+/v1/openapi.json   all other requests
+"""
+"""The pages that a user of ``GET /`` looks for."""
 
 log = telemetry.Logger("control")
 
@@ -42,6 +65,10 @@ class Control:
         token: required from requests that change something, as ``Authorization: Bearer
             TOKEN``; None, on loopback only, for no token.
 
+    Attributes:
+        app: its routes.
+        polls: the requests that wait for conditions.
+
     Raises:
         ControlError: from the constructor; beyond loopback there is no token.
         OSError: from `start`; the address cannot be listened on.
@@ -58,21 +85,35 @@ class Control:
         check_door(host, token)
         self.host = host
         self.port = port
-        app = web.Application(
+        self.app = app = web.Application(
             middlewares=[_answer_errors, guard(host, token)],
             client_max_size=MAX_BODY_BYTES,
         )
-        app.add_routes(cluster_routes.routes(broker))
+        self.polls = LongPolls()
+        app.on_shutdown.append(self.polls.close)
+        operations = [
+            *cluster_routes.operations(broker),
+            *group_routes.operations(broker, self.polls),
+            *clock_routes.operations(broker),
+            *fault_routes.operations(broker),
+            *transaction_routes.operations(broker, self.polls),
+            *why_routes.operations(broker),
+        ]
+        operations.append(describing(operations, has_token=token is not None))
+        app.add_routes(each.route() for each in operations)
         event_stream.add_to(app, broker)
         self._metrics = Metrics(broker)
         app.add_routes(metrics_routes(self._metrics))
-        app.add_routes(why_routes.routes(broker))
-        app.add_routes(timeline_routes())
+        app.add_routes([*timeline_routes(), web.get("/", _show_start)])
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            max_line_size=MOST_URL_BYTES,
             handle_signals=False,
             shutdown_timeout=DRAIN_SECONDS,
+            logger=ServerLog(broker),
+            # A client that goes waits for nothing any more.
+            handler_cancellation=True,
         )
 
     @property
@@ -102,9 +143,14 @@ class Control:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Accepts no more, lets answers under way out, and closes all connections."""
+        """Stops listening, finishes started responses, and closes all connections."""
         self._metrics.stop()
         await self._runner.cleanup()
+
+
+async def _show_start(_request: web.Request) -> web.Response:
+    """Leads a browser to the timeline page; its text names the other pages."""
+    return web.Response(status=302, headers={"Location": TIMELINE}, text=_START)
 
 
 @web.middleware
@@ -119,8 +165,6 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         text = error.text
         if text == web.HTTPNotFound().text:  # the router's, which names no path
             text = f"there is no {request.path}"
-            if request.path == "/":
-                text += "; /timeline is for people, /v1/cluster for programs"
         return _error(error, text)
     except web.HTTPRequestEntityTooLarge as error:
         return _error(error, f"the body is longer than {MAX_BODY_BYTES} bytes")
@@ -129,7 +173,7 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
     except Exception:
         log.exception("request_failed", method=request.method, path=request.path)
         return json_response(
-            {"error": "that is a fault of kohort's; its log has more"}, status=500
+            {"error": "internal error in kohort; see its log"}, status=500
         )
 
 

@@ -1,45 +1,57 @@
-"""Explanations of rebalances over HTTP, from the remembered events.
-
-GET /why.json?group=G             sentences by rebalance, and findings
-GET /why.json?group=G&full=true   the output of ``kohort why --json``
-
-A rebalance is named by its ``rebalance_started``: "run/node/sequence".
-"""
+"""Explanations of rebalances over HTTP, from the remembered events."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
-from aiohttp import web
+from msgspec import Meta
 
-from kohort.broker.events.render import ns
+from kohort.broker.clock import ns
 from kohort.broker.server import Broker
-from kohort.control.http.json_http import json_response
+from kohort.control.held_back import waiting
+from kohort.control.http.operations import Fields, Operation, Text
 
 
-def routes(broker: Broker) -> list[web.RouteDef]:
-    """The routes of explanations."""
+class WhyQuery(Fields):
+    """The group, and how much of it."""
 
-    async def explain(request: web.Request) -> web.Response:
-        group = request.query.get("group")
-        if group is None:
-            raise web.HTTPBadRequest(text="which group? ask for /why.json?group=NAME")
+    group: Annotated[Text, Meta(description="The id of the group.")]
+    full: Annotated[
+        bool,
+        Meta(description="Returns the output of `kohort why --json`."),
+    ] = False
+
+
+def operations(broker: Broker) -> list[Operation]:
+    """The operation of explanations."""
+
+    async def explain_group(query: WhyQuery) -> dict[str, Any]:
+        """Explains the rebalances of a group.
+
+        There are `sentences`, lists by the event that each rebalance began with
+        ("run/node/sequence"), `findings`, and all of it as one `text`.
+        """
         # The first question loads it: brokers start sooner.
         from kohort.control.why.history import history
 
         now_ns = ns(broker.cluster.clock.now())
-        seen = broker.events.seen(group)
-        is_full = request.query.get("full", "false") == "true"
+        seen = broker.events.seen(query.group, transactions=True)
+        held_back = waiting(broker)
 
         def explained() -> dict[str, Any]:
-            found = history((each.event for each in seen), group, now_ns)
-            if is_full:
+            events = (each.event for each in seen)
+            found = history(events, query.group, now_ns, held_back)
+            if query.full:
                 return found.as_json()
             findings = [each.as_json() for each in found.findings]
-            return {"sentences": found.sentences(), "findings": findings}
+            return {
+                "text": found.text(),
+                "sentences": found.sentences(),
+                "findings": findings,
+            }
 
         # A third of a second for 20,000 events, and the broker has other work.
-        return json_response(await asyncio.to_thread(explained))
+        return await asyncio.to_thread(explained)
 
-    return [web.get("/why.json", explain)]
+    return [Operation("GET", "/why.json", explain_group)]

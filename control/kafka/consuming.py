@@ -77,7 +77,7 @@ def config_of(access: Access, reset: str | None, **said: Any) -> ConsumerConfig:
     if reset is not None:
         usual["auto_offset_reset"] = reset
     if said["group_id"] is None and "group_id" in access.settings:
-        fail("-X group.id: say --group", 2)
+        fail("-X group.id: use --group", 2)
     return access.config(ConsumerConfig, usual=usual, **said)
 
 
@@ -99,7 +99,7 @@ def start_of(offset: str | None, from_time: str | None) -> Start | None:
     try:
         return Start(time_ms=time_ms(from_time))
     except ValueError as error:
-        fail(f"--from-time {error}, or 15m for that long ago", 2)
+        fail(f"--from-time {error}, or a duration like 15m for the time since then", 2)
 
 
 def renderer(text: str | None, *, as_json: bool, raw: bool, null: str) -> Render:

@@ -38,6 +38,8 @@ async def list_groups(access: Access, states: Sequence[str], *, as_json: bool) -
     elif groups:
         cells = [[cell or None for cell in group.values()] for group in groups]
         show(table(("group", "state", "type", "protocol type"), cells))
+    elif not found.errors:
+        say(f"no groups in state {' or '.join(states)}" if states else "no groups yet")
     return report(found.errors.values())
 
 
@@ -81,10 +83,10 @@ async def describe(access: Access, names: Sequence[str], *, as_json: bool) -> in
 async def described_groups(
     admin: Admin, names: Sequence[str]
 ) -> tuple[dict[str, GroupDescription], dict[str, KohortError]]:
-    """Descriptions of groups, and errors of others.
+    """Descriptions of groups, and the errors of the rest.
 
-    Of a group whose protocol is not the classic one (KIP-848) there are the state
-    and the coordinator, and a note on stderr that there is more to it.
+    For a group of a newer protocol (KIP-848) it shows only the state and the
+    coordinator, with a note on stderr.
     """
     found = await admin.describe_consumer_groups(names)
     groups, errors = found.values, found.errors
@@ -273,7 +275,7 @@ async def places_of(
         for number in wanted:
             if number not in there:
                 raise UnknownTopicError(
-                    "the topic has no such partition", topic=name, partition=number
+                    "unknown partition", topic=name, partition=number
                 )
             found[TopicPartition(name, number)] = None
     return list(found)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -34,14 +36,14 @@ _OPTIONS = (
         metavar="HOST:PORT[,...]",
         envvar=BOOTSTRAP_VARIABLE,
         show_envvar=True,
-        help=f"Bootstrap brokers.  [default: {BOOTSTRAP}]",
+        help=f"The cluster.  [default: {BOOTSTRAP}]",
     ),
     click.option(
         "-X",
         "sets",
         metavar="KEY=VALUE",
         multiple=True,
-        help="Sets one of Kafka's client settings; can be given again.",
+        help="Sets one of Kafka's client settings. Can be given more than once.",
     ),
     click.option(
         "-F",
@@ -49,14 +51,14 @@ _OPTIONS = (
         "file",
         metavar="FILE",
         type=click.Path(exists=True, dir_okay=False),
-        help="A properties file of client settings; -X overrides it.",
+        help="A properties file with client settings; -X overrides it.",
     ),
     click.option(
         "--timeout",
         metavar="SECONDS",
         type=click.FloatRange(min=0.001, max=1e6),
         default=TIMEOUT_S,
-        help="How long to wait for brokers that do not answer.",
+        help="Seconds to wait for brokers that do not answer.",
     ),
 )
 
@@ -92,7 +94,7 @@ class Access:
         said = {name: value for name, value in said.items() if value is not None}
         for name in said:
             if name in self.settings:
-                fail(f"-X {_kafkas(name)}: another option says it already", 2)
+                fail(f"-X {_kafkas(name)}: another option sets it", 2)
         known = {
             "default_api_timeout_ms": self.timeout_ms,
             "request_timeout_ms": min(self.timeout_ms, REQUEST_MS),
@@ -103,6 +105,7 @@ class Access:
             # The user knows Kafka's names.
             name, colon, why = str(error).partition(": ")
             if colon and (name in self.settings or name in said):
+                why = re.sub(r"(?<=did you mean )\w+", lambda m: _kafkas(m[0]), why)
                 fail(f"{_kafkas(name)}: {why}", 2)
             fail(str(error), 2)
 
@@ -130,7 +133,7 @@ def client_options(command: Callable[..., None]) -> Callable[..., None]:
         source = click.get_current_context().get_parameter_source("bootstrap")
         is_said = source is click.core.ParameterSource.COMMANDLINE
         if is_said and "bootstrap_servers" in given:
-            fail("-X bootstrap.servers: -b says it already", 2)
+            fail("-X bootstrap.servers: -b sets it", 2)
         if is_said or "bootstrap_servers" not in settings:
             settings["bootstrap_servers"] = bootstrap or BOOTSTRAP
         command(Access(settings, int(timeout * 1000)), **arguments)
@@ -213,7 +216,10 @@ def run(main: Coroutine[Any, Any, int]) -> NoReturn:
         name, colon, why = str(error).partition(": ")
         fail(f"{_kafkas(name)}{colon}{why}", 2)
     except KohortError as error:
-        fail(str(error), 1)
+        text = str(error)
+        if os.strerror(errno.ECONNREFUSED) in text:
+            text += "; `kohort serve` starts a broker"
+        fail(text, 1)
     except asyncio.CancelledError:
         fail("interrupted", 1)
     except OSError as error:

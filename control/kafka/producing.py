@@ -58,7 +58,7 @@ class Template:
         if self.separator is not None:
             key, separator, value = line.partition(self.separator)
             if not separator:
-                raise ValueError("has no key separator in it")
+                raise ValueError("has no key separator")
         return {
             "key": None if key == self.null else key,
             "value": None if value == self.null else value,
@@ -108,24 +108,25 @@ async def produce(
     *,
     is_quiet: bool,
 ) -> int:
-    """Sends records; the exit code."""
+    """Sends records, in one transaction with a ``transactional.id``; the exit code."""
     producer = Producer(config)
     sending = _Sending(producer, topic, template)
     await producer.start()
     failure: str | None = None
     try:
+        await sending.begin()
         with _progress(sending, is_wanted=not is_quiet and not values):
             if values:
                 await sending.send_all(_ARGUMENTS, 1, [*map(os.fsencode, values)])
             for name in () if values else files or ("-",):
                 await sending.send_lines(name)
-            await producer.flush()
+            await sending.end()
     except asyncio.CancelledError:
         failure = "interrupted"
     except OSError as error:
         failure = f"cannot read: {error.strerror or error}"
     finally:
-        # Sends the records taken so far, even after an error.
+        # Sends the records taken so far, even after an error; or aborts.
         patience_ms = config.delivery_timeout_ms
         await producer.close(config.max_block_ms if failure else patience_ms)
     # Callbacks of the last failed records run in the next turn of the loop.
@@ -157,14 +158,31 @@ class _Sending:
         self.delivered = 0
         self.failed = 0
         self.first_failure: str | None = None
+        self._is_open = False
         self._first = sys.maxsize
 
     @property
     def summary(self) -> str:
         """The number of delivered records."""
+        if self._is_open:
+            return f"no record to {self._topic}: the transaction was aborted"
         of = f" of {self.taken}" if self.taken != self.delivered else ""
         plural = "" if self.taken == 1 else "s"
         return f"{self.delivered}{of} record{plural} to {self._topic}"
+
+    async def begin(self) -> None:
+        """Begins the transaction, if there is a ``transactional.id``."""
+        if self._producer.config.transactional_id is not None:
+            await self._producer.begin_transaction()
+            self._is_open = True
+
+    async def end(self) -> None:
+        """Waits for the records, and commits if all were delivered."""
+        await self._producer.flush()
+        await asyncio.sleep(0)  # callbacks of the last failed records
+        if self._is_open and not self._has_failed():
+            await self._producer.commit_transaction()
+            self._is_open = False
 
     def _has_failed(self) -> bool:
         return self.first_failure is not None

@@ -64,7 +64,7 @@ class Format:
             return _ESCAPES[escape]
         wrong = f"\\{escape}" if escape else f"%{percent}"
         raise ValueError(
-            f"{text!r} has {wrong!r} in it; there are %{' %'.join(_LETTERS)} %% "
+            f"{text!r} has {wrong!r}; known are %{' %'.join(_LETTERS)} %% "
             r"and \n \t \r \0 \\ \xff"
         )
 
@@ -143,9 +143,9 @@ def from_json(line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"is no JSON: {error}") from None
+        raise ValueError(f"is not JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise ValueError("is no JSON object")  # noqa: TRY004 - of the line's text
+        raise ValueError("is not a JSON object")  # noqa: TRY004 - of the line's text
     rest = dict(fields)
     found: dict[str, Any] = {name: _bytes(rest, name) for name in ("key", "value")}
     headers = rest.pop("headers", None)
@@ -154,7 +154,7 @@ def from_json(line: bytes) -> dict[str, Any]:
     for name, argument in (("partition", "partition"), ("timestamp", "timestamp_ms")):
         number = rest.pop(name, None)
         if number is not None and (type(number) is not int or number < 0):
-            raise ValueError(f"{name}: {number!r} is no number from 0 on")
+            raise ValueError(f"{name}: {number!r} must be a number from 0 on")
         if number is not None:
             found[argument] = number
     unknown = rest.keys() - _FIELDS
@@ -172,13 +172,13 @@ def _bytes(fields: dict[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(coded, validate=True)
         except (ValueError, TypeError):
-            raise ValueError(f"{name}_base64: is no base64") from None
+            raise ValueError(f"{name}_base64: is not base64") from None
     if text is not None and not isinstance(text, str):
-        raise ValueError(f"{name}: is no string")
+        raise ValueError(f"{name}: is not a string")
     try:
         return None if text is None else text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{name}: has half a character in it") from None
+        raise ValueError(f"{name}: has an incomplete character") from None
 
 
 def _headers(rows: object) -> list[tuple[str, bytes | None]]:
@@ -186,11 +186,11 @@ def _headers(rows: object) -> list[tuple[str, bytes | None]]:
     if isinstance(rows, dict):
         rows = [{"name": name, "value": value} for name, value in rows.items()]
     if not isinstance(rows, list):
-        raise ValueError("headers: is no list and no object")  # noqa: TRY004 - as above
+        raise ValueError("headers: is neither a list nor an object")  # noqa: TRY004 - as above
     found = []
     for row in rows:
         if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-            raise ValueError("headers: one has no name")  # noqa: TRY004 - as above
+            raise ValueError("headers: a header has no name")  # noqa: TRY004 - as above
         fields = dict(row)
         found.append((fields.pop("name"), _bytes(fields, "value")))
         if fields:

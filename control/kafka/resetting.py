@@ -126,7 +126,7 @@ async def reset_offsets(
             ]
     _show(shown, shape, has_group=len(names) > 1)
     if shown and not executes:
-        say("nothing was changed; --execute does it")
+        say("nothing was changed; --execute applies it")
     return report(errors)
 
 
@@ -151,7 +151,7 @@ async def _plan(
     if reset.plans is not None:
         wanted = dict(reset.plans[name])
         if not wanted:
-            raise KohortError("the file has nothing of it", group=name)
+            raise KohortError("the file has no row for it", group=name)
         places = list(wanted)
     else:
         places = await places_of(admin, topics) if topics else list(committed)
@@ -186,7 +186,7 @@ async def _wanted(
         for place in places:
             if place not in committed:
                 raise KohortError(
-                    "nothing is committed that could be shifted",
+                    "no committed offset to shift",
                     group=name,
                     topic=place.topic,
                     partition=place.partition,

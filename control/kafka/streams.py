@@ -37,7 +37,7 @@ class Stream:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the reader of the pipe is gone."""
+        """True if the reader of the pipe is gone."""
         if self._poll is None:
             return False
         gone = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -82,7 +82,7 @@ class Stream:
 async def lines(
     stream: Stream, is_over: Callable[[], bool]
 ) -> AsyncIterator[list[bytes]]:
-    """Lines as they come, without their ends; several where several are there.
+    """Lines as they arrive, without line ends; several at once if available.
 
     Args:
         stream: to read from.

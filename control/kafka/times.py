@@ -1,4 +1,4 @@
-"""Points in time and durations, as people write them."""
+"""Points in time and durations, in the forms that users write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def duration_ms(text: str) -> int:
         return int(float(short[1]) * _UNITS_MS[short[2]])
     iso = _ISO_DURATION.fullmatch(text)
     if iso is None or not any(iso.groups()):
-        raise ValueError(f"{text!r} is no duration, as in 90s, 15m, 1.5h, 2d or P1DT2H")
+        raise ValueError(f"{text!r} is not a duration: write 90s, 15m, 2d or P1DT2H")
     parts = [float(part or 0) for part in iso.groups()]
     units = (_UNITS_MS[unit] for unit in ("d", "h", "m", "s"))
     return int(sum(part * unit for part, unit in zip(parts, units, strict=True)))
@@ -53,7 +53,7 @@ def time_ms(text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time, as in 2026-01-31T12:00:00 (UTC), "
+            f"{text!r} is not a time like 2026-01-31T12:00:00 (UTC), "
             "2026-01-31T12:00:00+01:00 or milliseconds since 1970"
         ) from None
     if found.tzinfo is None:

@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kohort.broker.api_counts import Histogram
-from kohort.broker.events.bus import Seen
+from kohort.broker.events.schema import BY_NAME
+from kohort.broker.events.seen import Seen
 from kohort.broker.events.words import UNSEEN
 
 MOST_GROUPS: Final = 100
-"""Groups with numbers of their own: some 70 series each, 7,000 in all."""
+"""Groups that are counted separately: some 70 series each, 7,000 in total."""
 LONGEST_NAME: Final = 200
 """Characters of a group's id, beyond which it is one of the others: ids may have
 32,767, and stand in each of its series."""
 OTHERS: Final = "__other__"
-"""Label of all other groups, or topics, together. A group of that name is counted
-among them."""
+"""Label of the sum of all other groups, or topics. A group of that name counts as one
+of them."""
 
 REBALANCE_BOUNDS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -203,7 +204,8 @@ def _departed(
     if fields.get("was_pending"):
         return
     kind = seen.notice.kind.removeprefix("member_")
-    how = "expired" if kind == "expired" else fields["cause"]
+    is_silent = kind == "expired" and fields["cause"] == "silent"
+    how = "expired" if is_silent else fields["cause"]
     _add(fold.of(group).departures, how)
 
 
@@ -259,3 +261,6 @@ _COUNT: Mapping[str, Callable[[GroupFold, str, Mapping[str, Any], Seen], None]] 
     "rebalance_account": _account,
     "rebalance_started": _rebalance,
 }
+
+UNCOUNTED: Final = BY_NAME.keys() - _COUNT.keys()
+"""Kinds that are not counted."""

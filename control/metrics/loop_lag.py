@@ -39,7 +39,7 @@ class LoopLag:
         self._arm(loop, loop.time() + EVERY_S)
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Stops measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

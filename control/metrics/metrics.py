@@ -12,21 +12,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.broker.api_counts import ApiCounters, Histogram, name_of
+from kohort.broker.clock import ns
 from kohort.broker.coordinator.group import Group
 from kohort.broker.coordinator.state import GroupState
-from kohort.broker.events.render import ns
 from kohort.broker.server import Broker
-from kohort.control.metrics.groups import OTHERS, GroupCounts, GroupFold
+from kohort.control.metrics.groups import OTHERS, UNCOUNTED, GroupCounts, GroupFold
 from kohort.control.metrics.loop_lag import LoopLag
+from kohort.control.metrics.transactions import UNHEARD, TransactionCounts
 
 MOST_TOPICS: Final = 20
-"""Topics of a group with a lag of their own; the others' are added up."""
+"""Topics of a group that are listed with their lag; the rest are summed up."""
 OFFSETS_PER_TURN: Final = 5_000
 """Committed offsets that are looked at before others get their turn, some ms; a group
 by itself is as much work as ten."""
 
 Snapshot = dict[str, Any]
-"""JSON's types; see docs/metrics.md, which describes ``/metrics.json``."""
+"""JSON's types; see docs/reference/metrics.md, which describes ``/metrics.json``."""
 
 
 class Metrics:
@@ -39,9 +40,11 @@ class Metrics:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._groups = GroupFold()
+        self._transactions = TransactionCounts()
         self._apis = ApiCounters()
         self._lag = LoopLag()
         self._since = 0.0
+        self._has_accounts = False
 
     def start(self) -> None:
         """Counts from now on, on the running loop."""
@@ -52,15 +55,18 @@ class Metrics:
         self._groups.since_ns = ns(self._since)
         for _, group in self._live():
             self._groups.of(group.group_id)
-        self._broker.events.listen(self._groups.take)
-        self._broker.events.hold_accounts()
+        self._broker.events.listen(self._groups.take, UNCOUNTED)
+        self._broker.events.listen(self._transactions.take, UNHEARD)
         self._lag.start()
 
     def stop(self) -> None:
-        """Counts no more."""
+        """Stops counting."""
         self._lag.stop()
-        self._broker.events.release_accounts()
+        if self._has_accounts:
+            self._has_accounts = False
+            self._broker.events.release_accounts()
         self._broker.events.unlisten(self._groups.take)
+        self._broker.events.unlisten(self._transactions.take)
         for node in self._broker.cluster.nodes.values():
             node.counters = None
 
@@ -68,6 +74,12 @@ class Metrics:
         """All numbers; others have their turns meanwhile."""
         broker = self._broker
         cluster = broker.cluster
+        if not self._has_accounts:
+            # An account costs more than its rebalance, so a broker makes none before
+            # the first scrape, which makes those of remembered events.
+            self._has_accounts = True
+            broker.events.hold_accounts()
+            await broker.events.accounts_made()
         # That reads a file, the first time.
         version = await asyncio.to_thread(_version)
         groups, states = await self._of_groups()
@@ -96,6 +108,7 @@ class Metrics:
             "loop_lag_worst_seconds": self._lag.worst,
             "states": states,
             "groups": groups,
+            "transactions": await self._of_transactions(),
             "apis": [
                 {
                     "api": api.name,
@@ -162,6 +175,13 @@ class Metrics:
             found.append({"group": OTHERS, **_GONE, **others, **counted})
         return found, states
 
+    async def _of_transactions(self) -> Snapshot:
+        for found in self._transactions.snapshot(self._broker):
+            if found is not None:
+                return found
+            await asyncio.sleep(0)
+        raise AssertionError("a snapshot ends with its counts")
+
     async def _lag_of(self, group: Group) -> dict[str, int]:
         """Records between the committed offsets and the ends, by topic."""
         topics = self._broker.cluster.topics.by_name
@@ -192,7 +212,7 @@ _GONE: Mapping[str, Any] = {
     "protocol": None,
     "lag": {},
 }
-"""A group that is not there, or that is several."""
+"""A group that does not exist, or the sum of several."""
 
 
 @cache

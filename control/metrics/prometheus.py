@@ -1,4 +1,4 @@
-"""A snapshot in Prometheus's format, with the library's metrics of the process."""
+"""A snapshot in Prometheus's format, with the client library's process metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.registry import Collector
 
 from kohort.broker.coordinator.state import GroupState
-from kohort.broker.events.words import REBALANCE_CAUSES, UNREAD_CAUSES
+from kohort.broker.events.words import (
+    REBALANCE_CAUSES,
+    TRANSACTION_ENDS,
+    UNREAD_CAUSES,
+)
 from kohort.control.metrics.metrics import Snapshot
 
 _VERSIONS = {"text/plain": "0.0.4", "application/openmetrics-text": "1.0.0"}
@@ -35,6 +39,7 @@ _COMMIT_ERRORS = (
     "REBALANCE_IN_PROGRESS",
     "UNKNOWN_MEMBER_ID",
 )
+_EPOCH_ERRORS = ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 _STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
 
 
@@ -70,6 +75,7 @@ class _Kohort(Collector):
             _of_broker(snapshot),
             _of_apis(snapshot["apis"]),
             _of_groups(snapshot["groups"]),
+            _of_transactions(snapshot["transactions"]),
         )
 
 
@@ -80,7 +86,7 @@ def _of_broker(snapshot: Snapshot) -> Iterator[Metric]:
     info.add_metric([snapshot["version"], snapshot["run"]], 1)
     yield info
     for name, key, says in (
-        ("kohort_node_running", "running", "Whether a node runs: 1 or 0."),
+        ("kohort_node_running", "running", "1 if the node runs, else 0."),
         ("kohort_node_connections", "connections", "Open connections of a node."),
         ("kohort_node_groups", "groups", "Groups that a node coordinates."),
     ):
@@ -88,15 +94,13 @@ def _of_broker(snapshot: Snapshot) -> Iterator[Metric]:
         for node in snapshot["nodes"]:
             gauge.add_metric([str(node["node"])], node[key])
         yield gauge
-    events = CounterMetricFamily(
-        "kohort_events", "Events that a node has seen.", labels=["node"]
-    )
+    events = CounterMetricFamily("kohort_events", "Events of a node.", labels=["node"])
     for node in snapshot["nodes"]:
         events.add_metric([str(node["node"])], node["events"])
     yield events
     yield _histograms(
         "kohort_loop_lag_seconds",
-        "How much later than it should the event loop came to something.",
+        "Delay of the event loop: how late it runs its callbacks.",
         [],
         [([], snapshot["loop_lag_seconds"])],
     )
@@ -105,9 +109,7 @@ def _of_broker(snapshot: Snapshot) -> Iterator[Metric]:
         "The largest lag of the event loop in the last minute.",
         value=snapshot["loop_lag_worst_seconds"],
     )
-    states = GaugeMetricFamily(
-        "kohort_groups", "Groups that are in a state.", labels=["state"]
-    )
+    states = GaugeMetricFamily("kohort_groups", "Groups by state.", labels=["state"])
     for state, count in snapshot["states"].items():
         states.add_metric([state], count)
     yield states
@@ -115,14 +117,14 @@ def _of_broker(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _of_apis(apis: Sequence[Snapshot]) -> Iterator[Metric]:
     requests = CounterMetricFamily(
-        "kohort_api_requests", "Requests that were answered.", labels=["api"]
+        "kohort_api_requests", "Answered requests.", labels=["api"]
     )
     for row in apis:
         requests.add_metric([row["api"]], sum(_buckets(row["latency_seconds"])))
     yield requests
     slow = CounterMetricFamily(
         "kohort_api_slow",
-        "Times that a request held up the others for more than 100 ms.",
+        "Requests that blocked the event loop for more than 100 ms.",
         labels=["api"],
     )
     for row in apis:
@@ -130,15 +132,15 @@ def _of_apis(apis: Sequence[Snapshot]) -> Iterator[Metric]:
     yield slow
     yield _counters(
         "kohort_api_errors",
-        "Answers with this error in them, on top or in a row.",
+        "Responses with this error, at the top level or in a row.",
         ["api", "error"],
         apis,
         "errors",
     )
     yield _histograms(
         "kohort_api_latency_seconds",
-        "From when a request was read until its answer was handed to the socket;"
-        " waiting on purpose is part of it.",
+        "Time from reading a request to writing its response to the socket,"
+        " including intended waits.",
         ["api"],
         [([row["api"]], row["latency_seconds"]) for row in apis],
     )
@@ -152,21 +154,21 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "kohort_group_rebalances",
             "cause",
             REBALANCE_CAUSES,
-            "Rebalances that began, by cause.",
+            "Started rebalances, by cause.",
         ),
         (
             "departures",
             "kohort_group_departures",
             "cause",
             (),
-            "Members that are gone, by how.",
+            "Departed members, by cause.",
         ),
         (
             "refusals",
             "kohort_group_join_refusals",
             "error",
             _JOIN_ERRORS,
-            "Joins that were refused.",
+            "Refused joins, by error.",
         ),
         (
             "unread_seconds",
@@ -180,12 +182,12 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
             "kohort_group_commit_refusals",
             "error",
             _COMMIT_ERRORS,
-            "Commits that were refused, as a whole or in part.",
+            "Commits refused as a whole or in part, by error.",
         ),
     ):
         yield _counters(name, says, ["group", label], groups, key, known)
     for key, name, says in (
-        ("commits", "kohort_group_commits", "Commits that were taken."),
+        ("commits", "kohort_group_commits", "Accepted commits."),
         ("offsets", "kohort_group_committed_offsets", "Offsets in them."),
     ):
         counter = CounterMetricFamily(name, says, labels=["group"])
@@ -196,23 +198,63 @@ def _of_groups(groups: Sequence[Snapshot]) -> Iterator[Metric]:
         (
             "rebalance_seconds",
             "kohort_group_rebalance_duration_seconds",
-            "Of rebalances that came to an assignment, from their start.",
+            "Duration of rebalances from start to assignment.",
         ),
         (
             "pause_seconds",
             "kohort_group_pause_seconds",
-            "How long a member paused in a rebalance: JoinGroup to assignment.",
+            "Pause of a member in a rebalance, from JoinGroup to assignment.",
         ),
     ):
         rows = [([row["group"]], row[key]) for row in groups]
         yield _histograms(name, says, ["group"], rows)
 
 
+def _of_transactions(counts: Snapshot) -> Iterator[Metric]:
+    states = GaugeMetricFamily(
+        "kohort_transactions", "Transactional ids by state.", labels=["state"]
+    )
+    for state, count in counts["states"].items():
+        states.add_metric([state], count)
+    yield states
+    yield GaugeMetricFamily(
+        "kohort_transaction_open_seconds",
+        "Time since the oldest open transaction began; 0 without one.",
+        value=counts["open_seconds"],
+    )
+    ended = CounterMetricFamily(
+        "kohort_transactions_ended",
+        "Transactions that were committed or aborted, by cause.",
+        labels=["result", "cause"],
+    )
+    known = {
+        ("committed" if cause == "client_committed" else "aborted", cause): 0
+        for cause in TRANSACTION_ENDS
+    }
+    found = {(row["result"], row["cause"]): row["count"] for row in counts["ended"]}
+    for labels, count in (known | found).items():
+        ended.add_metric(labels, count)
+    yield ended
+    fenced = CounterMetricFamily(
+        "kohort_transaction_fenced_requests",
+        "Requests refused because of the producer's epoch, by error.",
+        labels=["error"],
+    )
+    for error, count in (dict.fromkeys(_EPOCH_ERRORS, 0) | counts["fenced"]).items():
+        fenced.add_metric([error], count)
+    yield fenced
+    yield CounterMetricFamily(
+        "kohort_transaction_held_back_records",
+        "Records that read_committed consumers could read once transactions ended.",
+        value=counts["held_back"],
+    )
+
+
 def _standing(groups: Sequence[Snapshot]) -> Iterator[Metric]:
     """Current state of groups."""
     state = GaugeMetricFamily(
         "kohort_group_state",
-        "1 for the state that a group is in, 0 for the others.",
+        "1 for the current state of a group, 0 for the others.",
         labels=["group", "state"],
     )
     members = GaugeMetricFamily(
@@ -223,7 +265,7 @@ def _standing(groups: Sequence[Snapshot]) -> Iterator[Metric]:
     )
     lag = GaugeMetricFamily(
         "kohort_group_lag_records",
-        "Records behind the committed offsets, of partitions that have one.",
+        "Lag of a group, in records, on partitions with a committed offset.",
         labels=["group", "topic"],
     )
     for row in groups:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Snapshot = Mapping[str, Any]
-"""Response to ``GET /metrics.json``; see docs/metrics.md."""
+"""Response to ``GET /metrics.json``; see docs/reference/metrics.md."""
 Tally = Mapping[str, int]
 """Counts by name, in the order in which they are displayed."""
 
@@ -171,7 +171,7 @@ def _group(
 
 
 def _added(tallies: Iterable[Tally], first: str | None = None) -> Tally:
-    """All of them together, the most first; or else the one that is to be."""
+    """The sums of all tallies: `first` at the front, then the largest."""
     total: Counter[str] = Counter()
     for each in tallies:
         total.update(each)

@@ -181,8 +181,8 @@ API_COLUMNS: Sequence[Column[ApiRow]] = (
             _rate(row.errors_per_s), style="red" if row.errors_per_s else ""
         ),
     ),
-    Column("HALF WITHIN", lambda row: _seconds(row.median_s)),
-    Column("99% WITHIN", lambda row: _seconds(row.worst_s)),
+    Column("P50", lambda row: _seconds(row.median_s)),
+    Column("P99", lambda row: _seconds(row.worst_s)),
     Column(
         "ERRORS",
         lambda row: _tally_text(row.errors),
@@ -191,4 +191,4 @@ API_COLUMNS: Sequence[Column[ApiRow]] = (
         is_number=False,
     ),
 )
-_API_LAST = ("ERRORS", "99% WITHIN", "HALF WITHIN", "ERRORS/S", "REQUESTS/S")
+_API_LAST = ("ERRORS", "P99", "P50", "ERRORS/S", "REQUESTS/S")

@@ -1,7 +1,7 @@
-"""Why a group rebalanced: from its events to accounts, plain words and findings.
+"""Explains rebalances: accounts, plain words and findings from a group's events.
 
 Pure: events go in as dicts, as `kohort.broker.events.schema` has them, and nothing
-else is read. The same on a live broker, on a file, and in the simulation.
+else is read. The same for a live broker and for a file of events.
 
     found = history(broker.events.recent("billing"), "billing")
     print(found.text())

@@ -1,4 +1,4 @@
-"""The facts that events tell of a group: values, from which findings are made."""
+"""Facts about a group from its events: values that findings are made from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.membership import Life, Member
-from kohort.broker.events.account.values import Return, Unread
+from kohort.broker.events.account.values import Partition, Return, Unread
+from kohort.control.why.transactions import Fenced, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class TooLarge:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A static member that came back under a new id (KIP-345).
+    """A static member that rejoined with a new member id (KIP-345).
 
     Attributes:
         at_ns: when.
@@ -68,7 +69,7 @@ class Replacement:
         instance_id: which static member.
         old: its old member id.
         new: its new one.
-        silent_ns: how long the broker had not heard of the old one; None: not known.
+        silent_ns: time since the last request of the old one; None: unknown.
     """
 
     at_ns: int
@@ -77,6 +78,39 @@ class Replacement:
     old: str
     new: str
     silent_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault of the plan that struck a request, or a connection.
+
+    Attributes:
+        at_ns: when.
+        sequence: of the event.
+        fault: the rule's name, or `fault` and its number.
+        fault_id: the rule's number.
+        effect: as in ``fault_struck``.
+        api: the request's; None: all of a connection.
+        error: that it was answered with, if the effect is an error.
+        member_id: the member that sent it; None: not known.
+        client_id: the client that sent it.
+    """
+
+    at_ns: int
+    sequence: int
+    fault: str
+    fault_id: int
+    effect: str
+    api: str | None
+    error: str | None
+    member_id: str | None
+    client_id: str
+
+    @property
+    def sort(self) -> tuple[object, ...]:
+        """Key of equal strikes: the same rule, API and sender."""
+        who = self.member_id or self.client_id
+        return self.fault_id, self.effect, self.api, self.error, who
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +123,7 @@ class Facts:
         until_ns: its last, or now, where that is known.
         since_generation: the generation at which its events begin. Above 0: nothing is
             known of the time before.
-        rebalances: the account of each, in order; the last one may be under way.
+        rebalances: the account of each, in order; the last one may be in progress.
         unread_since: partitions without a reader that no account has yet: a static
             member that came back without a rebalance, or an Empty group.
         members: by id, all that were ever seen.
@@ -98,13 +132,19 @@ class Facts:
         refusals: of JoinGroups and commits, in order.
         too_large: records that the log refused, in order.
         replacements: of static members, in order.
+        strikes: of faults at its members, in order.
+        transactions: those with its partitions or offsets that are open, were open for
+            long, or did not end well.
+        fenced: refused requests of their producers, in order.
+        partitions: all partitions that its members owned, or that it has committed.
+        waiting: records behind the last stable offset, by partition, as far as known.
         unused_ids: (when, sequence, id) of pending members that never joined.
         initial_delays_ms: the lengths of initial windows that were seen.
         owned: how many partitions each of the present members has; None: not known.
         gaps: (first, last) sequences of events that are missing.
-        set_back_ns: how far the clock was set back, at most: durations around that
-            are too short. A broker's own never is.
-        events: how many events of the group there are.
+        set_back_ns: the largest step by which the clock was set back: durations around
+            it are too short. A broker's own clock is never set back.
+        events: the number of events of the group.
     """
 
     group: str
@@ -119,6 +159,11 @@ class Facts:
     refusals: Sequence[Refusal]
     too_large: Sequence[TooLarge]
     replacements: Sequence[Replacement]
+    strikes: Sequence[Strike]
+    transactions: Sequence[Transaction]
+    fenced: Sequence[Fenced]
+    partitions: frozenset[Partition]
+    waiting: Mapping[Partition, int]
     unused_ids: Sequence[tuple[int, int, str]]
     initial_delays_ms: Sequence[int]
     owned: Mapping[str, int] | None

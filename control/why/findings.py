@@ -1,4 +1,4 @@
-"""Findings: known ills that a group's numbers show, with advice and evidence.
+"""Findings: known problems that a group's numbers show, with advice and evidence.
 
 A rule is a function from facts to findings; `kohort.control.why.rules.RULES` is all of
 them. Its thresholds are constants of its module, each with the reason for the number.
@@ -24,13 +24,13 @@ MOST_EVIDENCE = 20
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One thing that was seen.
+    """One observation.
 
     Attributes:
-        at_ns: when.
+        at_ns: its time.
         text: the fact in words.
         sequence: of the event; None: it is about more than one.
-        generation: that the group was in, or came to.
+        generation: of the group, then or right after.
     """
 
     at_ns: int

@@ -1,46 +1,66 @@
 """Folds the events of a group into facts: accounts, refusals, replacements, gaps.
 
-`kohort.broker.events.account` computes the accounts of rebalances. An account that the
-stream carries (``rebalance_account``) goes first: it may know more than these events.
+`kohort.broker.events.account` computes the accounts of rebalances. An account in the
+stream (``rebalance_account``) has precedence: it may know more than these events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.accounts import OF_ALL
 from kohort.broker.events.account.flow import take
 from kohort.broker.events.account.group import GroupAccounts
 from kohort.broker.events.account.membership import Member, client_id_of, stranger
-from kohort.broker.events.account.values import Event
-from kohort.control.why.facts import Facts, Refusal, Replacement, TooLarge
+from kohort.broker.events.account.values import Event, Partition
+from kohort.control.why.facts import Facts, Refusal, Replacement, Strike, TooLarge
+from kohort.control.why.transactions import Transactions
+
+Waiting = Mapping[Partition, int]
+"""Records behind the last stable offset, by partition."""
 
 
-def fold(events: Iterable[Event], group: str, until_ns: int | None = None) -> Facts:
+def fold(
+    events: Iterable[Event],
+    group: str,
+    until_ns: int | None = None,
+    waiting: Waiting = MappingProxyType({}),
+) -> Facts:
     """The facts of a group.
 
     Args:
-        events: in the order in which they were seen; those of other groups are
-            ignored, those of no group count where they are about all groups.
+        events: in the order in which they were seen; events of other groups are
+            ignored, events without a group count if they are about all groups or about
+            transactions.
         group: the group's id.
-        until_ns: now, by the broker's clock, if no event is missing up to now:
-            a rebalance under way goes on until then. None: the last event is the end.
+        until_ns: now, by the broker's clock, if no event is missing up to now: a
+            rebalance in progress lasts until then. None: the last event is the end.
+        waiting: as known now: see `Facts`.
 
     Returns:
         The facts; without rebalances if there is no event of the group.
     """
-    folding = _Folding(group)
+    transactions = Transactions()
+    folding = _Folding(group, transactions)
     for event in events:
+        transactions.take(event)
         folding.take(event)
-    return folding.facts(until_ns)
+    return folding.facts(until_ns, waiting)
 
 
-def fold_all(events: Iterable[Event], until_ns: int | None = None) -> dict[str, Facts]:
-    """The same for every group that has an event, by its id."""
+def fold_all(
+    events: Iterable[Event],
+    until_ns: int | None = None,
+    waiting: Waiting = MappingProxyType({}),
+) -> dict[str, Facts]:
+    """The facts of all groups that have an event, by group id."""
+    transactions = Transactions()
     folding: dict[str, _Folding] = {}
     shared: list[Event] = []
     for event in events:
+        transactions.take(event)
         group = event.get("group")
         if group is None:
             if event["kind"] in OF_ALL:
@@ -49,24 +69,25 @@ def fold_all(events: Iterable[Event], until_ns: int | None = None) -> dict[str, 
                     each.take(event)
             continue
         if group not in folding:
-            # Events that were lost before may have been the group's own.
-            folding[group] = _Folding(group)
+            # Events lost before may have been this group's.
+            folding[group] = _Folding(group, transactions)
             for event_of_all in shared:
                 folding[group].take(event_of_all)
         folding[group].take(event)
-    return {group: each.facts(until_ns) for group, each in folding.items()}
+    return {group: each.facts(until_ns, waiting) for group, each in folding.items()}
 
 
 def _is_nobodys(event: Event) -> bool:
-    """Whether an event makes no sense without a member_id."""
+    """True if the event is ignored without a member_id."""
     return event["kind"] in {"pending_member_expired", "member_replaced"}
 
 
 class _Folding:
     """One group, as far as its events have been read."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, transactions: Transactions) -> None:
         self.group = group
+        self.transactions = transactions
         self.accounts = GroupAccounts(group)
         self.count = 0
         self.computed: list[Account] = []
@@ -76,14 +97,18 @@ class _Folding:
         self.refusals: list[Refusal] = []
         self.too_large: list[TooLarge] = []
         self.replacements: list[Replacement] = []
+        self.strikes: list[Strike] = []
         self.unused: list[tuple[int, int, str]] = []
+        self.committed: set[Partition] = set()
         self.on_kind: Mapping[str, Callable[[Event], None]] = {
             "pending_member_expired": self._pending_expired,
             "member_refused": self._refused,
             "member_replaced": self._replaced,
             "window_opened": self._window_opened,
             "rebalance_account": self._carried,
+            "offsets_committed": self._committed,
             "commit_refused": self._commit_refused,
+            "fault_struck": self._struck,
             "append_failed": self._append_failed,
             "events_lost": self._lost,
         }
@@ -99,7 +124,7 @@ class _Folding:
         if handle is not None and (event.get("member_id") or not _is_nobodys(event)):
             handle(event)
 
-    def facts(self, until_ns: int | None = None) -> Facts:
+    def facts(self, until_ns: int | None, waiting: Waiting) -> Facts:
         """The facts so far."""
         accounts = self.accounts
         self.computed += accounts.close()
@@ -108,6 +133,10 @@ class _Folding:
         membership, ownership = accounts.membership, accounts.ownership
         owned, present = ownership.owned, membership.present
         rebalances = self._rebalances(under_way)
+        concerned = self.committed | ownership.last.keys()
+        transactions, fenced = self.transactions.concerning(self.group, concerned)
+        if until_ns is None and transactions:
+            now = max(now, self.transactions.now_ns)
         is_owned_known = ownership.is_known and all(m in owned for m in present)
         return Facts(
             group=self.group,
@@ -122,6 +151,11 @@ class _Folding:
             refusals=self.refusals,
             too_large=self.too_large,
             replacements=self.replacements,
+            strikes=self.strikes,
+            transactions=transactions,
+            fenced=fenced,
+            partitions=frozenset(concerned),
+            waiting=waiting,
             unused_ids=self.unused,
             initial_delays_ms=self.delays,
             owned={m: len(owned[m]) for m in present} if is_owned_known else None,
@@ -142,7 +176,7 @@ class _Folding:
     def _is_carried(self, computed: Account) -> bool:
         if computed.key in self.carried:
             return True
-        # One whose start is missing has another key.
+        # An account with a missing start has another key.
         return not computed.is_whole and any(
             each.run == computed.run
             and each.generation in {computed.generation, None}
@@ -165,6 +199,25 @@ class _Folding:
             self._note_too_large(event, "offsets")
         else:
             self._note_refusal(event, "commit")
+
+    def _committed(self, event: Event) -> None:
+        rows = event.get("offsets") or ()
+        self.committed.update((row["topic"], row["partition"]) for row in rows)
+
+    def _struck(self, event: Event) -> None:
+        self.strikes.append(
+            Strike(
+                at_ns=self.accounts.now,
+                sequence=event["sequence"],
+                fault=str(event.get("fault")),
+                fault_id=int(event.get("fault_id") or 0),
+                effect=str(event.get("cause")),
+                api=event.get("api"),
+                error=event.get("error"),
+                member_id=event.get("member_id"),
+                client_id=event.get("client_id") or "",
+            )
+        )
 
     def _append_failed(self, event: Event) -> None:
         self._note_too_large(event, str(event.get("cause")))

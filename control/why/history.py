@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from kohort.broker.events.account import Account
 from kohort.broker.events.account.values import EMPTY, Event
 from kohort.control.why.facts import Facts
+from kohort.control.why.faults import led_to, meanwhile, phrases
 from kohort.control.why.findings import MOST_EVIDENCE, Finding
-from kohort.control.why.fold import fold, fold_all
+from kohort.control.why.fold import Waiting, fold, fold_all
 from kohort.control.why.names import Names
 from kohort.control.why.rules import find
 from kohort.control.why.words import duration, explain, many, product
@@ -35,9 +37,27 @@ class History:
         """All rebalances, the oldest first."""
         return tuple(self.facts.rebalances)
 
+    @property
+    def last(self) -> Account:
+        """The latest rebalance, which may be in progress.
+
+        Raises:
+            LookupError: there is none.
+        """
+        if not self.facts.rebalances:
+            raise LookupError(f"group {self.facts.group} has had no rebalance")
+        return self.facts.rebalances[-1]
+
     def explain(self, rebalance: Account) -> str:
-        """One rebalance in plain words."""
-        return explain(rebalance, self.names)
+        """One rebalance in plain words, with the faults that led to it."""
+        before = phrases(led_to(rebalance, self.facts), self.names)
+        during = phrases(meanwhile(rebalance, self.facts), self.names)
+        return explain(
+            rebalance,
+            self.names,
+            [text for _, text in before],
+            [text for _, text in during],
+        )
 
     def summary(self) -> str:
         """The group in one line."""
@@ -59,16 +79,17 @@ class History:
             text += f"; partitions had no reader for {unread}"
         quiet = self._quiet_returns()
         if quiet:
-            text += f"; static members came back without one {many(quiet, 'time')}"
+            times = many(quiet, "time")
+            text += f"; static members rejoined without a rebalance {times}"
         lost = sum(last - first + 1 for first, last in facts.gaps)
         if lost:
-            text += f"; the broker's stream lacks {many(lost, 'event')}"
+            text += f"; the broker's stream is missing {many(lost, 'event')}"
         if facts.since_generation:
             text += f"; events before generation {facts.since_generation} are missing"
         if facts.set_back_ns:
             text += (
-                f"; the clock was set back by {duration(facts.set_back_ns)}, and "
-                "durations around then are too short"
+                f"; the clock was set back by {duration(facts.set_back_ns)}, so "
+                "durations around that time are too short"
             )
         return text
 
@@ -147,28 +168,35 @@ class History:
 
 
 def history(
-    events: Iterable[Event], group: str, until_ns: int | None = None
+    events: Iterable[Event],
+    group: str,
+    until_ns: int | None = None,
+    waiting: Waiting = MappingProxyType({}),
 ) -> History:
     """Computes a group's history from events.
 
     Args:
         events: in the order in which they were seen, as from `broker.events.recent`
-            or a file; other groups' are passed over.
+            or a file; events of other groups are ignored.
         group: the group's id.
         until_ns: now, by the broker's clock, if the events are complete up to now: a
             rebalance under way lasts until then. None: the last event is the end.
+        waiting: records that open transactions hold back now, by partition, as far as
+            known.
 
     Returns:
-        Its history; an empty one if there is no event of it.
+        Its history; empty if the group has no events.
     """
-    return _history(fold(events, group, until_ns))
+    return _history(fold(events, group, until_ns, waiting))
 
 
 def histories(
-    events: Iterable[Event], until_ns: int | None = None
+    events: Iterable[Event],
+    until_ns: int | None = None,
+    waiting: Waiting = MappingProxyType({}),
 ) -> dict[str, History]:
-    """The same for every group that has an event, by its id."""
-    found = fold_all(events, until_ns)
+    """The histories of all groups that have an event, by group id."""
+    found = fold_all(events, until_ns, waiting)
     return {group: _history(facts) for group, facts in found.items()}
 
 

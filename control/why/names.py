@@ -15,9 +15,9 @@ SHORTEST = 4
 class Names:
     """Names for the members of a group.
 
-    An instance id, else a client id. Where two members of one client id were there at
-    the same time, the beginning of the rest of their ids is added. A process that was
-    started again keeps its name.
+    A name is the instance id, else the client id. If two members with one client id
+    were in the group at the same time, the first characters of the rest of their
+    member ids follow. A restarted process keeps its name.
     """
 
     def __init__(self, members: Mapping[str, Member], lives: Sequence[Life]) -> None:
@@ -34,11 +34,11 @@ class Names:
                 self._names |= dict.fromkeys(member_ids, base)
 
     def of(self, member_id: str) -> str:
-        """A member's name; a stranger's is its id."""
+        """A member's name; for an unknown member its id."""
         return self._names.get(member_id) or cut(member_id) or "a newcomer"
 
     def is_same(self, one: str | None, other: str) -> bool:
-        """Whether two ids belong to one process, which came back under another id."""
+        """True if two ids belong to one process that rejoined with a new id."""
         process = self._processes.get(other)
         return (
             one is not None
@@ -59,7 +59,7 @@ class Names:
 
 
 def cut(text: str, most: int = LONGEST) -> str:
-    """No more of a text than people read."""
+    """A text, cut to a length that people read."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 

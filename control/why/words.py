@@ -22,15 +22,19 @@ LONGEST_REASON = 200
 """Characters of a reason that are shown: those of Kafka's clients have 50 to 150."""
 
 SHORTEST_NS = 1_000_000
-"""Times without a reader that are worth a word: a cooperative member that is given its
+"""Times without a reader that are worth a word: a cooperative member that gets its
 assignment 0.1 ms before the last one leaves a gap of that length in the account."""
+
+HELD = "held"
+"""A piece of a rebalance's duration in which a test held the group."""
 
 _HOW = {
     Gone.LEFT: "left",
     Gone.REMOVED: "was removed by an admin",
     Gone.EXPIRED: "sent no heartbeat for its session timeout",
     Gone.KICKED: "was removed by the broker",
-    Gone.REPLACED: "came back under a new id",
+    Gone.COMMANDED: "was removed by a test",
+    Gone.REPLACED: "rejoined with a new member id",
     Gone.UNSEEN: "is gone",
 }
 
@@ -65,15 +69,29 @@ def many(number: int, one: str, more: str | None = None) -> str:
     return f"{number} {one if number == 1 else more or one + 's'}"
 
 
-def explain(rebalance: Account, names: Names) -> str:
+def explain(
+    rebalance: Account,
+    names: Names,
+    led_to: Sequence[str] = (),
+    meanwhile: Sequence[str] = (),
+) -> str:
     """Explains a rebalance: its cause, course and result.
 
     "Generation 7: ben's session expired 3.0 s after it was last heard of; waited
     0.54 s for ana and cleo; all joined; ..."
+
+    Args:
+        rebalance: the account of it.
+        names: of the members.
+        led_to: faults that struck the members that caused it, in words.
+        meanwhile: faults that struck members while it was under way, in words.
     """
     clauses = [
         cause(rebalance, names),
+        *_faults("before that,", led_to),
+        *_faults("meanwhile", meanwhile),
         *_waits(rebalance, names),
+        *_holds(rebalance),
         *_others(rebalance, names),
         *_restarts(rebalance, names),
         *_end(rebalance, names),
@@ -82,8 +100,13 @@ def explain(rebalance: Account, names: Names) -> str:
         *_unread(rebalance, names),
     ]
     if not rebalance.is_whole:
-        clauses.append("events of it are missing")
+        clauses.append("some of its events are missing")
     return f"{head(rebalance)}: {'; '.join(clauses)}."
+
+
+def _faults(when: str, phrases: Sequence[str]) -> list[str]:
+    """The faults that struck then, if any, as one clause."""
+    return [f"{when} {', and '.join(phrases)}"] if phrases else []
 
 
 def head(rebalance: Account) -> str:
@@ -93,24 +116,24 @@ def head(rebalance: Account) -> str:
     return f"Generation {rebalance.generation}"
 
 
-# -- why
+# -- the cause
 
 
 def cause(rebalance: Account, names: Names) -> str:
-    """Why it began, and which members caused it."""
+    """The cause, with the members that caused it."""
     who = names.list(rebalance.culprits) or "a member"
     if rebalance.is_second_half:
         return (
-            f"{who} had given up partitions, and rejoined to have them assigned: the "
-            f"second half of the last rebalance"
+            f"{who} rejoined after revoking partitions, so that they can be assigned: "
+            f"the second rebalance of the cooperative protocol"
         )
     tell = _CAUSES.get(rebalance.cause, _plain)
     return tell(rebalance, who)
 
 
 def said(reason: str | None) -> str:
-    """The reason that a client gave, to follow its action."""
-    return f' (it said: "{cut(reason, LONGEST_REASON)}")' if reason else ""
+    """The reason that a client sent (KIP-800), to follow its action."""
+    return f' (reason: "{cut(reason, LONGEST_REASON)}")' if reason else ""
 
 
 def _plain(rebalance: Account, who: str) -> str:
@@ -135,10 +158,25 @@ def _left(rebalance: Account, who: str) -> str:
 
 
 def _expired(rebalance: Account, who: str) -> str:
+    if rebalance.reason:
+        # Only a command has a reason: a session that expires by itself has none.
+        return f"{who}'s session expired because {rebalance.reason}"
     if rebalance.silent_ns is None:
         return f"{who}'s session expired"
     silent = duration(rebalance.silent_ns)
     return f"{who}'s session expired {silent} after it was last heard of"
+
+
+def _commanded(rebalance: Account, who: str) -> str:
+    sentence = REBALANCE_SENTENCES[rebalance.cause].format(who=who)
+    reason = rebalance.reason
+    return f"{sentence}: {cut(reason, LONGEST_REASON)}" if reason else sentence
+
+
+def _over_max_size(rebalance: Account, who: str) -> str:
+    if rebalance.reason:
+        return cut(rebalance.reason, LONGEST_REASON)
+    return _plain(rebalance, who)
 
 
 def _changed(rebalance: Account, who: str) -> str:
@@ -150,7 +188,7 @@ def _changed(rebalance: Account, who: str) -> str:
 
 def _unsynced(rebalance: Account, who: str) -> str:
     were = "was" if len(rebalance.culprits) < 2 else "were"
-    return f"{_plain(rebalance, who)}, and {were} removed"
+    return f"{_plain(rebalance, who)} and {were} removed"
 
 
 _CAUSES: Mapping[str, Callable[[Account, str], str]] = {
@@ -159,6 +197,9 @@ _CAUSES: Mapping[str, Callable[[Account, str], str]] = {
     "session_expired": _expired,
     "metadata_changed": _changed,
     "sync_timeout": _unsynced,
+    "member_kicked": _commanded,
+    "requested": _commanded,
+    "group_over_max_size": _over_max_size,
 }
 
 
@@ -184,17 +225,33 @@ def _waits(rebalance: Account, names: Names) -> list[str]:
         for p in joins
         if p.ended_by == "gone" and p.member_id
     ]
-    if rebalance.join_ended_by is not None and not (delays or whom):
+    is_held = any(p.what == HELD for p in rebalance.pieces)
+    if rebalance.join_ended_by is not None and not (delays or whom or is_held):
         told.append("no wait was necessary")
     if any(p.what == UNSEEN for p in rebalance.pieces):
-        told.append("when the wait ended is not known")
+        told.append("the end of the wait is unknown")
     return told
+
+
+def _holds(rebalance: Account) -> list[str]:
+    """The times for which a test held the group, by state."""
+    held: dict[str, int] = {}
+    for piece in rebalance.pieces:
+        if piece.what == HELD:
+            joined_ns = rebalance.joined_ns
+            is_joining = joined_ns is None or piece.until_ns <= joined_ns
+            state = "PreparingRebalance" if is_joining else "CompletingRebalance"
+            held[state] = held.get(state, 0) + piece.duration_ns
+    return [
+        f"a test held the group in {each} for {duration(ns)}"
+        for each, ns in held.items()
+    ]
 
 
 def _went(name: str, gone: Gone | None) -> str:
     """The departure of a member that the group waited for; None: a pending member."""
     if gone is None:
-        return f"{name} did not use its member id"
+        return f"pending member {name} did not join"
     if gone is Gone.EXPIRED:
         return f"{name}'s session expired meanwhile"
     return f"{name} {how(gone)} meanwhile"
@@ -224,8 +281,8 @@ def _others(rebalance: Account, names: Names) -> list[str]:
         told.append(f"{names.list(also)} joined as well")
     gone = [m for m in rebalance.lost if m not in told_of]
     if gone:
-        verb = "is" if len(gone) == 1 else "are"
-        told.append(f"{names.list(gone)} {verb} not in it any more")
+        members = "is no longer a member" if len(gone) == 1 else "are no longer members"
+        told.append(f"{names.list(gone)} {members}")
     if rebalance.refused:
         refused = many(len(rebalance.refused), "JoinGroup")
         were = "was" if len(rebalance.refused) == 1 else "were"
@@ -239,10 +296,10 @@ def _restarts(rebalance: Account, names: Names) -> list[str]:
     rows = [row for row in rebalance.returns if row.is_restart]
     if not rows:
         return []
-    verb, most = ("is", "") if len(rows) == 1 else ("are", " at most")
+    were, most = ("was", "") if len(rows) == 1 else ("were", "at most ")
     away = duration(max(row.duration_ns for row in rows))
     return [
-        f"{names.list(row.member_id for row in rows)} {verb} back after {away}{most}"
+        f"{names.list(row.member_id for row in rows)} {were} back after {most}{away}"
     ]
 
 
@@ -255,13 +312,13 @@ def _end(rebalance: Account, names: Names) -> list[str]:
         were = "was" if len(rebalance.latecomers) == 1 else "were"
         told.append(
             "the rebalance timeout ended the wait"
-            + (f": {late} did not join in time, and {were} removed" if late else "")
+            + (f": {late} did not rejoin in time and {were} removed" if late else "")
         )
     return [*told, *_leads(rebalance, names), *_sync(rebalance, names)]
 
 
 def _leads(rebalance: Account, names: Names) -> list[str]:
-    """Why another member leads than before, if one does."""
+    """The cause of a change of the leader, if it changed."""
     leader, before = rebalance.leader, rebalance.previous_leader
     if leader is None or rebalance.leader_cause not in {"gone", "late"}:
         return []
@@ -270,12 +327,12 @@ def _leads(rebalance: Account, names: Names) -> list[str]:
     if before not in lost:
         return []
     why = LEADER_CAUSES[rebalance.leader_cause]
-    return [f"{names.of(leader)} leads now, because {why}"]
+    return [f"{names.of(leader)} became the leader because {why}"]
 
 
 def _sync(rebalance: Account, names: Names) -> list[str]:
     leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
-    took = duration(rebalance.sync_ns)
+    took = duration(sum(p.duration_ns for p in rebalance.pieces if p.what == "sync"))
     if rebalance.outcome is Outcome.COMPLETED:
         assignor = cut(rebalance.protocol or "")
         return [f"{leader} computed the assignment in {took} ({assignor})"]
@@ -288,23 +345,25 @@ def _sync(rebalance: Account, names: Names) -> list[str]:
             else "another rebalance began"
         ]
     if rebalance.outcome is Outcome.UNDER_WAY:
-        return [f"it is still under way{_still_missing(rebalance, names)}"]
+        return [f"still in progress{_still_missing(rebalance, names)}"]
     return [
         {
             Outcome.MOVED: "another coordinator took over the group before it ended",
             Outcome.CUT: "the broker stopped before it ended",
-            Outcome.UNSEEN: "how it ended is not known",
+            Outcome.UNSEEN: "its end is unknown",
         }[rebalance.outcome]
     ]
 
 
 def _still_missing(rebalance: Account, names: Names) -> str:
-    """The members that a rebalance waits for now."""
+    """The members that a rebalance waits for now, or the hold."""
+    if rebalance.pieces and rebalance.pieces[-1].what == HELD:
+        return ", held by a test"
     if rebalance.joined_ns is not None:
         leader = names.of(rebalance.leader) if rebalance.leader else "the leader"
-        return f", and waits for {leader} to send the assignment"
+        return f", waiting for {leader} to send the assignment"
     missing = rebalance.missing
-    return f", and waits for {names.list(missing)}" if missing else ""
+    return f", waiting for {names.list(missing)}" if missing else ""
 
 
 # -- cost
@@ -333,7 +392,7 @@ def _moves(rebalance: Account, names: Names) -> list[str]:
     if rebalance.given_up_count:
         were = "was" if rebalance.given_up_count == 1 else "were"
         told.append(
-            f"{rebalance.given_up_count} {were} given up for the next generation"
+            f"{rebalance.given_up_count} {were} revoked, for the next generation"
         )
     kept = rebalance.kept_count
     if kept and rebalance.is_eager is False:
@@ -349,7 +408,9 @@ def _back(rebalance: Account, names: Names) -> str:
     moves = rebalance.moves or ()
     back = sum(move.count for move in moves if move.is_return)
     same = sum(m.count for m in moves if names.is_same(m.source, m.target))
-    told = f", {back} of them back to the process that had them before" if back else ""
+    told = (
+        f", {back} of them back to the process that owned them before" if back else ""
+    )
     if same:
         told += f", {same} of them from a client's old member id to its new one"
     return told
@@ -363,9 +424,9 @@ def _pauses(rebalance: Account, names: Names) -> list[str]:
     if len(rows) <= 3:
         each = ", ".join(_pause(row, names, i == 0) for i, row in enumerate(rows))
         return [each]
-    longest = f"{duration(rows[0].duration_ns)} at most ({names.of(rows[0].member_id)})"
+    longest = f"up to {duration(rows[0].duration_ns)} ({names.of(rows[0].member_id)})"
     total = product(rebalance.paused_ns, "member")
-    return [f"processing of {len(rows)} members paused, {longest}, {total} in all"]
+    return [f"{len(rows)} members paused for {longest}, {total} in total"]
 
 
 def _pause(row: Pause, names: Names, is_first: bool) -> str:
@@ -375,16 +436,16 @@ def _pause(row: Pause, names: Names, is_first: bool) -> str:
 
 
 def _unread(rebalance: Account, names: Names) -> list[str]:
-    """The partitions that had no reader: how many, how long, and whose."""
+    """The partitions that had no reader: number, longest time, and last owner."""
     told = []
     rows = [row for row in rebalance.unread if row.cause != EMPTY]
     if any(row.duration_ns >= SHORTEST_NS for row in rows):
         longest = max(rows, key=lambda row: row.duration_ns)
         whose = names.of(longest.member_id)
         told.append(
-            f"{many(partition_count(rows), 'partition')} had no reader, for "
-            f"{duration(longest.duration_ns)} at most (of {whose}), "
-            f"{product(rebalance.unread_ns, 'partition')} in all"
+            f"{many(partition_count(rows), 'partition')} had no reader for up to "
+            f"{duration(longest.duration_ns)} (last owner {whose}), "
+            f"{product(rebalance.unread_ns, 'partition')} in total"
         )
     rows = [row for row in rebalance.unread if row.cause == EMPTY]
     if rows:
@@ -397,7 +458,7 @@ def _unread(rebalance: Account, names: Names) -> list[str]:
 
 
 def partition_count(rows: Sequence[Unread]) -> int:
-    """How many partitions rows are about, each counted once."""
+    """Number of partitions in the rows, each counted once."""
     if len(rows) == 1:
         return count(rows[0].parts)
     parts = chain.from_iterable(row.parts.items() for row in rows)
@@ -406,4 +467,4 @@ def partition_count(rows: Sequence[Unread]) -> int:
 
 def how(gone: Gone | None) -> str:
     """A departure in words."""
-    return _HOW[gone] if gone is not None else "is there"
+    return _HOW[gone] if gone is not None else "is still a member"

@@ -131,7 +131,7 @@ class Chart {
     if (isNew || this.drawn.version < 0) this.drawn = { version: this.model.version, filter, when: began };
     this.elements.show(this.pinned ? [this.pinned, ...this.shown] : this.shown, this.active);
     set(byId("empty"), "hidden", this.laid.rows.length > 0);
-    set(byId("empty"), "textContent", this.model.events ? "Nothing fits the filters." : "No events yet.");
+    set(byId("empty"), "textContent", this.model.events ? "Nothing matches the filters." : "No events yet.");
     this.frames.push(performance.now() - began);
     if (this.frames.length > 240) this.frames.shift();
   }

@@ -1,5 +1,5 @@
 "use strict";
-// Draws what is in view, and nothing else, on the canvas.
+// Draws the visible part of the chart on the canvas.
 //
 // Where a state is narrower than a pixel or two, a column shows for which share of its
 // time the member was unsettled, in the colour of its longest state.
@@ -37,7 +37,7 @@ class Painter {
     this.hatches = {};
   }
 
-  /** Slanted stripes of `ink`, on `ground` or on what is there. */
+  /** Slanted stripes of `ink`, on `ground` or on the drawing below. */
   hatch(name, ink, ground = null) {
     if (this.hatches[name]) return this.hatches[name];
     const tile = document.createElement("canvas");
@@ -63,7 +63,7 @@ class Painter {
     return this.hatches[name];
   }
 
-  /** Draws the chart: see `Chart` for what it has. */
+  /** Draws a `Chart`. */
   draw(chart) {
     const { context, width, height, colours } = this;
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
@@ -114,6 +114,8 @@ class Painter {
       this.eachGeneration(group, chart, (generation, x0, x1, index) => {
         if (index % 2 && x1 - x0 >= 2) context.fillRect(x0, top, x1 - x0, tall);
       });
+      context.fillStyle = this.hatch("held", colours.accent);
+      this.eachHold(group, chart, (x0, x1) => context.fillRect(x0, top, x1 - x0, tall));
       const rebalances = this.inView(group.rebalances);
       context.fillStyle = rebalances.length > 40 ? colours.line : colours["line-strong"];
       let last = -9;
@@ -123,6 +125,13 @@ class Painter {
         last = x;
         for (let y = top; y < top + tall; y += 7) context.fillRect(x, y, 1, Math.min(4, top + tall - y));
       }
+    }
+  }
+
+  eachHold({ holds }, chart, visit) {
+    for (const { at, end } of this.inView(holds)) {
+      const [x0, x1] = this.across(at, end ?? chart.now);
+      if (x1 > x0) visit(x0, x1);
     }
   }
 
@@ -140,7 +149,10 @@ class Painter {
     const top = y + AXIS;
     context.fillStyle = colours.group;
     context.fillRect(0, top, this.width, row.height - 1);
-    if (!row.group) return;
+    if (!row.group) {
+      this.drawTransactions(chart, top + row.height - 5);
+      return;
+    }
     let painted = this.left;
     this.eachGeneration(row.group, chart, (generation, x0, x1, index) => {
       if (x1 - x0 < 1.5 && x1 <= painted) return;
@@ -157,6 +169,8 @@ class Painter {
         context.fillText(text, x0 + shift, top + row.height / 2);
       }
     });
+    context.fillStyle = this.hatch("held", colours.accent);
+    this.eachHold(row.group, chart, (x0, x1) => context.fillRect(x0, top, x1 - x0, row.height - 1));
     for (const each of this.inView(row.group.rebalances)) {
       if (each.end !== null && each.end < chart.from) continue;
       const x0 = Math.max(this.left, this.x(each.at));
@@ -173,6 +187,16 @@ class Painter {
     for (const { at, end } of this.inView(row.group.unread)) {
       const [x0, x1] = this.across(at, end);
       if (x1 >= x0) context.fillRect(x0, top, Math.max(1, x1 - x0), 3);
+    }
+  }
+
+  /** Transactions that were open for a while: bars in the broker's row. */
+  drawTransactions(chart, top) {
+    for (const { transaction } of chart.model.brokerMarks) {
+      if (!transaction) continue;
+      const [x0, x1] = this.across(transaction.at, transaction.end ?? chart.now);
+      this.context.fillStyle = transaction.isBad ? this.colours.bad : this.colours.accent;
+      if (x1 >= x0) this.context.fillRect(x0, top, Math.max(1, x1 - x0), 4);
     }
   }
 
@@ -344,7 +368,7 @@ class Painter {
     }
   }
 
-  /** Where events are missing, what is drawn is what was known before. */
+  /** Marks a gap in the events: the drawing shows the state before it. */
   drawGaps(chart) {
     const { context } = this;
     for (const { from, at } of chart.model.gaps) {

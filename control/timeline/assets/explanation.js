@@ -25,7 +25,7 @@ const heading = (text) => make("h3", {}, text);
 const paragraph = (text) => make("p", {}, text);
 const headOf = (titles) => make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))));
 
-/** A table of the first rows, and how many more there are. */
+/** A table of the first rows, and the number of the rest. */
 function tableOf(titles, items, cellsOf, more, most = MOST_ROWS) {
   const rows = items.slice(0, most).map((item) => make("tr", {}, ...cellsOf(item).map((cell) => make("td", {}, cell))));
   const left = items.length - rows.length;
@@ -58,9 +58,9 @@ function explainInWords(panel, group, isEvidence, key = null) {
 }
 
 function explainUnderWay({ joined, end }) {
-  if (end !== null) return [heading("How long"), paragraph("Its account is missing from these events.")];
-  const text = joined === null ? "It is under way: members are still joining." : "It is under way: the leader has not sent the assignment.";
-  return [heading("How long"), paragraph(text)];
+  if (end !== null) return [heading("Duration"), paragraph("The account of this rebalance is missing from the events.")];
+  const text = joined === null ? "In progress: members are still joining." : "In progress: the leader has not sent the assignment yet.";
+  return [heading("Duration"), paragraph(text)];
 }
 
 function explainDuration({ group }, account) {
@@ -70,9 +70,9 @@ function explainDuration({ group }, account) {
   bar.children[1].style.flexGrow = String(sync / 1e6);
   const phases = account.joined_ns === null
     ? `The join phase had taken ${duration(join / 1e6)}.`
-    : `The join phase took ${duration(join / 1e6)}, the assignment ${duration(sync / 1e6)}: ${duration(account.duration_ns / 1e6)} in all.`;
+    : `Join phase ${duration(join / 1e6)}, sync phase ${duration(sync / 1e6)}, ${duration(account.duration_ns / 1e6)} in total.`;
   const joinEnd = entry(WORDS.causes.join_completed, account.join_ended_by) ?? plain(account.join_ended_by);
-  const end = account.join_ended_by ? ` Why the join phase ended: ${joinEnd}.` : "";
+  const end = account.join_ended_by ? ` The join phase ended: ${joinEnd}.` : "";
   const pieceEnd = (piece) => (piece.member_id ? `${group.nameOf(piece.member_id)} (${plain(piece.ended_by)})` : plain(piece.ended_by));
   const missing = (piece) => (piece.missing.length ? `; missing: ${few(piece.missing.map((id) => group.nameOf(id)), 3)}` : "");
   const tookOf = (piece) => piece.until_ns - piece.since_ns;
@@ -82,7 +82,7 @@ function explainDuration({ group }, account) {
       (piece) => [plain(piece.what), duration(tookOf(piece) / 1e6), pieceEnd(piece) + missing(piece)], "shorter wait", MOST_PIECES)
     : [];
   return [
-    heading("How long"),
+    heading("Duration"),
     bar,
     paragraph(phases + end),
     outcome === "completed" ? null : paragraph(`${capital(plain(outcome))}. ${capital(meaning("outcomes", outcome))}.`),
@@ -92,12 +92,12 @@ function explainDuration({ group }, account) {
 
 function explainUnread(panel, { group }, account) {
   const rows = [...account.unread].sort((a, b) => (b.until_ns - b.since_ns) * b.count - (a.until_ns - a.since_ns) * a.count);
-  if (!rows.length) return [heading("Unread partitions"), paragraph("No partition was without a reader.")];
-  const empty = account.unread_empty_ns ? ` While the group was Empty: ${partitionTime(account.unread_empty_ns)} more.` : "";
+  if (!rows.length) return [heading("Partitions without a reader"), paragraph("None.")];
+  const empty = account.unread_empty_ns ? ` Another ${partitionTime(account.unread_empty_ns)} while the group was Empty.` : "";
   return [
-    heading("Unread partitions"),
+    heading("Partitions without a reader"),
     paragraph(`${partitionTime(account.unread_ns)} without a reader.${empty}`),
-    tableOf(["Partitions", "For", "Last reader", "Next"], rows, (row) => [
+    tableOf(["Partitions", "For", "Last owner", "Next owner"], rows, (row) => [
       partsText(row.parts),
       duration((row.until_ns - row.since_ns) / 1e6),
       make("span", { title: meaning("unread_causes", row.cause) }, `${group.nameOf(row.member_id)} (${plain(row.cause)})`),
@@ -113,7 +113,7 @@ function explainWaits(panel, each, account) {
   const [longest] = waits;
   const absent = waits.filter((wait) => !wait.came);
   const text = absent.length
-    ? `${few(absent.map((wait) => group.nameOf(wait.member_id)))} did not rejoin: the others waited ${duration(absent[0].waited_ns / 1e6)}.`
+    ? `${few(absent.map((wait) => group.nameOf(wait.member_id)))} did not rejoin; the other members waited ${duration(absent[0].waited_ns / 1e6)}.`
     : `${group.nameOf(longest.member_id)} rejoined last, ${duration(longest.waited_ns / 1e6)} after the rebalance began.`;
   const pauses = pausesOf(account);
   const cells = (wait) => {
@@ -127,7 +127,7 @@ function explainWaits(panel, each, account) {
       duration(pauses.get(wait.member_id)),
     ];
   };
-  const paused = account.paused_ns ? ` Processing paused for ${duration(account.paused_ns / 1e6)} in all members together.` : "";
+  const paused = account.paused_ns ? ` Processing paused for ${duration(account.paused_ns / 1e6)}, summed over all members.` : "";
   return [
     heading("Members that the group waited for"),
     paragraph(text + paused),
@@ -151,7 +151,7 @@ function explainMembers(group, account) {
   const lines = [
     gained.length ? `New in generation ${account.generation}: ${named(gained)}.` : null,
     restarts.length ? `Restarted: ${few(restarts.map((row) => `${group.nameOf(row.member_id)} (away for ${duration((row.until_ns - row.since_ns) / 1e6)})`), 8)}.` : null,
-    lost.length ? `No longer in it: ${named(lost)}.` : null,
+    lost.length ? `No longer in the group: ${named(lost)}.` : null,
     latecomers.length ? `Removed because they missed the join phase: ${named(latecomers)}.` : null,
     refused.length ? `Refused: ${few(refused.map((row) => `${shown(row.who)} (${plain(row.cause)})`), 8)}.` : null,
   ].filter(Boolean);
@@ -165,7 +165,7 @@ function explainPartitions(group, account) {
     account.moved_count ? `${count(account.moved_count, "partition")} moved to another member` : null,
     account.kept_count ? `${numbers.format(account.kept_count)} stayed` : null,
     account.first_count ? `${numbers.format(account.first_count)} had no known owner before` : null,
-    account.given_up_count ? `${numbers.format(account.given_up_count)} given up, to be assigned in the second half` : null,
+    account.given_up_count ? `${numbers.format(account.given_up_count)} revoked, to be assigned in the next generation` : null,
   ].filter(Boolean).join(", ");
   const rows = [
     ...moves.map((move) => [partsText(move.parts), move.source ? group.nameOf(move.source) : "\u2013", `${group.nameOf(move.target)}${move.is_return ? " (returned)" : ""}`]),
@@ -173,7 +173,7 @@ function explainPartitions(group, account) {
   ];
   return [
     heading("Partitions"),
-    paragraph(said ? `${said}.` : "No partition changed its owner."),
+    paragraph(said ? `${said}.` : "No partition moved."),
     rows.length ? tableOf(["Partitions", "From", "To"], rows, (row) => row, "more move") : null,
   ];
 }
@@ -182,5 +182,5 @@ function explainNeighbours(panel, each) {
   const { rebalances } = each.group;
   const index = rebalances.indexOf(each);
   const go = (to, text) => (rebalances[to] ? make("button", { type: "button", onclick: () => panel.goTo(rebalances[to]) }, text) : null);
-  return make("p", { class: "pages" }, go(index - 1, "\u2190 before"), go(index + 1, "next \u2192"), make("button", { type: "button", onclick: () => panel.zoomTo(each) }, "Zoom to it"));
+  return make("p", { class: "pages" }, go(index - 1, "\u2190 previous"), go(index + 1, "next \u2192"), make("button", { type: "button", onclick: () => panel.zoomTo(each) }, "Zoom to it"));
 }

@@ -3,7 +3,7 @@
 
 const MOST_EVIDENCE = 20;
 
-/** Whether a rebalance begins with the event that is evidence, or right behind it: a member went. */
+/** True if the rebalance begins with the event of the evidence, or right after it: a member went. */
 const begins = ({ event, account }, { sequence, time_ns: time }) =>
   sequence !== null && sequence <= event.sequence && time === (account ? account.started_ns : event.time_ns);
 
@@ -19,7 +19,7 @@ class Findings {
     return this.model.groupsLike(this.chart.filter);
   }
 
-  /** How many there are; null: no broker was asked yet. */
+  /** Number of findings; null: no broker was asked yet. */
   count() {
     const known = this.groups.map((group) => this.model.findings.get(group.name)).filter(Boolean);
     return this.chart.isLive && !known.length ? null : known.flat().length;
@@ -27,7 +27,7 @@ class Findings {
 
   show() {
     const cards = this.groups.flatMap((group) => (this.model.findings.get(group.name) ?? []).map((finding) => this.card(group, finding)));
-    const none = make("p", { class: "when" }, "No known problem was found in these events.");
+    const none = make("p", { class: "when" }, "No known problem in these events.");
     this.list.replaceChildren(...(cards.length ? cards : [none]));
   }
 

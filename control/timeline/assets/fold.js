@@ -28,6 +28,7 @@ function fold(model, event) {
   if (event.group === null || event.group === undefined) {
     if (event.kind === "node_stopped") forget(model, at, event.node);
     if (event.kind.startsWith("shard_")) markShard(model, event, at);
+    else if (event.kind === "transaction_state") keepTransaction(model, event, at);
     else if (!UNMARKED.has(event.kind)) model.marks.push(eventMark(at, event, null, null));
     return true;
   }
@@ -41,8 +42,35 @@ function fold(model, event) {
   return true;
 }
 
+const OPEN_STATES = new Set(["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]);
+const BAD_ENDS = new Set(["timeout", "fenced", "operator"]);
+
+/** Keeps a transaction while it is open; one that was open for long, or ended badly, stays as a mark. */
+function keepTransaction(model, event, at) {
+  const key = `${event.run}/${event.transactional_id}`;
+  let found = model.transactions.get(key);
+  if (OPEN_STATES.has(event.state)) {
+    if (!found) {
+      const start = Number.isFinite(event.started_ns) ? Math.min(at, Math.max(model.start, model.time(event.started_ns, event.run))) : at;
+      found = { at: start, end: null, decided: null, isBad: false, event };
+      found.mark = { ...eventMark(start, event, null, null), transaction: found };
+      model.transactions.set(key, found);
+    }
+    const isDecided = event.state.startsWith("Prepare") && event.cause !== "loaded";
+    if (isDecided) found.decided ??= event.cause;
+    found.isBad = BAD_ENDS.has(found.decided);
+    found.event = { ...event, client_id: event.client_id ?? found.event.client_id };
+    found.mark.event = found.event;
+  } else if (found) {
+    model.transactions.delete(key);
+    found.end = at;
+    if (found.isBad || at - found.at >= WORTH_A_MARK) insert(model.marks, found.mark);
+  }
+}
+
 /** After a gap the states of a node's groups are unknown; the chart marks the gap. */
 function loseEvents(model, event, at, source) {
+  model.transactions.clear(); // their ends may be missing
   model.gaps.push({ from: model.lastOf.get(source) ?? model.time(model.run.ns), at });
   for (const group of model.groups.values()) {
     if (group.node !== event.node) continue;
@@ -53,6 +81,7 @@ function loseEvents(model, event, at, source) {
 
 /** A node is away, or all were: the members of its groups are known once they are loaded. */
 function forget(model, at, node = null) {
+  if (node === null) model.transactions.clear(); // a new broker loads those that go on
   for (const group of model.groups.values()) {
     if (node !== null && group.node !== node) continue;
     for (const lane of group.lanes) {
@@ -61,6 +90,7 @@ function forget(model, at, node = null) {
     }
     closeRebalance(group, at);
     group.state = null;
+    if (node === null && group.held) group.held.end = at; // a new broker holds nothing
   }
 }
 
@@ -115,7 +145,8 @@ function gone(model, group, event, at) {
   if (!event.member_id) return;
   const lane = model.lane(group, event.member_id, at, event);
   lane.pending = false;
-  if (event.kind === "member_expired" || event.kind === "member_kicked") lane.silence(at, event.silent_ns);
+  const isSilent = event.cause !== "commanded";
+  if (isSilent && (event.kind === "member_expired" || event.kind === "member_kicked")) lane.silence(at, event.silent_ns);
   lane.go(at, GONE);
 }
 
@@ -165,6 +196,11 @@ const FOLDS = {
     if (!known) lane.go(at, STABLE);
     lane.beats.push(at);
     lane.heard = at;
+  },
+  commanded(model, group, event, at) {
+    const held = group.held;
+    if (event.cause === "hold" && !held) group.holds.push({ at, end: null });
+    if (event.cause === "release" && held) held.end = at;
   },
   group_state(model, group, event) {
     group.state = event.state;
@@ -274,7 +310,7 @@ function signOf(mark) {
     return [entry(REBALANCE_SIGNS, cause) ?? "\u2022", BAD_CAUSES.has(cause)];
   }
   const known = entry(EVENT_MARKS, mark.event.kind);
-  return known ? [known[0], known[1]] : ["\u2022", false];
+  return known ? [known[0], known[1] || Boolean(mark.transaction?.isBad)] : ["\u2022", false];
 }
 
 /** A mark in one line. */

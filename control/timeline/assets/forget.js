@@ -47,6 +47,7 @@ function forgetOfGroup(group, before) {
   }
   for (const [id, lane] of group.known) if (lane.memberId !== id && lane.first < before) group.known.delete(id);
   keepFrom(before, group.generations, group.generations);
+  group.holds = group.holds.filter(({ end }) => end === null || end >= before);
   group.unread = group.unread.filter(({ end }) => end >= before);
   const isOver = (each) => each.at < before && each.end !== null;
   group.rebalances = group.rebalances.filter((each) => !isOver(each));

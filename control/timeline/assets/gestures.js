@@ -36,7 +36,7 @@ function takePointers(chart, element, tap) {
   element.addEventListener("pointercancel", up);
 }
 
-/** Two fingers: what is below each of them stays there. */
+/** Two fingers: each keeps its point of the chart below it. */
 function pinch(chart, element, down, event) {
   const left = element.getBoundingClientRect().left;
   const [moving, other] = event.pointerId === [...down.keys()][0] ? [...down.values()] : [...down.values()].reverse();

@@ -176,7 +176,7 @@
   chart.scroller.addEventListener("pointermove", (event) => showTip(chart, tip, event));
   chart.scroller.addEventListener("pointerleave", () => { tip.hidden = true; });
 
-  // -- what is shown beside it
+  // -- status, and the line about the events
 
   function setStatus(status, text = status) {
     const element = byId("status");

@@ -1,7 +1,7 @@
 "use strict";
 // The rows in view as elements: names beside the lanes, and marks as buttons on them.
 //
-// Elements are made for what is in view only, and used again.
+// Only visible rows and marks have elements, which are reused.
 
 const CLOSER = 17; // px: marks closer than this are one
 const MOST_MARKS = 500; // elements at a time; the others are lines on the canvas
@@ -30,7 +30,7 @@ class RowElements {
     this.chart = chart;
     this.container = container;
     this.open = open;
-    this.rows = new Map(); // lane, group or "broker" -> what is shown
+    this.rows = new Map(); // lane, group or "broker" -> elements of its row
   }
 
   keyOf(row) {

@@ -65,7 +65,7 @@ class Lane {
     }
   }
 
-  /** The broker knows by now that it had not heard of the member for so long. */
+  /** Marks the time, now known, for which the broker had heard nothing from the member. */
   silence(at, ns) {
     if (!ns || this.state === GONE) return;
     const from = Math.max(at - ns / 1e6, this.first);
@@ -137,6 +137,7 @@ class Group {
     this.isNamed = false;
     this.generations = [];
     this.rebalances = [];
+    this.holds = []; // {at, end}: a test held it; end null: it still does
     this.unread = []; // {at, end}: partitions had no reader; ascending, apart from each other
     this.marks = [];
     this.mostOwned = 1;
@@ -145,6 +146,11 @@ class Group {
 
   get current() {
     return this.rebalances.length ? this.rebalances[this.rebalances.length - 1] : null;
+  }
+
+  /** The hold in force. */
+  get held() {
+    return this.holds.findLast(({ end }) => end === null) ?? null;
   }
 
   get alive() {
@@ -182,7 +188,7 @@ class Group {
    * Gives the lanes the names that `kohort why` gives their members.
    *
    * An instance id, else a client id. Where two of one client id were there at the same
-   * time, the beginning of what makes their member ids different follows.
+   * time, the first characters in which their member ids differ follow.
    */
   nameLanes() {
     if (this.isNamed) return;
@@ -205,6 +211,7 @@ class Group {
   }
 }
 
+const WORTH_A_MARK = 1000; // ms for which a transaction is open: consumers have polled in vain
 const RUNS_APART = 1000; // ms, where the clock of the next run says less
 
 /** Owned partitions, in texts that become shorter. */
@@ -229,14 +236,15 @@ class Model {
     this.shape = 0; // grows with groups and lanes
     this.runs = new Map();
     this.explanations = new Map(); // run/node/sequence -> sentences
-    this.findings = new Map(); // group -> what `kohort why` has found
+    this.findings = new Map(); // group -> findings of `kohort why`
     this.seen = new Map(); // run/node -> the sequence of its last event
     this.lastOf = new Map(); // run/node -> when that was
     this.last = 0; // when the last event was
     this.gaps = []; // {at, from}: events are missing
     this.shards = new Map(); // the latest marks of shards, by what and where
+    this.transactions = new Map(); // open ones, by run and transactional id
     this.nodes = new Set();
-    this.start = 0; // what was before is forgotten
+    this.start = 0; // events before it are forgotten
     this.counted = 0; // see `trim`
     this.arrivals = []; // when each thousandth event was
     this.isRealTime = false;
@@ -260,7 +268,7 @@ class Model {
     return begin + (ns - since) / 1e6;
   }
 
-  /** The other way around: what the clock of the run said then, ns since the epoch. */
+  /** The reverse: the time of the run's clock, ns since the epoch. */
   clockAt(at) {
     let found = null;
     for (const run of this.runs.values()) if (!found || run.begin <= at) found = run;
@@ -322,9 +330,15 @@ class Model {
     return [...this.groups.values()].filter((group) => !filter.group || group.name === filter.group);
   }
 
+  /** The marks of no group, with those of transactions that have been open for a while. */
+  get brokerMarks() {
+    const open = [...this.transactions.values()].filter(({ at }) => this.end - at >= WORTH_A_MARK);
+    return open.length ? [...this.marks, ...open.map(({ mark }) => mark)].sort((a, b) => a.at - b.at) : this.marks;
+  }
+
   /** The marks that are no rebalances, of the groups that pass a filter. */
   marksLike(filter) {
-    return [...(filter.group ? [] : this.marks), ...this.groupsLike(filter).flatMap((group) => [
+    return [...(filter.group ? [] : this.brokerMarks), ...this.groupsLike(filter).flatMap((group) => [
       ...group.marks.filter((mark) => !mark.rebalance),
       ...group.lanes.flatMap((lane) => lane.marks),
     ])];
@@ -333,6 +347,6 @@ class Model {
   /** How many those are. */
   countMarks(filter) {
     const ofGroup = (group) => group.lanes.reduce((sum, lane) => sum + lane.marks.length, group.marks.length - group.rebalances.length);
-    return this.groupsLike(filter).reduce((sum, group) => sum + ofGroup(group), filter.group ? 0 : this.marks.length);
+    return this.groupsLike(filter).reduce((sum, group) => sum + ofGroup(group), filter.group ? 0 : this.brokerMarks.length);
   }
 }

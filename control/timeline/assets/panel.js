@@ -94,7 +94,7 @@ class Panel {
     const until = index + 1 < lane.times.length ? lane.times[index + 1] : null;
     const owned = lane.ownedAt(at);
     const name = STATES[state];
-    const lasted = since === null ? "" : ` It was so for ${duration((until ?? this.chart.now) - since)}${until === null ? ", and still is" : ""}.`;
+    const lasted = since === null ? "" : ` This lasted ${duration((until ?? this.chart.now) - since)}${until === null ? " so far" : ""}.`;
     const rebalance = this.rebalanceAt(lane.group, at);
     const heard = lane.heard === null ? null : `${moment(lane.heard)} (${duration(Math.max(0, this.chart.now - lane.heard))} before ${this.chart.isLive ? "now" : "the end"})`;
     return [
@@ -115,10 +115,10 @@ class Panel {
         ["group.instance.id", lane.instanceId && shownInFull(lane.instanceId)],
         ["host", lane.host],
         ["first seen", moment(lane.first)],
-        ["last heard of", heard],
+        ["last request", heard],
         ["paused", lane.pausedMs ? `${duration(lane.pausedMs)} in rebalances` : null],
       ].filter(([, value]) => value)),
-      lane.marks.length ? [make("h3", {}, "Its events"), this.list(lane.marks)] : null,
+      lane.marks.length ? [make("h3", {}, "Events"), this.list(lane.marks)] : null,
     ];
   }
 
@@ -135,7 +135,7 @@ class Panel {
       this.chart.view(from - margin, to + margin, { glide: true });
       this.close();
     };
-    return [title, this.when(marks[0].at), this.list(marks), make("p", {}, make("button", { type: "button", onclick: zoom }, "Zoom to them"))];
+    return [title, this.when(marks[0].at), this.list(marks), make("p", {}, make("button", { type: "button", onclick: zoom }, "Zoom to these"))];
   }
 
   list(marks) {
@@ -160,17 +160,17 @@ class Panel {
 
 const FACTS_SHOWN = new Set(["schema", "labels", "time_ns", "wall_ns", "kind"]);
 const KEYS = [
-  ["\u2191 \u2193", "the row above, the row below"],
-  ["\u2190 \u2192", "the mark before, the next mark of this row"],
-  ["Enter", "explains the mark or the member; opens and closes a group"],
-  ["Esc", "closes the explanation"],
+  ["\u2191 \u2193", "row above, row below"],
+  ["\u2190 \u2192", "previous mark, next mark in this row"],
+  ["Enter", "explain the mark or the member; open or close a group"],
+  ["Esc", "close the explanation"],
   ["+ \u2212", "zoom in, zoom out"],
   ["Shift \u2190 \u2192", "earlier, later"],
-  ["0", "all of the time"],
-  ["[ ]", "lower rows, higher rows"],
-  ["F", "follow what happens (live)"],
+  ["0", "show the whole time"],
+  ["[ ]", "smaller rows, larger rows"],
+  ["F", "follow new events (live)"],
   ["Home End", "first row, last row"],
   ["Page \u2191 \u2193", "ten rows up, ten rows down"],
-  ["mouse", "drag to move; wheel to scroll rows, with Ctrl or on the axis to zoom, with Shift to move in time; double click zooms in; the strip at the top moves the window"],
-  ["touch", "one finger moves, two zoom, a tap explains"],
+  ["mouse", "drag to move; wheel to scroll; Ctrl and wheel, or wheel on the axis, to zoom; Shift and wheel to move in time; double click to zoom in; drag the strip at the top to move the window"],
+  ["touch", "one finger to move, two to zoom, tap to explain"],
 ];

@@ -1,19 +1,19 @@
 "use strict";
-// Texts about a rebalance: read from its account (see docs/events.md,
-// `rebalance_account`). A rebalance that is under way has none yet: the page knows its
-// start, and the end of its join phase.
+// Texts about a rebalance, from its account (see docs/reference/events.md,
+// `rebalance_account`). A rebalance in progress has no account yet: the page knows its
+// start and the end of its join phase.
 
 /** The cause in a sentence. */
 function causeText({ account, event, group }) {
   const { cause, culprits = [], is_second_half: isSecondHalf } = account ?? event;
   const who = few(culprits.map((id) => group.nameOf(id)), 3) || nameIn(account ?? event);
-  if (isSecondHalf) return `${who} rejoined to have partitions assigned that were given up: the second half of a cooperative rebalance.`;
+  if (isSecondHalf) return `${who} rejoined after revoking partitions, so that they can be assigned: the second rebalance of the cooperative protocol.`;
   const known = entry(WORDS.rebalance_sentences, cause);
   if (!known) return `${shown(plain(cause)) || "Unknown cause"}.`;
   return `${(known.startsWith("{who}") ? known : capital(known)).replace("{who}", () => who)}.`;
 }
 
-/** How long members paused, in ms, by their ids; one without partitions had nothing to pause. */
+/** Pauses in ms, by member id. A member without partitions has nothing to pause. */
 function pausesOf({ pauses }) {
   const found = new Map();
   for (const { member_id: id, since_ns: since, until_ns: until, count: had } of pauses) {

@@ -1,9 +1,9 @@
 "use strict";
-// Which rows there are, and where: the broker's, and of each group its own and its lanes.
+// The rows and their places: one for the broker, one per group, one per member (lane).
 
 const GROUP_HEIGHT = 30;
 const ROW_HEIGHTS = [3, 6, 12, 18, 24, 34, 48];
-const LABELLED = 12; // rows at least so high have labels and marks of their own
+const LABELLED = 12; // rows of at least this height have labels and marks
 
 /** The rows that pass the filters, one below the other. */
 function layRows(model, filter, rowHeight) {
@@ -13,7 +13,7 @@ function layRows(model, filter, rowHeight) {
     rows.push({ ...row, top, height, index: rows.length });
     top += height;
   };
-  if (model.marks.length && !filter.group) add({ kind: "broker", group: null, lane: null }, GROUP_HEIGHT);
+  if (model.brokerMarks.length && !filter.group) add({ kind: "broker", group: null, lane: null }, GROUP_HEIGHT);
   for (const group of model.groupsLike(filter)) {
     const isShown = (lane) => (!filter.find || lane.isLike(filter.find)) && !(filter.hidesGone && lane.state === GONE);
     const lanes = filter.find || filter.hidesGone ? group.lanes.filter(isShown) : group.lanes;
@@ -27,7 +27,7 @@ function layRows(model, filter, rowHeight) {
 
 /** The marks of a row, ascending in time. */
 function marksOf(row, model) {
-  if (row.kind === "broker") return model.marks;
+  if (row.kind === "broker") return model.brokerMarks;
   return row.kind === "group" ? row.group.marks : row.lane.marks;
 }
 
@@ -37,16 +37,17 @@ function describeRow(row, chart) {
   if (row.kind === "group") {
     const { group } = row;
     const generation = group.generation === null ? "" : `, generation ${group.generation}`;
-    return `Group ${group.title}: ${group.state ?? "state unknown"}${generation}, ${count(group.alive, "member")}, ${count(group.rebalances.length, "rebalance")}${row.isOneOfNodes ? `, ${nodeOf(group)}` : ""}`;
+    const held = group.held ? ", held by a test" : "";
+    return `Group ${group.title}: ${group.state ?? "state unknown"}${held}${generation}, ${count(group.alive, "member")}, ${count(group.rebalances.length, "rebalance")}${row.isOneOfNodes ? `, ${nodeOf(group)}` : ""}`;
   }
   const { lane } = row;
   const owned = lane.ownedAt(chart.now);
   const parts = owned?.count ? `, owns ${textsOf(owned)[0]}` : "";
   const leads = row.group.leader === lane.memberId ? ", leader" : "";
-  return `Member ${lane.name} of ${row.group.title}: ${lane.pending ? "has an id, has not joined" : lane.stateName(chart)}${leads}${parts}`;
+  return `Member ${lane.name} of ${row.group.title}: ${lane.pending ? "pending, has not joined" : lane.stateName(chart)}${leads}${parts}`;
 }
 
-/** Which node coordinates it, or did. */
+/** The node that coordinates the group, or did last. */
 const nodeOf = (group) => `node ${group.node}`;
 
 /** The short text beside a row's name. */

@@ -54,7 +54,7 @@ function takeLine(model, line, taken) {
   }
 }
 
-/** Follows a broker; what came in is taken into the model before the next frame. */
+/** Follows a broker; the model takes new events before the next frame. */
 class LiveSource {
   constructor(model, url, { changed, status }) {
     Object.assign(this, { model, url, changed, status, waiting: [], bad: 0, isScheduled: false });
@@ -64,7 +64,7 @@ class LiveSource {
   }
 
   connect() {
-    this.source = new EventSource(`${this.url}?heard=true`);
+    this.source = new EventSource(`${this.url}?heard=true&transactions=true`);
     this.source.onopen = () => this.tell(true);
     this.source.onmessage = (message) => this.take(message.data);
     this.source.addEventListener("heard", (message) => this.hear(message.data));
@@ -80,7 +80,7 @@ class LiveSource {
   tell(isOpen = this.isOpen) {
     this.isOpen = isOpen;
     if (!isOpen) this.status("lost", "connection lost");
-    else if (this.bad) this.status("lost", `${count(this.bad, "event")} could not be read: load the page anew`);
+    else if (this.bad) this.status("lost", `${count(this.bad, "event")} could not be read: reload the page`);
     else this.status("live");
   }
 

@@ -1,5 +1,5 @@
 "use strict";
-// The same facts as tables: for screen readers, for reading, for search in the page.
+// The same facts as tables: for screen readers, and to read and search.
 
 const PAGE_ROWS = 100;
 
@@ -39,7 +39,7 @@ class Table {
       else head.removeAttribute("aria-sort");
     });
     this.body.replaceChildren(...shown.map(([, item]) => this.row(item)));
-    this.caption.textContent = all.length ? `${this.title} ${numbers.format(all.length)} in all.` : `${this.title} There are none yet.`;
+    this.caption.textContent = all.length ? `${this.title} ${numbers.format(all.length)} in total.` : `${this.title} None yet.`;
     this.showPages(last);
   }
 
@@ -92,15 +92,15 @@ function makeTables(model, chart, panel) {
     return plain(account.outcome === "completed" ? account.join_ended_by : account.outcome);
   };
   const reasonOf = ({ account, event }) => quoted((account ?? event).reason);
-  const state = (lane) => (lane.pending ? "has an id" : lane.stateName(chart));
+  const state = (lane) => (lane.pending ? "pending" : lane.stateName(chart));
   const isNewestFirst = chart.isLive;
   return {
     rebalances: new Table(byId("view-rebalances"), "Rebalances.", [
-      { title: "Began", text: (each) => moment(each.at), by: (each) => each.at, isNumber: true, open: explain },
+      { title: "Start", text: (each) => moment(each.at), by: (each) => each.at, isNumber: true, open: explain },
       { title: "Group", text: (each) => each.group.title },
       { title: "Generation", text: (each) => `${each.generation ?? ""}`, by: (each) => each.generation, isNumber: true },
       { title: "Cause", isWide: true, text: (each) => causeText(each) + reasonOf(each) },
-      { title: "Took", text: ({ account }) => duration(account?.duration_ns / 1e6), by: ({ account }) => account?.duration_ns, isNumber: true },
+      { title: "Duration", text: ({ account }) => duration(account?.duration_ns / 1e6), by: ({ account }) => account?.duration_ns, isNumber: true },
       { title: "Waited longest for", text: waitedFor, by: (each) => longest(each)?.waited_ns },
       { title: "Ended by", text: endOf },
       { title: "Members", text: membersText, by: ({ account }) => account && account.gained.length + account.lost.length },
@@ -114,15 +114,15 @@ function makeTables(model, chart, panel) {
       { title: "State", text: state },
       { title: "Partitions", text: (lane) => few((lane.owned[lane.owned.length - 1]?.parts ?? []).map((part) => partsText([part])), 3), by: (lane) => lane.owned[lane.owned.length - 1]?.count ?? 0 },
       { title: "First seen", text: (lane) => moment(lane.first), by: (lane) => lane.first, isNumber: true },
-      { title: "Last heard of", text: (lane) => (lane.heard === null ? "" : moment(lane.heard)), by: (lane) => lane.heard, isNumber: true },
+      { title: "Last request", text: (lane) => (lane.heard === null ? "" : moment(lane.heard)), by: (lane) => lane.heard, isNumber: true },
       { title: "Paused", text: (lane) => (lane.pausedMs ? duration(lane.pausedMs) : ""), by: (lane) => lane.pausedMs, isNumber: true },
       { title: "Client id", text: (lane) => shown(lane.clientId ?? "") },
       { title: "Host", text: (lane) => lane.host ?? "" },
     ], lanes),
-    marks: new Table(byId("view-marks"), "Events besides rebalances.", [
-      { title: "When", text: (mark) => moment(mark.at), by: (mark) => mark.at, isNumber: true, open: (mark, button) => panel.open([mark], button) },
+    marks: new Table(byId("view-marks"), "Other events.", [
+      { title: "Time", text: (mark) => moment(mark.at), by: (mark) => mark.at, isNumber: true, open: (mark, button) => panel.open([mark], button) },
       { title: "Group", text: (mark) => mark.group?.title ?? "" },
-      { title: "What", text: titleOf },
+      { title: "Event", text: titleOf },
     ], marks, isNewestFirst),
   };
 }

@@ -1,7 +1,7 @@
 "use strict";
 // How times, names and partitions are written, and how elements are made.
 
-/** An element, its attributes, and what is in it: texts and elements. */
+/** An element with attributes and children: texts and elements. */
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

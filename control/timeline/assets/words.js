@@ -1,6 +1,6 @@
 "use strict";
-// Signs of causes, and sentences about events. `WORDS` has the words themselves: the
-// page is put together with the schema's table.
+// Signs of causes, and sentences about events. `WORDS` has the words of the schema;
+// `page.py` puts them into the page.
 
 const STATES = ["gone", "joining", "waiting", "syncing", "stable", "silent"];
 const [GONE, JOINING, WAITING, SYNCING, STABLE, SILENT] = STATES.keys();
@@ -8,13 +8,13 @@ const [GONE, JOINING, WAITING, SYNCING, STABLE, SILENT] = STATES.keys();
 const STATE_SAYS = {
   gone: "It is not in the group.",
   joining: "The group is rebalancing and waits for this member's JoinGroup.",
-  waiting: "It has joined, and its JoinGroup is not answered yet: other members are missing.",
-  syncing: "The join phase is over, and it has no assignment yet.",
+  waiting: "It has joined and waits for the answer: other members have not joined yet.",
+  syncing: "The join phase is over; the member has no assignment yet.",
   stable: "It has its assignment.",
-  silent: "The broker heard nothing from it, and its session had not expired yet: its partitions were not read.",
+  silent: "The broker heard nothing from it, and its session had not expired yet: its partitions had no reader.",
 };
 
-/** Of a rebalance: the sign of its mark, by cause. */
+/** The sign of a rebalance's mark, by cause. */
 const REBALANCE_SIGNS = {
   member_joined: "+",
   member_left: "\u2212",
@@ -25,6 +25,8 @@ const REBALANCE_SIGNS = {
   sync_timeout: "\u29d6",
   assignment_not_stored: "\u2298",
   group_over_max_size: "\u2265",
+  member_kicked: "\u2297",
+  requested: "\u21bb",
 };
 const BAD_CAUSES = new Set(["session_expired", "sync_timeout", "assignment_not_stored", "group_over_max_size"]);
 
@@ -38,35 +40,69 @@ const meaning = (table, word) => entry(WORDS[table], word) ?? plain(word);
 /** The meaning of an event's cause. */
 const causeOf = (event) => entry(entry(WORDS.causes, event.kind) ?? {}, event.cause) ?? plain(event.cause);
 
-/** Of one or more shards, of which a mark is: see `markShard`. */
+/** A command of a test or an operator. `who`: the name of a member, or of the group. */
+function commandText(event, who) {
+  const [state, reason] = [event.held_in, quoted(event.reason)];
+  if (event.cause === "hold") return `A test holds the group in ${state}.`;
+  if (event.cause === "release") return `A test releases the group, which was held in ${state}.`;
+  if (event.cause === "rebalance") return `A test asked for a rebalance.${reason}`;
+  if (event.cause === "limit") return event.max_size ? `A test limits the group to ${count(event.max_size, "member")}.` : "A test removes the limit of the group.";
+  return `Command of a test for ${who}: ${causeOf(event)}.${reason}`;
+}
+
+/** A strike of the fault plan. `who`: the name of a member, or of a client. */
+function faultText(event, who) {
+  const isNamed = event.fault !== `fault ${event.fault_id}`;
+  const rule = isNamed ? `Fault \u201c${shown(event.fault)}\u201d` : capital(event.fault);
+  const struck = event.api ? `the ${event.api} of ${who}` : `a connection of ${who}`;
+  return `${rule} struck ${struck}: ${causeOf(event).replace("`error`", event.error)}.`;
+}
+
+/** The shards of a mark: see `markShard`. */
 function shardsOf({ shards: { partitions } }) {
   const numbersOf = ranges([...partitions].sort((a, b) => a - b));
   return `partition${partitions.length === 1 ? "" : "s"} ${numbersOf} of __consumer_offsets`;
 }
 
-/** Marks that are no rebalances: by kind, a sign, whether it is bad, and a sentence. */
+/** A transaction that was open for long, or did not end well; the last event that names its partitions. */
+function transactionText({ event, at, end, decided, isBad }) {
+  const who = `${shown(event.transactional_id)}${event.client_id ? ` (client ${shown(event.client_id)})` : ""}`;
+  const parts = partsText((event.partitions ?? []).filter(({ topic }) => topic !== "__consumer_offsets"));
+  const groups = event.group_ids?.length ? `offsets of ${few(event.group_ids.map((id) => shown(id)), 3)}` : "";
+  const what = [parts, groups].filter(Boolean).join(", ") || "no partitions";
+  if (end === null) return `The transaction of ${who} is open: read_committed consumers get no record behind it in ${what}.`;
+  const how = decided ? meaning("transaction_ends", decided) : "its end is missing from the events";
+  return `The transaction of ${who} with ${what} was ${isBad ? "aborted" : "open"} after ${duration(end - at)}: ${how}.`.replace("open after", "open for");
+}
+
+/** Marks of other events, by kind: a sign, true if it is a problem, and a sentence. */
 const EVENT_MARKS = {
   member_refused: ["!", true, (e, who) => `${who} was refused: ${causeOf(e)} (${e.error}).`],
   member_left: ["\u2212", false, (e, who) =>
     e.cause === "removed"
       ? `An admin removed ${who} from the group.`
       : `${who} left the group.${e.reason ? quoted(e.reason) : " It gave no reason."}`],
-  member_expired: ["\u00d7", true, (e, who) => `The session of ${who} expired: the broker had heard nothing from it for ${e.silent_ns ? duration(e.silent_ns / 1e6) : "its session timeout"}.`],
-  member_kicked: ["\u00d7", true, (e, who) => `The broker removed ${who}: ${causeOf(e)}.`],
-  member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} came back under a new id; ${shown(e.replaced_member_id ?? "the old one")} is fenced (KIP-345).`],
-  pending_member_expired: ["\u00d7", true, (e, who) => `${who} did not join in time with the member id that it was given.`],
+  member_expired: ["\u00d7", true, (e, who) => `${who}'s session expired: ${e.cause === "commanded" ? causeOf(e) : `the broker had heard nothing from it for ${e.silent_ns ? duration(e.silent_ns / 1e6) : "its session timeout"}`}.`],
+  member_kicked: ["\u00d7", true, (e, who) => e.cause === "commanded" ? `A test removed ${who}.` : `The broker removed ${who}: ${causeOf(e)}.`],
+  commanded: ["\u2691", false, (e, who) => commandText(e, who)],
+  fault_struck: ["\u21af", false, (e, who) => faultText(e, who)],
+  member_replaced: ["\u21c4", false, (e, who) => `The static member ${who} rejoined with a new member id; ${shown(e.replaced_member_id ?? "the old one")} is fenced (KIP-345).`],
+  pending_member_expired: ["\u00d7", true, (e, who) => `Pending member ${who} did not join in time.`],
   commit_refused: ["!", true, (e, who) => `A commit of ${who} was refused: ${e.error}.`],
   offsets_expired: ["o", false, (e) => `Offsets expired: ${partsText(e.expired ?? [])}.`],
   offsets_deleted: ["o", false, (e) => `Offsets were deleted${e.cause === "topic_deleted" ? " with their topic" : " by an admin"}: ${partsText(e.deleted ?? [])}.`],
-  group_loaded: ["\u21e9", false, (e) => `Node ${e.node} read the group from its log: ${e.state}, ${count((e.members ?? []).length, "member")}.`],
+  group_loaded: ["\u21e9", false, (e) => `Node ${e.node} loaded the group from its log: ${e.state}, ${count((e.members ?? []).length, "member")}.`],
   shard_loaded: ["\u21e9", false, (e, _, mark) => `Node ${e.node} coordinates ${shardsOf(mark)}: ${count(mark.shards.groups, "group")} found.`],
   shard_unloaded: ["\u21e7", false, (e, _, mark) => `Node ${e.node} no longer coordinates ${shardsOf(mark)}: ${causeOf(e)}.`],
+  transaction_state: ["T", false, (_, who, mark) => transactionText(mark.transaction)],
+  transaction_fenced: ["\u2298", true, (e) => `A request of producer ${e.producer_id}${e.transactional_id ? ` of ${shown(e.transactional_id)}` : ""} was refused (${e.error}): its epoch is ${e.producer_epoch}, the current one ${e.current_epoch}.`],
   node_started: ["\u25b6", false, (e) => `Node ${e.node} accepts connections (run ${e.run}).`],
   node_stopped: ["\u25a0", true, (e) => `Node ${e.node} no longer accepts connections.`],
-  events_lost: ["?", true, (e) => `Events ${numbers.format(e.first)} to ${numbers.format(e.last)} are missing here: their reader was too slow.`],
+  events_lost: ["?", true, (e) => `Events ${numbers.format(e.first)} to ${numbers.format(e.last)} are missing: the reader was too slow.`],
 };
-/** Kinds that have no mark. A kind of a later version has one, with its name. */
+/** Kinds without a mark. An unknown kind (of a later version) gets one, with its name. */
 const UNMARKED = new Set([
   "member_id_given", "member_joined", "leader_chosen", "heartbeat", "group_state", "rebalance_started", "rebalance_account",
   "join_completed", "assignment_made", "member_synced", "partitions_changed", "offsets_committed", "window_opened",
+  "transaction_ended_in_partition",
 ]);

@@ -1,13 +1,22 @@
-"""The rules that findings come from: about members, rebalances and refusals."""
+"""The rules of findings: about members, rebalances, refusals, faults, transactions."""
 
 from __future__ import annotations
 
 from kohort.control.why.facts import Facts
 from kohort.control.why.findings import Finding, Rule
 from kohort.control.why.names import Names
-from kohort.control.why.rules import members, rebalances, refusals
+from kohort.control.why.rules import (
+    faults,
+    members,
+    rebalances,
+    refusals,
+    transactions,
+)
 
 RULES: tuple[Rule, ...] = (
+    faults.faults_struck,
+    transactions.open_transactions,
+    transactions.pending_offsets,
     members.max_poll_interval,
     members.crash_loop,
     members.rolling_restart,
@@ -34,6 +43,9 @@ RULES: tuple[Rule, ...] = (
     refusals.instance_id_twice,
     refusals.commits_too_late,
     refusals.commits_from_outside,
+    transactions.long_transactions,
+    transactions.timed_out,
+    transactions.fenced,
 )
 """Rules in the order of their findings: causes before consequences."""
 

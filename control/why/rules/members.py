@@ -1,4 +1,4 @@
-"""Findings about members: how they come, stay and go."""
+"""Findings about members: restarts, crashes, missed polls and idle members."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ ROLLING_STEPS = 2
 """Restarts of different members in a row that make a rolling restart: a group of two
 has no more, and one is an accident."""
 ROLLING_GAP_NS = 5 * MINUTE
-"""The longest pause between two steps of a roll: Kubernetes waits for readiness, and
-its default deadline for progress is 10 minutes for all."""
+"""The longest pause between two steps of a rolling restart: Kubernetes waits for
+readiness, and its default progress deadline is 10 minutes for the whole."""
 CRASH_LOOP = 3
 """Short lives in a row that make a crash loop: two are a restart that went wrong."""
 SHORT_LIFE_NS = 2 * MINUTE
-"""The longest life in a crash loop. A process that dies at once is noticed after its
-session timeout, 45 s by default, and one that leaves is noticed at once; twice the
-default, and something to start in."""
+"""The longest life in a crash loop. The group notices a dead process after its session
+timeout, 45 s by default: twice that, and some time to start in."""
 GHOSTS = 2
-"""Crashed members that were still waited for when their successors were there: one
-crash is an accident, and no reason to change a timeout."""
+"""Crashed members that rebalances still waited for when their successors had joined:
+one crash is an accident, and no reason to change a timeout."""
 IDS_NOT_USED = 3
-"""Ids that were given out and not used: one or two are clients that were stopped."""
+"""Pending members that never joined: one or two are clients that were stopped."""
 
 
 # -- max.poll.interval.ms
@@ -59,9 +58,9 @@ IDS_NOT_USED = 3
 def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
     """Members that left because their applications did not poll in time.
 
-    kafka-clients and kohort say so. The others give no reason. But their process goes
-    on: it commits on the connection on which it left, or rejoins there (librdkafka), or
-    commits without its member id right behind (aiokafka).
+    kafka-clients and kohort send that reason. Other clients send none, but their
+    process goes on: it commits or rejoins on the same connection (librdkafka), or
+    commits without a member id right after it left (aiokafka).
     """
     at_work = _at_work_after_leaving(facts)
     told: dict[str, Evidence] = {}
@@ -81,24 +80,25 @@ def max_poll_interval(facts: Facts, names: Names) -> Iterator[Finding]:
         (told if is_sure else guessed)[life.member_id] = _gone(life, text)
     for found, is_sure in ((told, True), (guessed, False)):
         if found:
-            were = "were" if is_sure else "were perhaps"
+            why = "because" if is_sure else "perhaps because"
             yield Finding(
                 "max-poll-interval",
-                f"Members {were} out because their applications did not poll within "
+                f"Members left {why} their applications did not poll within "
                 f"max.poll.interval.ms: {many(len(found), 'time')}"
                 f"{_without_reader(unread, found)}",
-                "Work that takes longer between two polls than max.poll.interval.ms "
-                "costs the membership, two rebalances, and all work since the last "
-                "commit. Take fewer records at a time (max.poll.records), raise "
-                "max.poll.interval.ms above the longest batch, or pause the partitions "
-                "and work in another thread while polling goes on.",
+                "An application that works longer than max.poll.interval.ms between "
+                "two polls loses its membership and all work since the last commit, "
+                "and causes two rebalances. Take fewer records at a time "
+                "(max.poll.records), raise max.poll.interval.ms above the longest "
+                "batch, or pause the partitions and process in another thread while "
+                "you keep polling.",
                 tuple(found.values()),
                 is_sure,
             )
 
 
 def _not_polled(member: Member, unread: Sequence[Unread]) -> str:
-    """The time before a slow poller left, which the account cannot have."""
+    """The time before a slow poller left, which is not in the account."""
     if not (unread and member.rebalance_timeout_ms):
         return ""
     partitions = many(partition_count(unread), "partition")
@@ -107,9 +107,9 @@ def _not_polled(member: Member, unread: Sequence[Unread]) -> str:
 
 
 def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
-    """Members that left without a reason, while their process went on.
+    """Members that left without a reason while their process went on.
 
-    By member id: its later activity, in words, and whether that is sure.
+    By member id: its later activity in words, and True if that is certain.
     """
     left = {
         life.member_id: life.until_ns
@@ -122,13 +122,13 @@ def _at_work_after_leaving(facts: Facts) -> dict[str, tuple[str, bool]]:
             after = duration(refusal.at_ns - left[member_id])
             is_sure = refusal.sender == member_id
             where = " on the same connection" if is_sure else ""
-            text = f"committed {after} later{where}, which was refused"
+            text = f"its commit {after} later{where} was refused"
             found.setdefault(member_id, (text, is_sure))
     for again in facts.lives:
         before = facts.members[again.member_id].previous_id
         if before in left and again.since_ns is not None:
             after = duration(max(again.since_ns - left[before], 0))
-            text = f"rejoined {after} later on the same connection"
+            text = f"it rejoined {after} later on the same connection"
             found.setdefault(before, (text, False))
     return found
 
@@ -150,7 +150,7 @@ class _Restart:
 
 
 def _restarts(facts: Facts, *, static: bool) -> list[_Restart]:
-    """Members that left or expired, and whose processes came back, in that order."""
+    """Restarts of members that left or expired, in the order of their returns."""
     old = {life.member_id: life for life in facts.lives}
     found = [
         _Restart(old[row.previous_id], row)
@@ -181,38 +181,37 @@ def _caused_by(facts: Facts, restarts: Iterable[_Restart]) -> list[Account]:
 
 
 def rolling_restart(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Dynamic members that are restarted one by one, each at a rebalance or two."""
+    """Dynamic members that restart one by one, with one or two rebalances each."""
     rolls = [*_rolls(facts)]
     if not rolls:
         return
     steps = [step for chain, _ in rolls for step in chain]
     rebalances = [each for _, caused in rolls for each in caused]
-    # Of members that look the same some may have gone, and others come.
+    # If several members look the same, some may have gone and others come.
     is_sure = all(
         len({facts.members[step.old.member_id].process for step in chain}) == len(chain)
         for chain, _ in rolls
     )
     perhaps = "" if is_sure else "perhaps "
-    times = f", in {len(rolls)} rolling restarts" if len(rolls) > 1 else ""
+    times = f", in {len(rolls)} rolling restarts," if len(rolls) > 1 else ""
     away_ns = max(step.back.duration_ns for step in steps)
     least = -(-away_ns // SECOND) + 1
     yield Finding(
         "rolling-restart",
-        f"{many(len(steps), 'member')} {perhaps}went and came again one after the "
-        f"other{times}, and that was {many(len(rebalances), 'rebalance')}; "
+        f"{many(len(steps), 'member')} {perhaps}restarted one after the "
+        f"other{times} and caused {many(len(rebalances), 'rebalance')}; "
         f"{cost(rebalances)}",
         "Give each member its own group.instance.id (KIP-345): a static member "
-        "that is back within its session.timeout.ms takes its old place, without a "
-        f"rebalance. They were away for {duration(away_ns)} at most, so "
-        f"session.timeout.ms has to be above {least} s, and above that by the time "
-        "that stopping takes.",
+        "that is back within its session.timeout.ms takes its old place without a "
+        f"rebalance. They were away for up to {duration(away_ns)}, so set "
+        f"session.timeout.ms above {least} s plus the time that the shutdown takes.",
         tuple(of_rebalance(each, names) for each in rebalances),
         is_sure,
     )
 
 
 def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Account]]]:
-    """The steps of each rolling restart, and the rebalances that they were."""
+    """The steps of each rolling restart, and the rebalances that they caused."""
     chain: list[_Restart] = []
     for restart in [*_without_stops(facts), None]:
         if restart is not None and _is_next_step(chain, restart):
@@ -225,7 +224,7 @@ def _rolls(facts: Facts) -> Iterator[tuple[list[_Restart], list[Account]]]:
 
 
 def _without_stops(facts: Facts) -> list[_Restart]:
-    """Restarts while others worked on: a group that was Empty was stopped as one."""
+    """Restarts while other members went on, without those of a group that was Empty."""
     stops = [r.ended_ns for r in facts.rebalances if r.outcome is Outcome.EMPTIED]
     return [
         step
@@ -239,7 +238,7 @@ def _is_next_step(chain: list[_Restart], restart: _Restart) -> bool:
     if reasons.is_poll_interval(restart.old.reason):
         return False
     if any(restart.old.member_id == step.back.member_id for step in chain):
-        return False  # the same process again: a loop, no roll
+        return False  # the same process again: a crash loop, not a rolling restart
     last = chain[-1].back.until_ns if chain else None
     return last is None or (restart.old.until_ns or 0) - last <= ROLLING_GAP_NS
 
@@ -247,7 +246,7 @@ def _is_next_step(chain: list[_Restart], restart: _Restart) -> bool:
 def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
     """Static members whose sessions ended before their processes were back.
 
-    Not those that were back in time, and were refused as the group was full.
+    Without members that were back in time but refused because the group was full.
     """
     kept_out = {x.member_id for r, x in refused_again(facts) if is_there(x, r)}
     found = [
@@ -264,14 +263,14 @@ def static_member_expired(facts: Facts, names: Names) -> Iterator[Finding]:
         "static-member-expired",
         f"Static members were not back in time after a restart: "
         f"{many(len(found), 'time')}",
-        f"session.timeout.ms has to be longer than a restart: above {away_ms}{was}. "
-        "The price is that a member that has really crashed is noticed later. "
-        "group.max.session.timeout.ms of the brokers is the limit.",
+        f"Set session.timeout.ms above the time of a restart: above {away_ms}{was}. "
+        "The price: the group notices a crashed member later. The limit is "
+        "group.max.session.timeout.ms on the brokers.",
         tuple(
             _gone(
                 r.old,
-                f"{names.of(r.old.member_id)} expired, and was back "
-                f"{duration(r.back.until_ns - (r.old.until_ns or 0))} later, as a new "
+                f"{names.of(r.old.member_id)}'s session expired, and it rejoined "
+                f"{duration(r.back.until_ns - (r.old.until_ns or 0))} later as a new "
                 "member",
             )
             for r in found
@@ -291,10 +290,10 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
         yield Finding(
             "static-member-left",
             f"Static members sent LeaveGroup: {many(len(found), 'time')}",
-            "A static member that leaves is forgotten at once, so its restart is two "
-            "rebalances, as without a group.instance.id. Stop the process without "
-            "leaving: the consumers of kafka-clients, librdkafka, franz-go and kohort "
-            "do so by default if they are static.",
+            "A static member that leaves loses its place at once, so its restart "
+            "causes two rebalances, as without group.instance.id. Stop the process "
+            "without leaving: static consumers of kafka-clients, librdkafka, franz-go "
+            "and kohort do so by default.",
             tuple(
                 _gone(
                     life,
@@ -309,7 +308,7 @@ def static_member_left(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def crash_loop(facts: Facts, names: Names) -> Iterator[Finding]:
-    """A process that comes and goes again and again, and is not a slow poller."""
+    """A process that keeps joining and leaving, and is not a slow poller."""
     slow = _at_work_after_leaving(facts)
     short: dict[tuple[str, str], list[Life]] = {}
     for life in facts.lives:
@@ -336,18 +335,17 @@ def _is_crash(life: Life) -> bool:
 
 
 _DIES = (
-    "A process that dies soon after it has joined makes the whole group rebalance up "
-    "to twice each time. Find out why it dies. Until then: let it wait longer before "
-    "it starts again, and make it static (group.instance.id, KIP-345), so that the "
-    "others are left alone."
+    "A process that dies soon after it joined makes the whole group rebalance up to "
+    "twice each time. Find out why it dies. Until then, let it wait longer before it "
+    "restarts, and make it static (group.instance.id, KIP-345), so that the other "
+    "members do not rebalance."
 )
 _LEAVES = (
     "It left each time, which makes the whole group rebalance up to twice. If the "
-    "process goes on meanwhile, its application most probably did not poll within "
-    "max.poll.interval.ms (librdkafka, aiokafka and kafka-python leave then without a "
-    "reason; their logs have it): take fewer records at a time, or raise it. If the "
-    "process ends, find out what ends it; until then let it wait longer before it "
-    "starts again."
+    "process keeps running, its application probably did not poll within "
+    "max.poll.interval.ms (librdkafka, aiokafka and kafka-python then leave without a "
+    "reason, but log it): take fewer records at a time, or raise the interval. If the "
+    "process exits, find out why; until then, let it wait longer before it restarts."
 )
 
 
@@ -356,18 +354,18 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
         return
     ids = {life.member_id for life in lives}
     caused = [r for r in facts.rebalances if ids.intersection(r.culprits)]
-    # A member that closes its consumer each time may do so on purpose.
+    # A member that closes its consumer each time may do it on purpose.
     is_sure = any(life.how is not Gone.LEFT for life in lives)
     perhaps = "" if is_sure else "Perhaps no crash: "
     yield Finding(
         "crash-loop",
-        f"{perhaps}{names.of(lives[0].member_id)} came and went {len(lives)} times, "
-        f"and that was {many(len(caused), 'rebalance')}; {cost(caused)}",
+        f"{perhaps}{names.of(lives[0].member_id)} came and went {len(lives)} times "
+        f"and caused {many(len(caused), 'rebalance')}; {cost(caused)}",
         _DIES if is_sure else _LEAVES,
         tuple(
             _gone(
                 life,
-                f"{names.of(life.member_id)} was there for "
+                f"{names.of(life.member_id)} was a member for "
                 f"{duration((life.until_ns or 0) - (life.since_ns or 0))}: "
                 f"it {how(life.how)}{said(life.reason)}",
             )
@@ -381,7 +379,7 @@ def _looped(facts: Facts, lives: list[Life], names: Names) -> Iterator[Finding]:
 
 
 def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that went silent, and did not come back as the same process."""
+    """Members that went silent and never came back as the same process."""
     alive = {r.member_id for r in facts.refusals if r.error == "UNKNOWN_MEMBER_ID"}
     alive |= {member.previous_id or "" for member in facts.members.values()}
     found = {
@@ -396,14 +394,14 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
     longest = f" (up to {duration(max(silent))} here)" if silent else ""
     yield Finding(
         "crashed",
-        f"Members crashed, or were cut off, and did not leave the group: "
+        f"Members crashed or were cut off without leaving the group: "
         f"{many(len(found), 'time')}{_without_reader(unread, found)}",
-        "Their sessions expired: the process died, was killed, or lost its network. "
-        f"Until then{longest} the broker considers it a member, and its partitions "
-        "have no reader. Find out why it ended. If that was intended, stop it with a "
-        "signal that it handles, and close the consumer, which hands the partitions "
-        "over at once. A shorter session.timeout.ms (heartbeat.interval.ms at a third "
-        "of it) makes the wait shorter.",
+        "The process died, was killed, or lost its network. Until its session expires"
+        f"{longest}, the broker still considers it a member, and its partitions have "
+        "no reader. Find out why it ended. If you stopped it, use a signal that it "
+        "handles and close the consumer: the group then reassigns its partitions at "
+        "once. A shorter session.timeout.ms (with heartbeat.interval.ms at a third of "
+        "it) shortens the wait.",
         tuple(
             _gone(
                 life,
@@ -416,7 +414,7 @@ def crashed(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def _unread(facts: Facts, cause: str) -> dict[str, list[Unread]]:
-    """The time that partitions had no reader, by the member that they had last."""
+    """The time that partitions had no reader, by their last owner."""
     found: dict[str, list[Unread]] = defaultdict(list)
     rows = [row for each in facts.rebalances for row in each.unread]
     for row in (*rows, *facts.unread_since):
@@ -442,7 +440,7 @@ def _after(life: Life) -> str:
 
 
 def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members whose sessions expired, and that were alive: they asked again."""
+    """Members that were alive when their sessions expired: they sent requests later."""
     dead = {
         life.member_id: life
         for life in facts.lives
@@ -454,7 +452,7 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
         if life is None or life.until_ns is None or refusal.member_id in found:
             continue
         if refusal.error == "UNKNOWN_MEMBER_ID" and refusal.at_ns >= life.until_ns:
-            what = "committed" if refusal.cause == "commit" else "asked to join"
+            what = "committed" if refusal.cause == "commit" else "tried to rejoin"
             after = duration(refusal.at_ns - life.until_ns)
             text = f"{names.of(refusal.member_id)}'s session expired, and it {what}"
             found[refusal.member_id] = _gone(life, f"{text} {after} later")
@@ -471,18 +469,18 @@ def session_too_short(facts: Facts, names: Names) -> Iterator[Finding]:
     was = f" (it was {min(sessions)})" if min(sessions) else ""
     yield Finding(
         "session-too-short",
-        f"Sessions of members that were alive expired: {many(len(found), 'time')}"
+        f"Sessions of live members expired: {many(len(found), 'time')}"
         f"{_without_reader(_unread(facts, Gone.EXPIRED), found)}",
-        "Something kept heartbeats back: a pause (garbage collection, a stopped "
-        "container), a network that was away, or a client that only sends them while "
-        "it is polled. Raise session.timeout.ms above the longest of these pauses"
-        f"{was}, with heartbeat.interval.ms at a third of it or less.",
+        "Something delayed their heartbeats: a pause (garbage collection, a stopped "
+        "container), a network outage, or a client that sends heartbeats only while "
+        "the application polls. Raise session.timeout.ms above the longest pause"
+        f"{was}, with heartbeat.interval.ms at most a third of it.",
         tuple(found.values()),
     )
 
 
 def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that had crashed, and were still members when their successors came."""
+    """Crashed members that were still in the group when their processes were back."""
     found = []
     for restart in _restarts(facts, static=False):
         ghost, back = restart.old, restart.back
@@ -490,18 +488,18 @@ def session_too_long(facts: Facts, names: Names) -> Iterator[Finding]:
         if ghost.how is Gone.EXPIRED and waited > 0:
             text = (
                 f"{names.of(ghost.member_id)}'s session expired {duration(waited)} "
-                f"after {names.of(back.member_id)} had come in its place"
+                f"after {names.of(back.member_id)} had joined in its place"
             )
             found.append(_gone(ghost, text))
     if len(found) >= GHOSTS:
         yield Finding(
             "session-too-long",
-            "Members that had crashed were perhaps still members when their "
+            "Crashed members were perhaps still in the group when their "
             f"processes were back: {many(len(found), 'time')}",
             "Until its session expires, a dead member keeps its partitions, and every "
-            "rebalance waits for it; then the group rebalances once more. Have the "
-            "process leave when it stops, make it static (group.instance.id, "
-            "KIP-345), so that its successor takes its place at once, or lower "
+            "rebalance waits for it; then the group rebalances once more. Close the "
+            "consumer when the process stops, make it static (group.instance.id, "
+            "KIP-345), so that the new process takes its place at once, or lower "
             "session.timeout.ms.",
             tuple(found),
             is_sure=False,
@@ -516,20 +514,22 @@ def ids_not_used(facts: Facts, names: Names) -> Iterator[Finding]:
     if len(facts.unused_ids) >= IDS_NOT_USED:
         yield Finding(
             "ids-not-used",
-            f"{len(facts.unused_ids)} clients took a member id and did not join with "
-            "it",
-            "Each of them was waited for by the rebalances of its session timeout. "
-            "Clients that die or give up right after their first JoinGroup do that: a "
-            "probe that starts a consumer, or a start that is cut short.",
+            f"{len(facts.unused_ids)} pending members never joined",
+            "A pending member has a member id from its first JoinGroup and has not "
+            "joined with it. Each rebalance within its session timeout waited for it. "
+            "Such clients die or give up right after their first JoinGroup: a probe "
+            "that starts a consumer, or an interrupted start.",
             tuple(
-                Evidence(at_ns, f"{names.of(member_id)} was forgotten", sequence)
+                Evidence(
+                    at_ns, f"pending member {names.of(member_id)} expired", sequence
+                )
                 for at_ns, sequence, member_id in facts.unused_ids
             ),
         )
 
 
 def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
-    """More members than partitions: some have nothing to do."""
+    """More members than partitions: some are idle."""
     if facts.owned is None or not facts.rebalances or facts.until_ns is None:
         return
     last = facts.rebalances[-1]
@@ -539,11 +539,11 @@ def idle_members(facts: Facts, names: Names) -> Iterator[Finding]:
     if settled and partitions and idle and len(facts.owned) > partitions:
         yield Finding(
             "idle-members",
-            f"{len(idle)} of {len(facts.owned)} members have nothing to do: there are "
-            f"{many(partitions, 'partition')}",
-            "A partition goes to one member at most. Run as many members as there are "
-            "partitions, or fewer, unless the rest is there to step in; or give the "
-            "topic more partitions, which moves keys.",
+            f"{len(idle)} of {len(facts.owned)} members are idle: there "
+            f"{'is' if partitions == 1 else 'are'} {many(partitions, 'partition')}",
+            "Each partition is assigned to one member. Run at most as many members as "
+            "there are partitions, unless the rest are spares; or add partitions to "
+            "the topic, which moves keys to other partitions.",
             (
                 Evidence(
                     facts.until_ns,

@@ -26,32 +26,31 @@ from kohort.control.why.names import Names, cut
 from kohort.control.why.words import duration, head, many
 
 INITIAL_REBALANCES = 3
-"""Rebalances of a start that are too many. With a delay of 0 two are normal for a
-deployment whose members start within one heartbeat: the first one, and the rest."""
+"""Too many rebalances for one start. With a delay of 0, two are normal if all members
+start within one heartbeat: the first member's, and one for the rest."""
 HELD_UP = 2
-"""Rebalances that a member has to hold up: one may have been a pause."""
+"""Rebalances that one member has to hold up: one may have been a pause."""
 EAGER_REBALANCES = 3
-"""Eager rebalances that it takes to see that partitions come back: one or two are a
-deployment's."""
+"""Eager rebalances that show that partitions return: one or two are a deployment."""
 FOREVER = 2**63
 LEADER_REJOINS = 3
-"""Rebalances by one leader: two may be two topics that were made."""
+"""Rebalances by one leader: two may be two new topics."""
 LEADER_REJOINS_NS = 10 * MINUTE
-"""In that time: two intervals of metadata.max.age.ms, by which clients look for new
-topics and partitions."""
+"""Time in which they happen: two intervals of metadata.max.age.ms, after which clients
+look for new topics and partitions."""
 CHANGES = 3
-"""Rebalances by changed subscriptions: as often as a deployment would not do it."""
+"""Rebalances by changed subscriptions: more than a deployment causes."""
 NEVER_QUIET = 5
-"""Rebalances at least, for a group that is never quiet: fewer are a start and stop."""
+"""Least rebalances of a group that is never quiet: fewer are a start and a stop."""
 BUSY_SHARE = 0.2
 """The least share of time in rebalances of a group that is never quiet: a fifth is far
 above the few seconds a day of a quiet group, and spares a group that just started."""
 
 
 def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
-    """A start in which the group rebalanced as members came, one after the other."""
+    """A start with a rebalance for each member that joined."""
     for start in _starts(facts.rebalances):
-        # A rebalance that another coordinator had to begin again counts once.
+        # A rebalance that another coordinator had to start again counts once.
         ended = [r for r in start if r.outcome is not Outcome.MOVED]
         if sum(not r.is_second_half for r in ended) < INITIAL_REBALANCES:
             continue
@@ -61,7 +60,7 @@ def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
             for life in facts.lives
             if life.since_ns is not None
             and since <= life.since_ns <= until
-            # One that a coordinator has forgotten comes again.
+            # A member that a coordinator has forgotten comes again.
             and life.how is not Gone.UNSEEN
         )
         gap_ns = max((b - a for a, b in pairwise(arrivals)), default=0)
@@ -70,14 +69,14 @@ def many_initial_rebalances(facts: Facts, names: Names) -> Iterator[Finding]:
         was = f" (it was {max(delays)})" if delays else ""
         yield Finding(
             "many-initial-rebalances",
-            f"A start of {many(len(arrivals), 'member')} within "
-            f"{duration(arrivals[-1] - since) if arrivals else '0 s'} was "
+            f"{many(len(arrivals), 'member')} started within "
+            f"{duration(arrivals[-1] - since) if arrivals else '0 s'} and caused "
             f"{len(start)} rebalances; {cost(start)}",
-            "Set group.initial.rebalance.delay.ms of the brokers (KIP-134) to at "
-            f"least {needed_ms}{was}: the longest pause between two arrivals was "
-            f"{duration(gap_ns)}, and an empty group waits on while members join in "
-            "the last delay, up to the rebalance timeout. The first assignment comes "
-            "later by that.",
+            "Set group.initial.rebalance.delay.ms on the brokers (KIP-134) to at "
+            f"least {needed_ms}{was}: the longest time between two joins was "
+            f"{duration(gap_ns)}. An empty group keeps waiting while members join "
+            "within the delay, up to the rebalance timeout. The price: the first "
+            "assignment comes later.",
             tuple(of_rebalance(each, names) for each in start),
         )
 
@@ -106,25 +105,25 @@ def _goes_on(last: Account, each: Account) -> bool:
 
 
 def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that did not rejoin until the rebalance timeout was over."""
+    """Members that did not rejoin within the rebalance timeout."""
     found = [r for r in facts.rebalances if r.latecomers]
     if not found:
         return
     count = sum(len(each.latecomers) for each in found)
     yield Finding(
         "missed-rebalance-timeout",
-        f"Members did not rejoin within the rebalance timeout, and were removed: "
+        f"Members did not rejoin within the rebalance timeout and were removed: "
         f"{many(count, 'time')}; {cost(found)}",
-        "In Kafka's consumers the rebalance timeout is max.poll.interval.ms, the "
-        "longest of all members: they are asked to rejoin by heartbeat, and do so in "
-        "their next poll. A member that takes longer is busy with a batch, stuck, or "
-        "dead with a session timeout that is longer still. Make batches smaller "
-        "(max.poll.records), and max.poll.interval.ms no longer than they take.",
+        "The rebalance timeout of a group is the longest max.poll.interval.ms of its "
+        "members. A member learns of a rebalance from its heartbeat and rejoins in "
+        "its next poll. A member that takes longer is busy with a batch, stuck, or "
+        "dead with an even longer session timeout. Make batches smaller "
+        "(max.poll.records), and max.poll.interval.ms no longer than a batch takes.",
         tuple(
             Evidence(
                 each.started_ns,
                 f"{head(each)} waited {duration(each.join_ns)}: "
-                f"{names.list(each.latecomers)} did not join",
+                f"{names.list(each.latecomers)} did not rejoin",
                 each.started_sequence,
                 each.generation,
             )
@@ -134,7 +133,7 @@ def missed_rebalance_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
 
 
 def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that rebalances waited for long, again and again."""
+    """Members that hold up one rebalance after another."""
     waits: dict[str, list[Evidence]] = {}
     for each in facts.rebalances:
         for wait in each.pieces:
@@ -142,7 +141,7 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                 continue
             if wait.duration_ns >= HELD_UP_NS:
                 name = names.of(wait.member_id)
-                end = "came" if wait.ended_by == "joined" else "was gone"
+                end = "joined" if wait.ended_by == "joined" else "was gone"
                 text = (
                     f"{head(each)} waited {duration(wait.duration_ns)} longer, "
                     f"until {name} {end}"
@@ -157,33 +156,33 @@ def slow_to_rejoin(facts: Facts, names: Names) -> Iterator[Finding]:
                 "slow-to-rejoin",
                 f"{name} held up {many(len(rows), 'rebalance')} for "
                 f"{duration(HELD_UP_NS)} or longer each",
-                "A member learns of a rebalance by its next heartbeat, and joins in "
-                "its next poll: all the others pause meanwhile. Its batches take "
-                "long (max.poll.records), its listener does much when partitions are "
-                "revoked, its heartbeats are far apart (heartbeat.interval.ms), or it "
-                "is dead, and its session has yet to expire (session.timeout.ms).",
+                "A member learns of a rebalance from its next heartbeat and rejoins in "
+                "its next poll; until then all other members wait. Possible causes: "
+                "long batches (max.poll.records), a slow onPartitionsRevoked, rare "
+                "heartbeats (heartbeat.interval.ms), or the member is dead and its "
+                "session has not expired yet (session.timeout.ms).",
                 tuple(rows),
             )
 
 
 def sync_timeout(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that joined, and did not fetch their assignment in time."""
+    """Members that joined and did not fetch their assignment in time."""
     found = [r for r in facts.rebalances if r.cause == "sync_timeout"]
     if found:
         yield Finding(
             "sync-timeout",
-            f"Members joined and then did not send SyncGroup in time: "
+            f"Members joined but did not send SyncGroup in time: "
             f"{many(len(found), 'rebalance')}",
-            "If it was the leader it has died, or takes too long to compute the "
-            "assignment, or to fetch the metadata for it. If it was another one "
-            "it stopped between two requests. They had the rebalance timeout "
-            "(max.poll.interval.ms), and all the others waited for it.",
+            "A leader that sends no SyncGroup has died, or takes too long to fetch "
+            "metadata or to compute the assignment. Any other member stopped between "
+            "two requests. All members wait for it, up to the rebalance timeout "
+            "(max.poll.interval.ms).",
             tuple(of_rebalance(each, names) for each in found),
         )
 
 
 def records_too_large(facts: Facts, _: Names) -> Iterator[Finding]:
-    """Records of the group that the log refused: it cannot become Stable, or commit."""
+    """Records that the log refused: the group cannot become Stable, or not commit."""
     if facts.too_large:
         groups = sum(each.what == "group" for each in facts.too_large)
         commits = len(facts.too_large) - groups
@@ -195,13 +194,13 @@ def records_too_large(facts: Facts, _: Names) -> Iterator[Finding]:
             "records-too-large",
             f"The log refused {' and '.join(filter(None, counts))} of the group: "
             f"larger than max.message.bytes of __consumer_offsets",
-            "One record has the subscriptions and assignments of all members, and it "
-            "has to fit into one batch. Clients get UNKNOWN_SERVER_ERROR, and the "
-            "group rebalances again and again. Subscribe to fewer topics (not by a "
-            "pattern that matches thousands), use an assignor with less user data "
-            "than a sticky one, split the group, or raise max.message.bytes of "
-            "__consumer_offsets. A commit is too large by its metadata, or by "
-            "thousands of partitions: commit them in several requests.",
+            "The subscriptions and assignments of all members are one record, which "
+            "has to fit into one batch. If it does not, clients get "
+            "UNKNOWN_SERVER_ERROR and the group keeps rebalancing. Subscribe to fewer "
+            "topics (not with a pattern that matches thousands), use an assignor that "
+            "is not sticky (less user data), split the group, or raise "
+            "max.message.bytes of __consumer_offsets. A commit with long metadata or "
+            "thousands of partitions is too large: split it into several requests.",
             tuple(
                 Evidence(each.at_ns, _too_large(each), each.sequence, each.generation)
                 for each in facts.too_large
@@ -216,11 +215,11 @@ def _too_large(found: TooLarge) -> str:
     return f"{what} of {found.size_bytes:,} bytes was refused; {found.max_bytes:,} fit"
 
 
-# -- rebalances for nothing
+# -- unnecessary rebalances
 
 
 def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
-    """Eager rebalances after which most partitions were where they had been."""
+    """Eager rebalances after which most partitions have the same owner as before."""
     newcomers = _newcomers(facts)
     found = [
         each
@@ -243,11 +242,11 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
         "eager-for-nothing",
         f"In {len(found)} eager rebalances {kept} of {kept + moved} partitions "
         f"returned to the members that had revoked them; {cost(found)}",
-        f"Members of an eager assignor ({protocols}) revoke all they own to rejoin. "
-        "With cooperative-sticky (KIP-429) they process on, and give up only the "
-        "partitions that move. "
-        "Change it by two rolling restarts: first with both assignors "
-        "in partition.assignment.strategy, then without the old one.",
+        f"Members of an eager assignor ({protocols}) revoke all partitions to rejoin. "
+        "With cooperative-sticky (KIP-429) they keep processing and revoke only the "
+        "partitions that move. Change the assignor with two rolling restarts: the "
+        "first with both assignors in partition.assignment.strategy, the second "
+        "without the old one.",
         tuple(
             Evidence(
                 each.started_ns,
@@ -263,7 +262,7 @@ def eager_for_nothing(facts: Facts, _: Names) -> Iterator[Finding]:
 
 
 def _newcomers(facts: Facts) -> frozenset[str]:
-    """Members of which no process that looks the same had gone before they came."""
+    """Members that joined before any process that looks the same had gone."""
     gone: dict[tuple[str, str], int] = {}
     for life in facts.lives:
         if life.until_ns is not None:
@@ -278,13 +277,13 @@ def _newcomers(facts: Facts) -> frozenset[str]:
 
 
 def _is_growth(each: Account, newcomers: frozenset[str]) -> bool:
-    """Whether it is for new members alone: a planned scale-up."""
+    """True if only new members caused it: a planned scale-up."""
     came = {*each.culprits, *each.gained}
     return each.cause == "member_joined" and not each.lost and came <= newcomers
 
 
 def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
-    """A leader that rejoins again and again, as topics change under it."""
+    """A leader that keeps rejoining because topics change."""
     found = [
         each
         for each in facts.rebalances
@@ -296,19 +295,24 @@ def leader_rejoins(facts: Facts, names: Names) -> Iterator[Finding]:
     is_sure = any(reasons.is_metadata_changed(each.reason) for each in close)
     yield Finding(
         "leader-rejoins",
-        f"The leader asked for {many(len(close), 'rebalance')} by joining again"
-        + (": topics have changed" if is_sure else ", perhaps as topics have changed"),
-        "A leader rejoins when the topics that it assigns have changed: new ones "
-        "that match a pattern, more partitions, other racks of replicas. Subscribe to "
-        "names, or to a narrower pattern; make topics and partitions all at once. An "
-        "application that calls enforceRebalance does the same, and says so.",
+        f"The leader caused {many(len(close), 'rebalance')} by rejoining"
+        + (
+            ": its topics changed"
+            if is_sure
+            else ", perhaps because its topics changed"
+        ),
+        "A leader rejoins when the topics of the group change: new topics match a "
+        "pattern, partitions are added, or replicas move to other racks. Subscribe to "
+        "names or to a narrower pattern, and create topics and partitions together. "
+        "An application that calls enforceRebalance also makes the leader rejoin; its "
+        "reason says so.",
         tuple(of_rebalance(each, names) for each in close),
         is_sure,
     )
 
 
 def _closest(found: Sequence[Account], least: int, within_ns: int) -> Sequence[Account]:
-    """The longest run of rebalances that has `least` of them within a time."""
+    """The longest run of at least `least` rebalances within a time."""
     best: Sequence[Account] = ()
     begin = 0
     for end, each in enumerate(found):
@@ -335,14 +339,14 @@ def changing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
             f"Members rejoined with other protocols or subscriptions: "
             f"{many(len(close), 'rebalance')}",
             "Each change of a member's subscription rebalances the whole group. "
-            "Subscribe once, to all topics. A pattern that matches new topics all the "
-            "time does it, too, as each member sees them at another moment.",
+            "Subscribe once, to all topics. A pattern that keeps matching new topics "
+            "has the same effect: each member sees them at a different time.",
             tuple(of_rebalance(each, names) for each in close),
         )
 
 
 def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members of one generation that want different topics."""
+    """Members of one generation that subscribe to different topics."""
     for each in reversed(facts.rebalances):
         if each.outcome is Outcome.COMPLETED:
             break
@@ -359,10 +363,10 @@ def differing_subscriptions(facts: Facts, names: Names) -> Iterator[Finding]:
             "differing-subscriptions",
             f"The members of {head(each).lower()} subscribe to "
             f"{len(wanted)} different sets of topics",
-            "That is allowed, and seldom meant: an old version beside a new one, or "
-            "two applications with the same group.id. Each rebalance of one is one of "
-            "the other, and a sticky assignor takes far longer. Give each application "
-            "its own group.",
+            "Kafka allows this, but it is rarely intended: an old version runs beside "
+            "a new one, or two applications share a group.id. Each rebalance then hits "
+            "both, and sticky assignors take far longer. Give each application its own "
+            "group.id.",
             tuple(
                 Evidence(
                     each.started_ns,
@@ -380,7 +384,7 @@ def _listed(topics: frozenset[str]) -> str:
 
 
 def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
-    """A group that rebalances for a good part of the time."""
+    """A group that spends much of its time in rebalances."""
     if facts.since_ns is None or facts.until_ns is None:
         return
     whole_ns = facts.until_ns - facts.since_ns
@@ -394,11 +398,11 @@ def never_quiet(facts: Facts, _: Names) -> Iterator[Finding]:
         causes.setdefault(each.cause, []).append(each)
     yield Finding(
         "never-quiet",
-        f"The group rebalanced for {duration(busy_ns)} of {duration(whole_ns)}, in "
+        f"The group spent {duration(busy_ns)} of {duration(whole_ns)} in "
         f"{many(len(facts.rebalances), 'rebalance')}; {cost(facts.rebalances)}",
-        "An eager member pauses from its JoinGroup to the end of the rebalance, and "
-        "until then the partitions of a member that is gone have no reader. The other "
-        "findings say why; without any, look at the most frequent cause first.",
+        "An eager member pauses from its JoinGroup until the rebalance ends, and the "
+        "partitions of a departed member have no reader until then. The other "
+        "findings say why; if there are none, start with the most frequent cause.",
         tuple(
             Evidence(
                 found[0].started_ns,

@@ -13,26 +13,25 @@ from kohort.control.why.names import Names, cut
 from kohort.control.why.words import duration, how, many
 
 ASKS_AGAIN = 5
-"""JoinGroups of one process to a full group that are too many. The error is fatal to
-Kafka's clients (KIP-389): a start may try it twice or three times, a loop does not
-stop."""
+"""Too many JoinGroups of one process to a full group. The error is fatal to Kafka's
+clients (KIP-389): a start may try two or three times, a loop does not stop."""
 
 RIGHT_BEHIND_NS = SECOND
-"""How long behind a LeaveGroup a commit without a member id is taken for one of the
-same client. aiokafka leaves when max.poll.interval.ms is over, forgets its member id,
-and commits in the next step."""
+"""How long after a LeaveGroup a commit without a member id counts as the same
+client's. aiokafka leaves after max.poll.interval.ms, forgets its member id, and commits
+in the next step."""
 
 _TOO_LATE = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"})
 """Errors of a commit after its member, or its generation, is gone.
-REBALANCE_IN_PROGRESS is none of them: the client joins, and commits again."""
+REBALANCE_IN_PROGRESS does not count: the client rejoins and commits again."""
 
 
 def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
-    """Static members that came back, and found their group full.
+    """Static members that restarted and found their group full.
 
-    Either its old place counted: a restarted member has no member id, so a Stable and
-    full group refuses it as one more (KIP-389), though it would get its old place
-    (KIP-345). Or others had filled the group, as its session had expired.
+    Either the old place counted: a restarted member has no member id, so a Stable and
+    full group refuses it as one member too many (KIP-389), although it would get its
+    old place (KIP-345). Or its session had expired and others had filled the group.
     """
     found = [
         _of(refusal, _refused_again(last, refusal))
@@ -41,21 +40,21 @@ def static_member_refused(facts: Facts, _: Names) -> Iterator[Finding]:
     if found:
         yield Finding(
             "static-member-refused",
-            f"Static members were refused when they came back, because the group was "
-            f"full: {many(len(found), 'time')}",
-            "A group that is full refuses a static member that was restarted, even "
-            "while its own place is kept for it: it comes without a member id, and "
-            "group.max.size (KIP-389) takes it for one more. Some clients give up on "
-            "that error, others ask until their old session has expired. Set "
-            "group.max.size above the number of members, by as many as may be "
-            "restarted at once, and session.timeout.ms above the time of a restart: "
-            "once that is over, another member may have the place.",
+            f"Static members could not rejoin because the group was full: "
+            f"{many(len(found), 'time')}",
+            "A full group refuses a restarted static member even while it keeps that "
+            "member's place: the member joins without a member id, so group.max.size "
+            "(KIP-389) counts it as one more. Some clients give up on that error, "
+            "others retry until the old session has expired. Set group.max.size to at "
+            "least the number of members plus the number that may restart at once, and "
+            "session.timeout.ms above the time of a restart: after that, another "
+            "member may take the place.",
             tuple(found),
         )
 
 
 def refused_again(facts: Facts) -> Iterator[tuple[Refusal, Life]]:
-    """Static members that a full group refused, with the last life of each before."""
+    """Refusals of static members by a full group, each with the member's last life."""
     lives: dict[str, list[Life]] = {}
     for life in facts.lives:
         instance_id = facts.members[life.member_id].instance_id
@@ -69,20 +68,20 @@ def refused_again(facts: Facts) -> Iterator[tuple[Refusal, Life]]:
 
 
 def is_there(life: Life, refusal: Refusal) -> bool:
-    """Whether the place of a static member was kept when it was refused."""
+    """True if the group kept the static member's place when it refused it."""
     return life.until_ns is None or life.until_ns > refusal.at_ns
 
 
 def _refused_again(last: Life, refusal: Refusal) -> str:
     instance_id = cut(refusal.member.instance_id or "")
     if is_there(last, refusal):
-        return f"{instance_id} was refused while it was still a member itself"
+        return f"{instance_id} was refused while the group still had its old member id"
     away = duration(refusal.at_ns - (last.until_ns or 0))
     return f"{instance_id} {how(last.how)}, and was refused {away} later"
 
 
 def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
-    """A full group, and clients that ask again and again."""
+    """A full group, and clients that keep trying to join it."""
     own = {id(r) for r, life in refused_again(facts) if is_there(life, r)}
     full = [r for r in facts.refusals if r.cause == "full" and id(r) not in own]
     if not full:
@@ -92,22 +91,22 @@ def full_group(facts: Facts, _: Names) -> Iterator[Finding]:
         askers.setdefault(refusal.member.process, []).append(refusal)
     yield Finding(
         "group-full",
-        f"The group was full, and refused {many(len(full), 'JoinGroup')} of "
+        f"The group was full and refused {many(len(full), 'JoinGroup')} of "
         f"{many(len(askers), 'client')}",
-        "There are more members than group.max.size (KIP-389) lets in: start fewer, "
+        "More consumers started than group.max.size (KIP-389) allows: start fewer, "
         "raise it, or split the work into several groups. Members beyond the number "
-        "of partitions would have nothing to do.",
+        "of partitions would be idle.",
         tuple(_of(rows[0], _asked(rows)) for rows in askers.values()),
     )
     stubborn = {p: rows for p, rows in askers.items() if len(rows) >= ASKS_AGAIN}
     if stubborn:
         yield Finding(
             "asks-full-group-again",
-            f"{many(len(stubborn), 'client')} asked a full group again and again",
-            "GROUP_MAX_SIZE_REACHED is fatal: asking again does not help, and each "
-            "JoinGroup costs the coordinator work. Have the process end, or wait long "
-            "and longer between its tries. Clients that do not know the error take it "
-            "for one that passes.",
+            f"{many(len(stubborn), 'client')} kept trying to join a full group",
+            "GROUP_MAX_SIZE_REACHED is fatal: a retry does not help, and each "
+            "JoinGroup costs the coordinator work. Let the process exit, or back off "
+            "longer after each try. Clients that do not know the error treat it as "
+            "retriable.",
             tuple(_of(rows[0], _asked(rows)) for rows in stubborn.values()),
         )
 
@@ -124,7 +123,7 @@ def _asked(rows: Sequence[Refusal]) -> str:
 
 
 def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Members that have no assignor in common with the group."""
+    """Members without an assignor that the group supports."""
     found = [r for r in facts.refusals if r.cause == "inconsistent"]
     if not found:
         return
@@ -132,12 +131,12 @@ def inconsistent_protocols(facts: Facts, names: Names) -> Iterator[Finding]:
     group = f"; the group uses {cut(', '.join(used))}" if used else ""
     yield Finding(
         "inconsistent-protocols",
-        f"Members were refused because the group shares no assignor with them: "
+        f"Members were refused because they share no assignor with the group: "
         f"{many(len(found), 'time')}{group}",
         "All members of a group need one assignor in common "
-        "(partition.assignment.strategy), and the same type of group: consumers do not "
-        "mix with Kafka Connect or Streams. To change the assignor, restart all with "
-        "the old and the new one first, then all without the old one.",
+        "(partition.assignment.strategy) and the same protocol type: consumers cannot "
+        "share a group with Kafka Connect or Streams. To change the assignor, restart "
+        "all members with both assignors, then all without the old one.",
         tuple(_of(r, _offered(r, names)) for r in found),
     )
 
@@ -150,7 +149,7 @@ def _offered(refusal: Refusal, names: Names) -> str:
 
 
 def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
-    """Two processes with one group.instance.id: each throws the other out."""
+    """Two processes with one group.instance.id, which fence each other."""
     fenced: dict[str, list[Refusal]] = {}
     for refusal in facts.refusals:
         is_one = refusal.cause == "fenced" or refusal.error == "FENCED_INSTANCE_ID"
@@ -161,23 +160,23 @@ def instance_id_twice(facts: Facts, _: Names) -> Iterator[Finding]:
         name = cut(instance_id)
         evidence = [_of(r, f"{name} was fenced: {r.error}") for r in rows]
         evidence += [
-            Evidence(r.at_ns, f"another process came as {name}", r.sequence)
+            Evidence(r.at_ns, f"another process joined as {name}", r.sequence)
             for r in replaced
         ]
         yield Finding(
             "instance-id-twice",
-            f"Two processes have the group.instance.id {name}: the old one was "
+            f"Two processes have the group.instance.id {name}: the older one was "
             f"fenced {many(len(rows), 'time')}",
-            "The one that joins last takes the place, and the other, which is still "
-            "alive, is refused (FENCED_INSTANCE_ID, KIP-345). Make the id unique per "
-            "process, as from the name of a StatefulSet's pod; or stop the old process "
-            "before the new one starts.",
+            "The process that joins last takes the place, and the other one, still "
+            "alive, is fenced (FENCED_INSTANCE_ID, KIP-345). Make the id unique per "
+            "process, for example the pod name in a StatefulSet, or stop the old "
+            "process before the new one starts.",
             tuple(sorted(evidence, key=lambda each: (each.at_ns, each.sequence or 0))),
         )
 
 
 def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
-    """Commits of members that were out, or of generations that were over."""
+    """Commits of former members, or of an earlier generation."""
     went = {life.member_id: life for life in facts.lives if life.until_ns is not None}
     own = {id(refusal): m for refusal, m in commits_of_members(facts)}
     found = []
@@ -194,12 +193,11 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
     if found:
         yield Finding(
             "commit-too-late",
-            f"Commits came after a rebalance, and were refused: "
+            f"Commits came after a rebalance and were refused: "
             f"{many(len(found), 'time')}",
-            "Their records are consumed twice, unless the member keeps the "
-            "partition and commits again. The work took longer than the membership or "
-            "the generation lasted: commit when partitions are revoked "
-            "(the rebalance listener), take fewer records at a time "
+            "The records are consumed twice, unless the member keeps the partition and "
+            "commits again. A batch took longer than the member's generation lasted. "
+            "Commit in onPartitionsRevoked, take fewer records at a time "
             "(max.poll.records), and raise max.poll.interval.ms above the longest "
             "batch.",
             tuple(found),
@@ -208,7 +206,7 @@ def commits_too_late(facts: Facts, names: Names) -> Iterator[Finding]:
 
 def _ended(gone: Gone | None) -> str:
     if gone is Gone.EXPIRED:
-        return "had expired"
+        return "expired"
     return how(gone)
 
 
@@ -219,9 +217,9 @@ def _is_late(refusal: Refusal) -> bool:
 def commits_of_members(facts: Facts) -> Iterator[tuple[Refusal, str]]:
     """Refused commits, and the member id of the former member that sent each.
 
-    By the member id in it; else by the connection, if a member was the last one to use
-    that. Where connections are not known, a commit right behind a LeaveGroup without a
-    reason is most likely of the member that has left.
+    The sender is the member id in the commit; else the last member on its connection.
+    If connections are unknown, a commit right after a LeaveGroup without a reason is
+    most likely from the member that left.
     """
     left = [
         (life.until_ns, life.member_id)
@@ -251,10 +249,11 @@ def commits_from_outside(facts: Facts, _: Names) -> Iterator[Finding]:
     if found:
         yield Finding(
             "commit-from-outside",
-            f"A client that is no member committed, and was refused: "
+            f"A client that is not a member tried to commit and was refused: "
             f"{many(len(found), 'time')}",
-            "While a group has members only they commit. A consumer with assign() "
-            "needs its own group.id; to reset offsets, stop the members first.",
+            "While a group has members, only they can commit. A consumer that uses "
+            "assign() needs its own group.id; to reset offsets, stop the members "
+            "first.",
             tuple(_of(r, f"{_sender(r)}: {r.error}") for r in found),
         )
 

@@ -1,0 +1,86 @@
+"""The command ``kohort run``: runs another command with a broker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal, NoReturn
+
+import click
+
+from kohort.broker import telemetry
+from kohort.control.commands.config import CONFIG_OPTIONS, load_config
+from kohort.control.commands.serve import (
+    clock_option,
+    faults_option,
+    nodes_option,
+)
+from kohort.control.terminal import examples, fail
+
+INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@nodes_option
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Partitions of automatically created topics (num.partitions).",
+)
+@clock_option
+@faults_option
+@CONFIG_OPTIONS[0]
+@CONFIG_OPTIONS[1]
+@click.option(
+    "--artifacts",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Folder for timeline.html and events.jsonl if the command fails. The default "
+    "is a new temporary folder.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@examples(
+    "kohort run -- mvn test",
+    "kohort run --nodes 3 --set group.max.size=2 -- go test ./...",
+    "kohort run --artifacts target/kohort -- npm test",
+)
+def run(
+    nodes: int,
+    partitions: int | None,
+    clock: Literal["real", "manual"],
+    faults: str | None,
+    file: str | None,
+    sets: tuple[str, ...],
+    artifacts: str | None,
+    command: tuple[str, ...],
+) -> NoReturn:
+    """Runs a command, for example your tests, with a broker.
+
+    It starts a broker on free ports, runs COMMAND, stops the broker, and exits with
+    COMMAND's exit code. COMMAND finds the broker in its environment:
+    KAFKA_BOOTSTRAP_SERVERS is "127.0.0.1:PORT", and KOHORT_HTTP is the URL of the HTTP
+    port. If COMMAND fails, stderr has the history of each group and the path of a
+    timeline page. New groups do not wait for the initial delay, unless you set
+    group.initial.rebalance.delay.ms.
+    """
+    from kohort.broker import loop
+    from kohort.broker.config import DEFAULT_CONFIG
+    from kohort.broker.server import Broker
+    from kohort.control.commands.running import run_beside
+    from kohort.control.serving import StartError, load_faults, raise_descriptors
+
+    telemetry.configure(level="warning")
+    if partitions is not None:
+        sets = (*sets, f"num.partitions={partitions}")
+    config = load_config(file, sets)
+    if config.entry(INITIAL_DELAY).source == DEFAULT_CONFIG:
+        config = load_config(file, (*sets, f"{INITIAL_DELAY}=0"))
+    raise_descriptors()
+    token = os.environ.get("KOHORT_HTTP_TOKEN")
+    broker = Broker(config, nodes=nodes, clock=clock)
+    load_faults(broker, faults)
+    try:
+        code = loop.run(run_beside(broker, command, token, artifacts))
+    except StartError as why:
+        fail(str(why), 1)
+    sys.exit(code)

@@ -1,0 +1,296 @@
+"""Power over groups, over HTTP: `kohort.control.group` has the same in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final, cast
+
+from aiohttp import web
+from msgspec import UNSET
+
+from kohort.broker.coordinator.state import GroupState
+from kohort.broker.long_work import Pace
+from kohort.broker.server import Broker
+from kohort.control.conditions import (
+    AllOf,
+    BrokerStoppedError,
+    Condition,
+    ConditionTimeout,
+    HasCommitted,
+    HasLag,
+    HasRebalanced,
+    HasState,
+    IsAssigned,
+    wait,
+)
+from kohort.control.group import (
+    Group,
+    PowerError,
+    UnknownGroupError,
+    UnknownMemberError,
+    no_group,
+)
+from kohort.control.group_views import lags
+from kohort.control.http.group_types import (
+    GroupList,
+    GroupOffsets,
+    GroupPath,
+    GroupRow,
+    GroupShown,
+    GroupsQuery,
+    Hold,
+    Kick,
+    Limit,
+    MemberNamed,
+    Move,
+    OffsetRow,
+    Rebalance,
+    UntilQuery,
+)
+from kohort.control.http.long_polls import LongPolls
+from kohort.control.http.operations import Operation, in_turns
+
+_OFFSET_COST: Final = 1
+"""Cost of one partition's offsets, as `Pace` counts."""
+
+
+def operations(broker: Broker, polls: LongPolls) -> list[Operation]:
+    """The operations on a broker's groups.
+
+    Args:
+        broker: the broker.
+        polls: the requests that wait.
+    """
+    do = _Handlers(broker, polls)
+    group = "/v1/groups/{group}"
+    refuses = (404, 409)
+    return [
+        Operation("GET", "/v1/groups", do.list_groups),
+        Operation("GET", group, do.show_group, (404, 503)),
+        Operation("GET", f"{group}/offsets", do.show_offsets, (404, 503)),
+        Operation("GET", f"{group}/until", do.await_group, (503, 504)),
+        Operation("POST", f"{group}/kick", do.kick_member, refuses),
+        Operation("POST", f"{group}/expire", do.expire_member, refuses),
+        Operation("POST", f"{group}/mute", do.mute_member, refuses),
+        Operation("POST", f"{group}/unmute", do.unmute_member, refuses),
+        Operation("POST", f"{group}/rebalance", do.rebalance_group, refuses),
+        Operation("POST", f"{group}/hold", do.hold_group, (409,)),
+        Operation("POST", f"{group}/release", do.release_group, (409,)),
+        Operation("POST", f"{group}/move", do.move_group, (409,)),
+        Operation("POST", f"{group}/limit", do.limit_group, (409,)),
+    ]
+
+
+class _Handlers:
+    """The handlers of the operations."""
+
+    def __init__(self, broker: Broker, polls: LongPolls) -> None:
+        self._broker = broker
+        self._polls = polls
+
+    async def list_groups(self, query: GroupsQuery) -> GroupList:
+        """Lists groups."""
+        shards = self._broker.cluster.shards
+        found = (
+            (shard, group)
+            for shard in shards
+            for group in shard.groups.values()
+            if query.state in {UNSET, group.state}
+        )
+        rows: list[GroupRow] = [
+            {
+                "group": group.group_id,
+                "state": group.state.value,
+                "generation": group.generation_id,
+                "protocol": group.protocol_name,
+                "members": len(group.members),
+                "coordinator": shard.node_id,
+            }
+            for shard, group in islice(found, query.limit)
+        ]
+        return {"groups": rows, "total": sum(shard.group_count for shard in shards)}
+
+    async def show_group(self, path: GroupPath) -> GroupShown:
+        """Shows a group and its members."""
+        return _state(self._known(path))
+
+    def _known(self, path: GroupPath) -> Group:
+        """A group that exists, or is held or limited in advance; otherwise 404.
+
+        While its shard is loaded, the answer is 503: the group may exist.
+        """
+        group = Group(self._broker, path.group)
+        if group.state == GroupState.DEAD and not (group.held or group.max_size):
+            shards = self._broker.cluster.shards
+            if len(shards) and (why := shards.for_group(path.group).refusal):
+                raise web.HTTPServiceUnavailable(text=why)
+            known = (each.group_id for each in shards.groups())
+            raise web.HTTPNotFound(text=no_group(path.group, known))
+        return group
+
+    async def show_offsets(self, path: GroupPath) -> GroupOffsets:
+        """Shows the committed offsets of a group, and its lag.
+
+        There are the partitions that have a committed offset, and all partitions of the
+        topics that the members subscribe to.
+        """
+        return {"offsets": await in_turns(self._offsets(self._known(path)))}
+
+    def _offsets(self, group: Group) -> Generator[None, None, list[OffsetRow]]:
+        committed = group.committed()
+        rows: list[OffsetRow] = []
+        pace = Pace()
+        for (topic, index), end, lag in lags(self._broker, group.group_id):
+            rows.append(
+                {
+                    "topic": topic,
+                    "partition": index,
+                    "committed": committed.get((topic, index)),
+                    "end": end,
+                    "lag": lag,
+                }
+            )
+            if pace.spend(_OFFSET_COST):
+                yield
+        return rows
+
+    async def await_group(self, path: GroupPath, query: UntilQuery) -> GroupShown:
+        """Waits until conditions are met; without any, until the group exists.
+
+        The conditions are checked at once, and then with each event of the group, which
+        need not exist yet. If they are not met in time, the answer is 504 with the
+        recent history of the group.
+        """
+        group = Group(self._broker, path.group)
+        condition = AllOf(group, _conditions(group, query))
+        try:
+            await self._polls.wait(wait(condition, query.timeout))
+        except ConditionTimeout as error:
+            raise web.HTTPGatewayTimeout(text=str(error)) from None
+        except BrokerStoppedError as error:
+            raise web.HTTPServiceUnavailable(text=str(error)) from None
+        return _state(group)
+
+    # -- members
+
+    async def kick_member(self, path: GroupPath, body: Kick) -> GroupShown:
+        """Removes a member; the group rebalances.
+
+        Its request that waits is answered UNKNOWN_MEMBER_ID, so that a client which is
+        still there joins as a new member.
+        """
+        with self._changing(path) as group:
+            group.kick(**body.name, reason=body.reason)
+        return _state(group)
+
+    async def expire_member(self, path: GroupPath, body: MemberNamed) -> GroupShown:
+        """Ends the session of a member now, whatever its session timeout is."""
+        with self._changing(path) as group:
+            group.expire(**body.name)
+        return _state(group)
+
+    async def mute_member(self, path: GroupPath, body: MemberNamed) -> GroupShown:
+        """Stops a member's requests from renewing its session.
+
+        Its requests are answered as before, but its session goes on towards its end. A
+        join or sync of it that waits does not count.
+        """
+        with self._changing(path) as group:
+            group.mute(**body.name)
+        return _state(group)
+
+    async def unmute_member(self, path: GroupPath, body: MemberNamed) -> GroupShown:
+        """Ends the mute of a member; its session starts anew."""
+        with self._changing(path) as group:
+            group.unmute(**body.name)
+        return _state(group)
+
+    # -- the group
+
+    async def rebalance_group(self, path: GroupPath, body: Rebalance) -> GroupShown:
+        """Starts a rebalance."""
+        with self._changing(path) as group:
+            group.rebalance(body.reason)
+        return _state(group)
+
+    async def hold_group(self, path: GroupPath, body: Hold) -> GroupShown:
+        """Holds a group in a state: now, or as soon as it is in that state.
+
+        Its requests wait for their answers, its timers stand still, and sessions of
+        members whose requests wait do not expire. Another hold replaces this one. The
+        group need not exist yet.
+        """
+        with self._changing(path) as group:
+            group.hold(body.state)
+        return _state(group)
+
+    async def release_group(self, path: GroupPath) -> GroupShown:
+        """Releases a held group.
+
+        At once if nothing is missing; otherwise its timers run for the time that was
+        left when the hold began.
+        """
+        with self._changing(path) as group:
+            group.release()
+        return _state(group)
+
+    async def move_group(self, path: GroupPath, body: Move) -> GroupShown:
+        """Makes a node the coordinator of a group.
+
+        All groups in the same partition of __consumer_offsets go with it.
+        """
+        with self._changing(path) as group:
+            group.move(body.node)
+        return _state(group)
+
+    async def limit_group(self, path: GroupPath, body: Limit) -> GroupShown:
+        """Gives a group a limit in place of group.max.size (KIP-389).
+
+        A group with more members rebalances at once; the next generation keeps within
+        the limit.
+        """
+        with self._changing(path) as group:
+            group.limit(body.max_size)
+        return _state(group)
+
+    @contextmanager
+    def _changing(self, path: GroupPath) -> Iterator[Group]:
+        """A group; answers refusals: 404 for an unknown group or member, else 409."""
+        try:
+            yield Group(self._broker, path.group)
+        except (UnknownGroupError, UnknownMemberError) as error:
+            raise web.HTTPNotFound(text=str(error)) from None
+        except PowerError as error:
+            raise web.HTTPConflict(text=str(error)) from None
+
+
+def _state(group: Group) -> GroupShown:
+    return cast(GroupShown, group.describe())
+
+
+def _conditions(group: Group, query: UntilQuery) -> list[Condition]:
+    """The conditions of a query."""
+    found: list[Condition] = []
+    if query.rebalances is not UNSET:
+        found.append(HasRebalanced(group, query.rebalances))
+    member, partitions = query.member or None, query.partitions
+    if query.assigned:
+        count = None if partitions is UNSET else partitions
+        found.append(IsAssigned(group, member, count))
+    elif member is not None or partitions is not UNSET:
+        raise web.HTTPBadRequest(text="member and partitions go with assigned=true")
+    topic, partition, offset = query.topic, query.partition, query.offset
+    if topic is not UNSET and partition is not UNSET and offset is not UNSET:
+        found.append(HasCommitted(group, topic, partition, offset))
+    elif {topic, partition, offset} != {UNSET}:
+        raise web.HTTPBadRequest(text="topic, partition and offset go together")
+    if query.lag is not UNSET:
+        found.append(HasLag(group, query.lag))
+    state = None if query.state is UNSET else query.state.value
+    members = None if query.members is UNSET else query.members
+    generation = None if query.generation is UNSET else query.generation
+    if not found or (state, members, generation) != (None, None, None):
+        found.insert(0, HasState(group, state, members, generation))
+    return found

@@ -1,0 +1,255 @@
+"""The JSON of groups: bodies of requests and responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal, TypedDict
+
+from msgspec import UNSET, Meta, UnsetType
+
+from kohort.broker.coordinator.state import GroupState
+from kohort.control.conditions import PATIENCE_S
+from kohort.control.http.operations import Fields, NodeId, Text
+
+MOST_WAIT_S: Final = 3_600.0
+"""The longest wait for a condition: connections that are silent for longer break."""
+MOST_GROUPS: Final = 1_000
+"""Most groups of one list: they are collected in one go."""
+
+GroupId = Annotated[Text, Meta(description="The id of a group.")]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Reason = Annotated[
+    str,
+    Meta(max_length=255, description="For the events, and for `kohort why`."),
+]
+HeldState = Literal["PreparingRebalance", "CompletingRebalance"]
+
+
+# -- requests
+
+
+class GroupPath(Fields):
+    """The path of a group."""
+
+    group: GroupId
+
+
+class GroupsQuery(Fields):
+    """Which groups are listed."""
+
+    state: Annotated[
+        GroupState | UnsetType, Meta(description="Only groups in this state.")
+    ] = UNSET
+    limit: Annotated[
+        int, Meta(ge=1, le=MOST_GROUPS, description="Largest number of groups to list.")
+    ] = MOST_GROUPS
+
+
+class UntilQuery(Fields):
+    """The conditions that are awaited, all at the same time."""
+
+    state: Annotated[
+        GroupState | UnsetType, Meta(description="The group is in this state.")
+    ] = UNSET
+    members: Annotated[
+        Count | UnsetType, Meta(description="It has this many members.")
+    ] = UNSET
+    generation: Annotated[
+        Count | UnsetType, Meta(description="It is in this generation or a later one.")
+    ] = UNSET
+    rebalances: Annotated[
+        Count | UnsetType,
+        Meta(
+            description="It has had this many rebalances since the broker started, and "
+            "the last one is over."
+        ),
+    ] = UNSET
+    assigned: Annotated[
+        bool,
+        Meta(description="It is Stable, and each member, or `member`, has partitions."),
+    ] = False
+    member: Annotated[
+        Text | UnsetType,
+        Meta(
+            description="With `assigned`: the member id, group.instance.id or client.id"
+            " of a member."
+        ),
+    ] = UNSET
+    partitions: Annotated[
+        Count | UnsetType,
+        Meta(
+            description="With `assigned`: the number of partitions, of `member` or of "
+            "all members together."
+        ),
+    ] = UNSET
+    topic: Annotated[
+        Text | UnsetType, Meta(description="With `partition` and `offset`.")
+    ] = UNSET
+    partition: Annotated[
+        Count | UnsetType, Meta(description="With `topic` and `offset`.")
+    ] = UNSET
+    offset: Annotated[
+        Count | UnsetType,
+        Meta(
+            description="This offset, or a later one, is committed for `partition` of "
+            "`topic`."
+        ),
+    ] = UNSET
+    lag: Annotated[
+        Count | UnsetType,
+        Meta(description="At most this many records are behind the committed offsets."),
+    ] = UNSET
+    timeout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=MOST_WAIT_S,
+            description="Seconds of real time until the answer is 504.",
+        ),
+    ] = PATIENCE_S
+
+
+class MemberNamed(Fields):
+    """A member, by exactly one of its names."""
+
+    one_of: ClassVar = ("member", "member_id", "instance_id", "client_id")
+
+    member: Annotated[
+        Text | UnsetType,
+        Meta(description="Its member id, group.instance.id or client.id."),
+    ] = UNSET
+    member_id: Annotated[Text | UnsetType, Meta(description="Its member id.")] = UNSET
+    instance_id: Annotated[
+        Text | UnsetType, Meta(description="Its group.instance.id.")
+    ] = UNSET
+    client_id: Annotated[Text | UnsetType, Meta(description="Its client.id.")] = UNSET
+
+    @property
+    def name(self) -> dict[str, str]:
+        """The name, as arguments of methods of `Group`."""
+        given = {each: getattr(self, each) for each in self.one_of}
+        return {each: name for each, name in given.items() if name is not UNSET}
+
+
+class Kick(MemberNamed):
+    """The member that is removed, and why."""
+
+    reason: Reason = ""
+
+
+class Rebalance(Fields):
+    """The reason of a rebalance."""
+
+    reason: Reason = ""
+
+
+class Hold(Fields):
+    """The state in which a group is held."""
+
+    state: Annotated[
+        HeldState | None,
+        Meta(
+            description="If null, the one of the two that the group is in, else "
+            "PreparingRebalance."
+        ),
+    ] = None
+
+
+class Move(Fields):
+    """The node that a group moves to."""
+
+    node: Annotated[
+        NodeId | None, Meta(description="If null, the next running node.")
+    ] = None
+
+
+class Limit(Fields):
+    """The limit of a group."""
+
+    max_size: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
+        Meta(description="Members; if null, group.max.size applies."),
+    ]
+
+
+# -- answers
+
+
+class MemberState(TypedDict):
+    """A member of a group."""
+
+    member_id: str
+    instance_id: Annotated[
+        str | None, Meta(description="Its group.instance.id; null: a dynamic member.")
+    ]
+    client_id: str
+    host: str
+    is_muted: Annotated[
+        bool, Meta(description="Its requests do not renew its session.")
+    ]
+    is_pending: Annotated[
+        bool, Meta(description="It has a member id and has not joined yet (KIP-394).")
+    ]
+    waits_for: Annotated[
+        Literal["join", "sync"] | None,
+        Meta(description="Its waiting request."),
+    ]
+    assignment: Annotated[
+        dict[str, list[int]], Meta(description="Partitions by topic.")
+    ]
+
+
+class GroupRow(TypedDict):
+    """A group in a list."""
+
+    group: GroupId
+    state: str
+    generation: int
+    protocol: str | None
+    members: Annotated[int, Meta(description="The number of its members.")]
+    coordinator: Annotated[int, Meta(description="The id of a node.")]
+
+
+class OffsetRow(TypedDict):
+    """A partition that a group reads or has read."""
+
+    topic: str
+    partition: int
+    committed: Annotated[int | None, Meta(description="The committed offset.")]
+    end: Annotated[int, Meta(description="The offset of the next record.")]
+    lag: Annotated[
+        int, Meta(description="Records behind the commit; without one, all of them.")
+    ]
+
+
+class GroupOffsets(TypedDict):
+    """The partitions of a group."""
+
+    offsets: list[OffsetRow]
+
+
+class GroupList(TypedDict):
+    """Groups, and their total number."""
+
+    groups: list[GroupRow]
+    total: Annotated[int, Meta(description="Total number of groups, in any state.")]
+
+
+class GroupShown(TypedDict):
+    """A group and its members."""
+
+    group: GroupId
+    state: Annotated[str, Meta(description="Dead: the group is unknown, so far.")]
+    generation: Annotated[int, Meta(description="-1 for an unknown group.")]
+    protocol_type: str | None
+    protocol: Annotated[str | None, Meta(description="The assignor, for consumers.")]
+    leader: Annotated[str | None, Meta(description="The member id of the leader.")]
+    coordinator: Annotated[int, Meta(description="The id of a node; -1 for none.")]
+    held: Annotated[
+        HeldState | None, Meta(description="The state in which it is held.")
+    ]
+    max_size: Annotated[
+        int | None, Meta(description="Its limit; null: group.max.size.")
+    ]
+    rebalances: Annotated[int, Meta(description="Rebalances since the broker started.")]
+    members: list[MemberState]
+    pending_members: list[MemberState]

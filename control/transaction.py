@@ -1,0 +1,285 @@
+"""A transactional id of a broker in this process: its state, and power over it.
+
+    async with Broker() as broker:
+        transaction = Transaction(broker, "billing-tx")
+        transaction.hold("PrepareCommit")  # no markers are written
+        ...
+        await transaction.until(state="PrepareCommit")
+        transaction.release()
+
+Use it on the broker's event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from kohort.broker.cluster.cluster import ClusterError
+from kohort.broker.events.open_transactions import STATE
+from kohort.broker.handlers.result_slot import ResultSlot
+from kohort.broker.log.store import StorageError
+from kohort.broker.topics.topic import NO_NODE
+from kohort.broker.transactions import events
+from kohort.broker.transactions.events import CommandResult
+from kohort.broker.transactions.state import ONGOING, PREPARED, TransactionState
+from kohort.control import conditions
+from kohort.control.conditions import PATIENCE_S
+from kohort.control.power import PowerError, next_node
+
+if TYPE_CHECKING:
+    from kohort.broker.coordinator.effects import Notice
+    from kohort.broker.server import Broker
+    from kohort.broker.shards.transaction_shard import TransactionShard
+    from kohort.broker.transactions.transaction import Transaction as Coordinated
+
+__all__ = ["PowerError", "Transaction"]
+
+
+class Transaction:
+    """A handle of a transactional id; it can be made before the id exists.
+
+    Args:
+        broker: the broker; must be started before methods are called.
+        transactional_id: the ``transactional.id`` of a producer.
+    """
+
+    def __init__(self, broker: Broker, transactional_id: str) -> None:
+        self.broker = broker
+        self.transactional_id = transactional_id
+
+    def __repr__(self) -> str:
+        """As it is made."""
+        return f"Transaction({self.broker!r}, {self.transactional_id!r})"
+
+    # -- views
+
+    @property
+    def _shard(self) -> TransactionShard | None:
+        """Its shard; None before ``__transaction_state`` is created."""
+        shards = self.broker.cluster.transactions
+        return shards.for_id(self.transactional_id) if len(shards) else None
+
+    @property
+    def _found(self) -> Coordinated | None:
+        shard = self._shard
+        return None if shard is None else shard.transactions.get(self.transactional_id)
+
+    @property
+    def state(self) -> str:
+        """The name of its state; "Dead" for an unknown id, or while it is loaded."""
+        found = self._found
+        return (TransactionState.DEAD if found is None else found.state).value
+
+    @property
+    def producer_id(self) -> int:
+        """The id of its producer; -1 for an unknown transactional id."""
+        found = self._found
+        return -1 if found is None else found.metadata.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        """The epoch of its producer; -1 for an unknown transactional id."""
+        found = self._found
+        return -1 if found is None else found.metadata.producer_epoch
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        """(topic, partition) of each partition in the transaction, in order."""
+        found = self._found
+        rows = () if found is None else sorted(found.metadata.partitions)
+        return [(row.topic, row.partition) for row in rows]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups whose offsets are in the transaction, in order."""
+        found = self._found
+        return [] if found is None else sorted(found.metadata.groups)
+
+    @property
+    def coordinator(self) -> int:
+        """The node id of its coordinator; -1 if it has none."""
+        shard = self._shard
+        return NO_NODE if shard is None else shard.node_id
+
+    @property
+    def held(self) -> str | None:
+        """The state in which a hold keeps it; None: it is not held."""
+        state = self.broker.cluster.transactions.holds.get(self.transactional_id)
+        return None if state is None else state.value
+
+    def describe(self) -> dict[str, Any]:
+        """The same as JSON's types, with the number of partitions."""
+        found = self._found
+        return {
+            "transactional_id": self.transactional_id,
+            "state": self.state,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "client_id": None if found is None else found.client_id,
+            "open_ms": self._open_ms(found),
+            "partition_count": 0 if found is None else len(found.metadata.partitions),
+            "coordinator": self.coordinator,
+            "held": self.held,
+        }
+
+    def _open_ms(self, found: Coordinated | None) -> int | None:
+        if found is None or not (found.state is ONGOING or found.state in PREPARED):
+            return None
+        return max(self.broker.cluster.now_ms() - found.metadata.start_ms, 0)
+
+    # -- power
+
+    def fence(self) -> None:
+        """Fences the producer: raises the epoch, and aborts an open transaction.
+
+        The producer's next request fails as if another producer with the same
+        ``transactional.id`` had been initialized.
+
+        Raises:
+            PowerError: the id is unknown, or its transaction is being ended; or its
+                coordinator is loading.
+        """
+        self._do(events.FenceProducer(ResultSlot(), self.transactional_id))
+
+    def expire(self) -> None:
+        """Aborts the open transaction, as ``transaction.timeout.ms`` does.
+
+        Raises:
+            PowerError: no transaction is open, or as for `fence`.
+        """
+        self._do(events.ExpireTransaction(ResultSlot(), self.transactional_id))
+
+    def hold(self, state: str = "PrepareCommit") -> None:
+        """Holds the next transaction in a state: its markers are not written.
+
+        The id need not exist yet. Another hold replaces this one. A hold lasts until
+        `release`; it survives a move of the coordinator.
+
+        Args:
+            state: PrepareCommit or PrepareAbort.
+
+        Raises:
+            PowerError: a transaction cannot be held in that state.
+        """
+        names = {each.lower(): each for each in TransactionState}
+        known = names.get(state.lower())
+        if known is None:
+            there_are = ", ".join(TransactionState)
+            raise PowerError(f"unknown state {state!r}; the states are: {there_are}")
+        self._do(events.HoldTransaction(ResultSlot(), self.transactional_id, known))
+
+    def release(self) -> None:
+        """Ends a hold; the markers that it has held back are written.
+
+        Raises:
+            PowerError: the transaction is not held.
+        """
+        self._do(events.ReleaseTransaction(ResultSlot(), self.transactional_id))
+
+    def move(self, node: int | None = None) -> int:
+        """Makes another node the coordinator of the id, and of its whole shard.
+
+        Args:
+            node: its id; None: the next running node.
+
+        Returns:
+            The node's id.
+
+        Raises:
+            PowerError: the node is unknown or stopped, or no other node is running.
+        """
+        cluster = self.broker.cluster
+        try:
+            if node is None:
+                shard = cluster.transactions.for_id(self.transactional_id)
+                node = next_node(self.broker, shard.node_id)
+            cluster.move_transaction_coordinator(self.transactional_id, node)
+        except (ClusterError, StorageError) as error:
+            raise PowerError(str(error)) from error
+        return node
+
+    def _do(self, command: events.Command) -> None:
+        try:
+            self.broker.cluster.transactions.command(command)
+        except StorageError as error:
+            raise PowerError(str(error)) from error
+        slot = command.token
+        assert isinstance(slot, ResultSlot)
+        result = slot.result
+        assert isinstance(result, CommandResult)
+        if result.refusal is not None:
+            raise PowerError(f"transaction {self.transactional_id!r}: {result.refusal}")
+
+    # -- conditions
+
+    def until(
+        self, *, state: str | None = None, timeout: float | None = PATIENCE_S
+    ) -> Coroutine[Any, Any, None]:
+        """Waits until the transactional id has a state.
+
+        The state is checked at once, and then with each change. The id need not exist
+        yet.
+
+        Args:
+            state: Kafka's name, for example "Ongoing"; None: until the id exists.
+            timeout: seconds of real time; None: no timeout.
+
+        Raises:
+            ConditionTimeout: has the current state.
+            BrokerStoppedError: the broker has stopped, or stops meanwhile.
+            ValueError: the state is unknown.
+        """
+        return conditions.wait(_HasState(self, state), timeout)
+
+
+class _HasState:
+    """A state of a transactional id: the condition of `Transaction.until`."""
+
+    def __init__(self, transaction: Transaction, state: str | None) -> None:
+        self._transaction = transaction
+        self._state = None if state is None else _state(state)
+        self.words = "exists" if state is None else f"is {self._state}"
+        self.unheard = conditions.all_but(STATE)
+
+    @property
+    def broker(self) -> Broker:
+        """The broker of the id."""
+        return self._transaction.broker
+
+    @property
+    def subject(self) -> str:
+        """The id, in words."""
+        return f"transaction {self._transaction.transactional_id!r}"
+
+    def concerns(self, notice: Notice) -> bool:
+        """Returns whether an event is one of the id."""
+        name: object = notice.fields["transactional_id"]
+        return name == self._transaction.transactional_id
+
+    def is_met(self) -> bool:
+        """True if the id has the state now."""
+        state = self._transaction.state
+        if self._state is None:
+            return state != TransactionState.DEAD
+        return state == self._state
+
+    def now(self) -> str:
+        """The state of the id, in words."""
+        state = self._transaction.state
+        if state == TransactionState.DEAD:
+            return "the transactional id does not exist"
+        held = self._transaction.held
+        return f"it is {state}" + (f", and held in {held}" if held else "")
+
+    def story(self) -> str:
+        """None: `kohort why` tells the history of groups."""
+        return ""
+
+
+def _state(name: str) -> TransactionState:
+    for state in TransactionState:
+        if state.lower() == name.lower():
+            return state
+    known = ", ".join(TransactionState)
+    raise ValueError(f"unknown transaction state {name!r}; the states are: {known}")
