@@ -1,0 +1,286 @@
+"""The fixture `kohort`: a broker of one test, and power over its groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from kohort.broker.server import Broker
+from kohort.testing import topics
+from kohort.testing.clock import Clock
+from kohort.testing.faults import Faults
+from kohort.testing.group import Group
+from kohort.testing.processes import Process
+from kohort.testing.thread import BrokerThread
+from kohort.testing.topics import Record, Records, Topic
+from kohort.testing.transaction import Transaction
+from kohort.testing.waiting import Handle, Waits
+
+if TYPE_CHECKING:
+    from kohort.broker.faults.requests import Recorded
+    from kohort.control.http.server import Control
+    from kohort.testing.member import ScriptedMember
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class NodeChange(Handle):
+    """A change of a node: a stop or a start."""
+
+
+class Kohort:
+    """A Kafka broker of one test.
+
+    It runs in a separate thread, so that async and blocking tests use it alike, and is
+    stopped when the test ends.
+
+    Args:
+        broker: the broker, not started yet.
+
+    Attributes:
+        bootstrap_servers: "host:port" of each node, for clients.
+        clock: moves the broker's time.
+        faults: the rules by which the broker errs. Its methods that add a rule by its
+            effect (`fail`, `delay`, `disconnect`, ...) are methods of this class, too.
+        processes: the programs that the test has started.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._thread = BrokerThread(broker)
+        self._thread.start()
+        self._waits = Waits(self._thread)
+        self._control: Control | None = None
+        self.bootstrap_servers = broker.bootstrap_servers
+        self.clock = Clock(self._thread, self._waits)
+        self.faults = faults = Faults(self._thread)
+        self.fail = faults.fail
+        self.delay = faults.delay
+        self.disconnect = faults.disconnect
+        self.swallow = faults.swallow
+        self.throttle = faults.throttle
+        self.duplicate = faults.duplicate
+        self.stale = faults.stale
+        self.corrupt = faults.corrupt
+        self.truncate = faults.truncate
+        self.trickle = faults.trickle
+        self.black_hole = faults.black_hole
+        self.jitter = faults.jitter
+        self.processes: list[Process] = []
+        self._members: list[ScriptedMember] = []
+
+    def __repr__(self) -> str:
+        """Its addresses."""
+        return f"<Kohort at {self.bootstrap_servers}>"
+
+    @property
+    def broker(self) -> Broker:
+        """The broker itself; only functions given to `call` may use it."""
+        return self._thread.broker
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls a function in the broker's thread, and returns its result.
+
+        A way to everything that a broker in the same event loop offers:
+
+            kohort.call(kohort.broker.move_partition, "orders", 0, 2)
+        """
+        return self._thread.call(function, *args, **kwargs)
+
+    # -- topics
+
+    def topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        records: Records = (),
+        config: Mapping[str, object] | None = None,
+    ) -> Topic:
+        """Creates a topic.
+
+        Args:
+            name: its name.
+            partitions: the number of partitions; None for the marker's.
+            records: records to begin with; see `Topic.produce`.
+            config: the topic's own configuration.
+
+        Raises:
+            TopicError: the name is illegal or taken, or a record is refused.
+            ConfigError: an unknown key in `config`, or an invalid value.
+        """
+        topic = topics.create(self._thread, name, partitions, config)
+        topic.produce(records)
+        return topic
+
+    def records(self, topic: str) -> list[Record]:
+        """All records of a topic, by partition and offset.
+
+        Raises:
+            TopicError: the topic is unknown; lists those that exist.
+        """
+        return Topic(self._thread, topic).records()
+
+    # -- groups and nodes
+
+    def group(self, group_id: str) -> Group:
+        """A handle of a group, which need not exist yet."""
+        return Group(self._thread, self._waits, group_id)
+
+    def transaction(self, transactional_id: str) -> Transaction:
+        """A handle of a transactional id, which need not exist yet."""
+        return Transaction(self._thread, self._waits, transactional_id)
+
+    def member(
+        self,
+        group_id: str,
+        *,
+        client_id: str = "scripted",
+        instance_id: str | None = None,
+        topics: Sequence[str] = (),
+        protocols: Sequence[str] | Mapping[str, bytes] = ("range",),
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 300_000,
+        version: int | None = None,
+    ) -> ScriptedMember:
+        """A scripted member of a group: it sends only the requests of the test.
+
+        Args:
+            group_id: the group.
+            client_id: its client.id.
+            instance_id: its group.instance.id; None for a dynamic member.
+            topics: the topics that it subscribes to.
+            protocols: names of assignors, the best first, or metadata by name.
+            session_timeout_ms: in JoinGroup; Kafka's default.
+            rebalance_timeout_ms: in JoinGroup; the default max.poll.interval.ms.
+            version: of JoinGroup; None for the newest.
+        """
+        # It loads the client, which takes as long as all else together.
+        from kohort.testing.member import ScriptedMember
+
+        member = ScriptedMember(
+            self._thread,
+            self._waits,
+            group_id,
+            client_id=client_id,
+            instance_id=instance_id,
+            topics=topics,
+            protocols=protocols,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            version=version,
+        )
+        self._members.append(member)
+        return member
+
+    def stop_node(self, node_id: int) -> NodeChange:
+        """Stops a node: closes its connections; other nodes become leaders.
+
+        Raises:
+            ClusterError: the node is unknown, or stopped.
+        """
+        return self._change(self.broker.stop_node, node_id)
+
+    def start_node(self, node_id: int) -> NodeChange:
+        """Starts a stopped node again, on its old port.
+
+        Raises:
+            ClusterError: the node is unknown, or runs.
+        """
+        return self._change(self.broker.start_node, node_id)
+
+    def restart_node(self, node_id: int) -> NodeChange:
+        """Stops a node and starts it again.
+
+        Raises:
+            ClusterError: the node is unknown, or stopped.
+        """
+        return self._change(self.broker.restart_node, node_id)
+
+    def _change(self, change: Callable[[int], Any], node_id: int) -> NodeChange:
+        words = f"kohort.{change.__name__}({node_id})"
+        return self._waits.begin(NodeChange(), change(node_id), words)
+
+    def requests(self, api: str | None = None, **filters: object) -> list[Recorded]:
+        """The requests that the broker has handled, the oldest first.
+
+        Args:
+            api: Kafka's name of the API, as "JoinGroup"; None for all.
+            filters: fields of a row and their values, as ``client_id="billing-1"``.
+
+        Raises:
+            TypeError: a row has no field of that name.
+            FaultError: there is no API, or no error, of that name.
+        """
+        return self._thread.call(self.broker.requests.find, api, **filters)
+
+    # -- programs
+
+    def process(
+        self,
+        arguments: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        http: bool = False,
+    ) -> Process:
+        """Starts a program; it and its children are killed when the test ends.
+
+        Its environment has KAFKA_BOOTSTRAP_SERVERS. The end of its stderr is in the
+        report of a test that fails.
+
+        Args:
+            arguments: the command.
+            env: further variables of its environment.
+            cwd: the directory it runs in; None for that of the test.
+            http: whether to open the HTTP port, and to set KOHORT_HTTP.
+
+        Raises:
+            OSError: the program cannot be started.
+        """
+        environment = {"KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers}
+        if http:
+            environment["KOHORT_HTTP"] = self.http
+        process = Process(self._waits, arguments, {**environment, **(env or {})}, cwd)
+        self.processes.append(process)
+        return process
+
+    @property
+    def http(self) -> str:
+        """The URL of the broker's HTTP port, which the first use opens."""
+        if self._control is None:
+            from kohort.control.http.server import Control
+
+            control = Control(self.broker)
+            self._thread.submit(control.start()).result()
+            self._control = control
+        return self._control.url
+
+    # -- the end of the test
+
+    def events(self) -> list[Mapping[str, Any]]:
+        """The events that the broker remembers: see `kohort.broker.events.schema`."""
+        seen = self._thread.read(self.broker.events.seen)
+        return [each.event for each in seen]
+
+    def close(self) -> None:
+        """Kills the processes, and stops the broker; the fixture calls it.
+
+        Raises:
+            BaseExceptionGroup: errors of kohort itself that no client has seen.
+        """
+        try:
+            for process in self.processes:
+                process.kill()
+            for member in self._members:
+                member.disconnect()
+            if self._control is not None:
+                self._thread.submit(self._control.stop()).result()
+        finally:
+            self._thread.stop()
+        self._thread.raise_faults()
+
+    def forgotten(self) -> list[str]:
+        """The calls that an async test has not awaited, in words."""
+        return self._waits.forgotten()
