@@ -1,8 +1,11 @@
-"""Builds: all tables of silver and gold, made of the events, and published at once.
+"""Builds: computes all tables of silver and gold from the events and publishes them.
 
 Each build has its own folder, and readers do not see it before ``current.json`` is
 moved to it, the last act of a build whose checks have not failed. Killed before, it
 has changed nothing, and the next build removes its folder.
+
+A build computes the runs that are new or changed since the build that readers see, and
+refers to the parts of that one for the others: see `kohort.pipeline.parts`.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_EXCEPTION,
     CancelledError,
@@ -18,18 +21,18 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from importlib import metadata
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.pipeline import lineage, quality
+from kohort.pipeline import failures, lineage, parts, quality
 from kohort.pipeline.errors import PipelineError
-from kohort.pipeline.lake import java
+from kohort.pipeline.files import Footers
 from kohort.pipeline.lineage import Inputs, Made
+from kohort.pipeline.parts import Part, Plan
 from kohort.pipeline.table_functions import Options, TableFunction
 from kohort.pipeline.tables import BY_PATH, TABLES, Table
 
@@ -47,32 +50,17 @@ AT_ONCE: Final = 3
 """Tables that are made at the same time: most are small, and wait for Spark rather
 than for a core."""
 
-FEW_BYTES: Final = 4 << 20
-"""Bytes of Parquet for which compiled Java costs more time than it saves, at the most:
-some 200,000 events."""
-UNCOMPILED: Final = MappingProxyType(
-    {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-)
-"""Spark's settings for few events: it makes no Java for them."""
 _RUNS: Final = BY_PATH["silver/runs"]
 _QUALITY: Final = BY_PATH["gold/quality"]
 _SETTINGS: Final = "gold/settings"
-"""Its rows may come from a comparison with another run: no build carries them over."""
-TASKS_END_S: Final = 5.0
-"""The longest wait for tasks of cancelled jobs: they end within a second, the tasks of
-a stream beside the build go on."""
-LOOK_S: Final = 0.05
-"""Pause between two looks at the running tasks."""
+"""Its rows may come from a comparison with another run: no build takes them over."""
 
 Progress = Callable[[str, str], None]
 """Called for each table: its path, and ``begins``, ``ends`` or ``fails``."""
 
 
 class NoEventsError(PipelineError):
-    """There is nothing to build of."""
+    """The lake has no events to build from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +68,8 @@ class Recipe:
     """The tables of a build, and the functions that make them; tests make fewer.
 
     Attributes:
-        tables: the tables, those before that others are made from.
-        functions: how each is made, by its path.
+        tables: the tables, each after those that it reads.
+        functions: table functions by path.
     """
 
     tables: Sequence[Table]
@@ -93,12 +81,12 @@ class Build:
     """A build that has ended.
 
     Attributes:
-        id: its folder's name.
-        outcome: of its checks: passed, marked, or failed: it is not published then.
-        tables: its tables.
+        id: name of the build's folder.
+        outcome: passed, marked or failed; a failed build is not published.
+        tables: the build's tables.
         checks: results of the checks, worst first.
-        seconds: how long it took.
-        runs: which were computed; None: all.
+        seconds: duration of the build.
+        runs: the computed runs; None: all.
     """
 
     id: str
@@ -110,7 +98,7 @@ class Build:
 
     @property
     def is_published(self) -> bool:
-        """Whether readers see it."""
+        """True if readers see this build."""
         return self.outcome != quality.FAILED
 
 
@@ -135,9 +123,26 @@ def about(lake: Lake, build_id: str) -> dict[str, Any] | None:
 
 
 def read(lake: Lake, build_id: str, table: Table) -> DataFrame:
-    """A table of a build. Columns that it did not have yet are null."""
-    uri = lake.uri(f"{BUILDS}/{build_id}/{table.path}")
-    return lake.spark.read.schema(table.schema()).parquet(uri)
+    """A table of a build. Columns that it did not have yet are null.
+
+    Raises:
+        PipelineError: a folder of it is missing.
+    """
+    said = (about(lake, build_id) or {}).get("tables", ())
+    own = [f"{BUILDS}/{build_id}/{table.path}"]
+    # Older builds have no parts.
+    found = [each.get("parts", own) for each in said if each["table"] == table.path]
+    return _read(lake, table, found[0] if found else own)
+
+
+def _read(lake: Lake, table: Table, folders: Sequence[str]) -> DataFrame:
+    """The rows in some folders."""
+    for folder in folders if lake.is_local else ():
+        # For the local engine a missing folder is one without rows.
+        if not lake.exists(folder):
+            text = f"Path does not exist: {lake.uri(folder)}. "
+            raise PipelineError(failures.sentence(text, lake.path))
+    return lake.engine.read(table.schema(), [*map(lake.uri, folders)])
 
 
 def _silent(path: str, what: str) -> None:
@@ -154,31 +159,35 @@ def build(
     progress: Progress = _silent,
     recipe: Recipe | None = None,
     events: DataFrame | None = None,
+    is_whole: bool = False,
 ) -> Build:
-    """Makes all tables anew, and publishes them if the checks allow that.
+    """Builds all tables, and publishes them if the checks allow it.
+
+    It computes the runs with events that the current build has not read. Rows of other
+    runs come from there, unless that has another code, engine or options.
 
     Args:
-        lake: where events are, and where tables go.
-        options: the user's options of the tables.
-        rules: the user's rules of the checks.
-        runs: computes only these; rows of the others are taken from the current
-            build, if that was made by the same code with the same options. Else all
-            are computed. Runs of later ingests than its are computed as well.
-        keep: how many published builds are left.
+        lake: holds the events, and receives the tables.
+        options: the user's table options.
+        rules: the user's rules for the checks.
+        runs: computes these as well; None: computes all, if events are given.
+        keep: number of published builds to keep.
         progress: called for each table.
         recipe: the tables to make; None: `whole_recipe`.
         events: the events; None: those of the lake.
+        is_whole: computes all runs.
 
     Raises:
         NoEventsError: the lake has no events.
-        LakeError: another build is at work.
+        LakeError: another build is in progress.
     """
     with lake.lock(LOCK, "a build"):
+        is_whole = is_whole or (events is not None and runs is None)
         base = current(lake)
         _sweep(lake, _kept(lake, 0))
         making = _Making(lake, options, rules, recipe or whole_recipe(), progress)
-        if runs is not None and base is not None:
-            making.carry(base, runs)
+        if base is not None and not is_whole:
+            making.base_on(base, runs or ())
         try:
             made = making.make(events)
             if made.is_published:
@@ -186,31 +195,17 @@ def build(
         except BaseException:
             # So that only a killed build leaves its folder.
             with suppress(Exception):
-                wait_for_tasks(lake)
+                lake.engine.wait_for_tasks()
                 lake.remove(making.folder)
             raise
         return made
 
 
-def wait_for_tasks(lake: Lake) -> None:
-    """Waits until no task of Spark runs, as of a stream, or for `TASKS_END_S`.
-
-    A cancelled job has failed before its tasks have ended. One that is about to create
-    its file then makes the folders above it anew, even if they were just removed.
-    """
-    tracker = lake.spark.sparkContext._jsc.sc().statusTracker()
-    until = time.monotonic() + TASKS_END_S
-    while time.monotonic() < until and any(
-        executor.numRunningTasks() for executor in tracker.getExecutorInfos()
-    ):
-        time.sleep(LOOK_S)
-
-
-# -- which builds there are
+# -- existing builds
 
 
 def _kept(lake: Lake, keep: int) -> list[str]:
-    """The builds that were published, the latest first; of 0 all."""
+    """Ids of published builds, latest first; all if ``keep`` is 0."""
     text = lake.read_text(CURRENT)
     kept = [] if text is None else [str(each) for each in json.loads(text)["kept"]]
     return kept[:keep] if keep else kept
@@ -224,25 +219,48 @@ def _publish(lake: Lake, build_id: str, keep: int) -> None:
 
 
 def _sweep(lake: Lake, kept: Sequence[str]) -> None:
-    """Removes unpublished builds, except the latest failed one since the last."""
-    others = [name for name in lake.names(BUILDS) if name not in kept]
+    """Removes unpublished builds, except the latest failed one since the last.
+
+    Parts that other builds refer to stay; without its lineage their build is unknown.
+    """
+    there = lake.names(BUILDS)
+    known = {name: said for name in there if (said := about(lake, name))}
     latest = max(kept, default="")
     failed = [
         name
-        for name in others
-        if name > latest and (about(lake, name) or {}).get("outcome") == quality.FAILED
+        for name, said in known.items()
+        if name > latest and said.get("outcome") == quality.FAILED
     ]
-    for name in others:
-        if name != max(failed, default=""):
-            lake.remove(f"{BUILDS}/{name}")
+    stay = {*kept, max(failed, default="")}
+    named = {
+        folder
+        for name in stay.intersection(known)
+        for table in known[name]["tables"]
+        for folder in table.get("parts", ())
+    }
+    for name in there:
+        if name not in stay:
+            _remove(lake, f"{BUILDS}/{name}", named)
+
+
+def _remove(lake: Lake, folder: str, named: Collection[str]) -> None:
+    """Removes a folder of a build, but not the named ones in it."""
+    if folder in named:
+        return
+    if not any(each.startswith(f"{folder}/") for each in named):
+        lake.remove(folder)
+        return
+    lake.remove(f"{folder}/{lineage.OF_BUILD}")
+    for name in lake.names(folder):
+        _remove(lake, f"{folder}/{name}", named)
 
 
 def _new_id() -> str:
-    """Sorts by time."""
+    """A new build id; ids sort by time."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex[:6]}"
 
 
-# -- making one
+# -- making a build
 
 
 class _Asked(Mapping[str, "DataFrame"]):
@@ -267,7 +285,7 @@ class _Asked(Mapping[str, "DataFrame"]):
 
 @dataclass(slots=True)
 class _Making:
-    """A build that is under way."""
+    """A build in progress."""
 
     lake: Lake
     options: Options
@@ -277,6 +295,10 @@ class _Making:
     id: str = field(default_factory=_new_id)
     base: str | None = None
     runs: Sequence[str] | None = None
+    plan: Plan = field(default_factory=Plan)
+    tables: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, Footers] = field(default_factory=dict)
+    copied: dict[str, Footers] = field(default_factory=dict)
     inputs: Inputs = field(init=False)
     started: float = field(default_factory=time.monotonic)
     made: dict[str, Future[Made]] = field(default_factory=dict)
@@ -290,21 +312,27 @@ class _Making:
         """Its path in the lake."""
         return f"{BUILDS}/{self.id}"
 
-    def carry(self, base: str, runs: Sequence[str]) -> None:
-        """Computes these runs only, and those of ingests that the base has not.
+    def base_on(self, base: str, more: Sequence[str]) -> None:
+        """Computes only runs that have changed since a build, and some more.
 
-        Only if the base has the same code and options.
+        Only if the base has the same code, engine and options.
         """
         said = about(self.lake, base) or {}
-        known = said["inputs"]["ledger"] if said else {}
         if (
-            said.get("code") == lineage.code_version()
-            and said.get("options") == asdict(self.options)
-            and known.keys() <= self.inputs.ledger.keys()
+            said.get("code") != lineage.code_version()
+            or said.get("engine") != self.lake.engine.version
+            or said.get("options") != asdict(self.options)
+            or {each["table"] for each in said["tables"]}
+            != {table.path for table in self.recipe.tables}
         ):
-            new = (e for name, e in self.inputs.ledger.items() if name not in known)
-            ingested = {run for entry in new for run in entry["runs"]}
-            self.base, self.runs = base, sorted({*runs, *ingested})
+            return
+        from kohort.pipeline import bronze
+
+        changed = bronze.changed_runs(self.lake, said["inputs"], self.inputs)
+        if changed is not None:
+            self.base, self.runs = base, sorted({*more, *changed})
+            self.plan = parts.plan(map(Part.of_json, said["parts"]), self.runs)
+            self.tables = {each["table"]: each for each in said["tables"]}
 
     def make(self, events: DataFrame | None) -> Build:
         """Makes all tables; returns the build."""
@@ -313,7 +341,7 @@ class _Making:
 
             events = bronze.events(self.lake, self.runs)
         sources = quality.sources(self.lake, events, self.runs)
-        with _compiled(self.lake, events):
+        with self.lake.engine.tuned(events):
             made = self._make_all(sources)
         checks = self._checks()
         outcome = quality.worst(checks)
@@ -333,7 +361,7 @@ class _Making:
             except BaseException:
                 self.is_over = True
                 pool.shutdown(wait=False, cancel_futures=True)
-                self.lake.spark.sparkContext.cancelJobGroup(self.id)
+                self.lake.engine.cancel(self.id)
                 raise
 
     def _to_look_at(self) -> list[Future[Made]]:
@@ -355,36 +383,64 @@ class _Making:
 
     def _made(self, table: Table, sources: quality.Sources) -> Made:
         started = time.monotonic()
-        spark = self.lake.spark
-        spark.sparkContext.setJobGroup(self.id, table.path, interruptOnCancel=True)
+        self.lake.engine.begin(self.id, table.path)
         frames = self._frames(table, sources)
-        rows = self._maker(table)(frames, self.options)
-        base = self._base_of(table)
-        if base is not None:
-            rows = rows.unionByName(base)
-        assert _types(rows) == _types_of(table), (
-            f"{table.path}: {_types(rows)} are not the columns that it has to have"
-        )
-        path = f"{self.folder}/{table.path}"
-        if self.is_over:
-            raise CancelledError
-        rows.write.parquet(self.lake.uri(path))
-        if table.path == _RUNS.path and _is_empty(self.lake, path):
+        # Without a new event all rows stay as they are, but the rules may be others.
+        if self.runs != [] or table.path == _QUALITY.path:
+            rows = self._maker(table)(frames, self.options)
+            self.written[table.path] = self._write(table, rows, self.folder)
+        if _has_parts(table) and self.plan.copies:
+            folder = f"{self.folder}/{parts.COPIED}"
+            self.copied[table.path] = self._write(table, self._copies(table), folder)
+        found = self._found(table)
+        if table.path == _RUNS.path and not any(each.rows for each in found.values()):
             raise NoEventsError(
                 f"{self.lake.path} has no events yet:"
                 " `kohort pipeline ingest` and `kohort pipeline stream` bring some in"
             )
-        count, files, size = _footers(self.lake, path)
         return Made(
             table.path,
-            count,
-            files,
-            size,
+            sum(each.rows for each in found.values()),
+            sum(each.files for each in found.values()),
+            sum(each.size for each in found.values()),
             time.monotonic() - started,
             frames.asked,
-            None if base is None else self.base,
+            [folder for folder, each in found.items() if each.rows] or [*found][:1],
             lineage.columns(table.schema()),
         )
+
+    def _write(self, table: Table, rows: DataFrame, folder: str) -> Footers:
+        if self.is_over:
+            raise CancelledError
+        path = f"{folder}/{table.path}"
+        self.lake.engine.write(rows, table.schema(), self.lake.uri(path))
+        return self.lake.footers(path)
+
+    def _copies(self, table: Table) -> DataFrame:
+        """The rows of the parts that are copied."""
+        rows: list[DataFrame] = []
+        for copy in self.plan.copies:
+            some = _read(self.lake, table, [f"{copy.part.folder}/{table.path}"])
+            if not copy.is_whole:
+                some = some.where(some["run"].isin([*copy.runs]))
+            rows.append(some)
+        return reduce(lambda one, other: one.unionByName(other), rows)
+
+    def _found(self, table: Table) -> dict[str, Footers]:
+        """The folders with the rows of a table."""
+        places = [(self.folder, self.written)]
+        if _has_parts(table):
+            places += [(f"{self.folder}/{parts.COPIED}", self.copied)]
+            places += [(part.folder, dict(part.tables)) for part in self.plan.kept]
+        elif table.path not in self.written:
+            said = self.tables[table.path]
+            all_of_it = Footers(said["rows"], said["files"], said["bytes"])
+            return dict.fromkeys(said["parts"], all_of_it)
+        return {
+            f"{folder}/{table.path}": tables[table.path]
+            for folder, tables in places
+            if table.path in tables
+        }
 
     def _maker(self, table: Table) -> TableFunction:
         if table.path != _QUALITY.path:
@@ -395,38 +451,55 @@ class _Making:
     def _frames(self, table: Table, sources: quality.Sources) -> _Asked:
         """The tables that a table may read: rows of the computed runs."""
         found = dict(sources)
+        only = _has_parts(table) or table.path == _QUALITY.path
         for other in self.recipe.tables:
             if other.path == table.path:
                 break
-            found[other.path] = partial(self._back, other, only=_has_run(table))
+            found[other.path] = partial(self._back, other, only=only)
         if _RUNS in self.recipe.tables:
             found[quality.ALL_RUNS] = partial(self._back, _RUNS, only=False)
         return _Asked(found)
 
     def _back(self, other: Table, *, only: bool) -> DataFrame:
-        """A table as it was written; once it is."""
-        self.made[other.path].result()
-        rows = read(self.lake, self.id, other)
-        if only and self.runs is not None and _has_run(other):
-            return rows.where(rows["run"].isin([*self.runs]))
-        return rows
-
-    def _base_of(self, table: Table) -> DataFrame | None:
-        """The rows of other runs, in the build before."""
-        if table.path == _QUALITY.path or not _has_run(table):
-            return None
-        return self._before(table)
+        """Waits until a table is written, then reads it."""
+        made = self.made[other.path].result()
+        if not only or not _has_parts(other):
+            return _read(self.lake, other, made.parts)
+        if other.path not in self.written:
+            return self.lake.spark.createDataFrame([], other.schema())
+        return _read(self.lake, other, [f"{self.folder}/{other.path}"])
 
     def _before(self, table: Table) -> DataFrame | None:
+        """The rows of other runs, in the build before."""
         if self.base is None or self.runs is None:
             return None
         rows = read(self.lake, self.base, table)
-        return rows.where(~rows["run"].isin([*self.runs]))
+        return rows.where(~rows["run"].isin([*self.runs])) if self.runs else rows
 
     def _checks(self) -> Sequence[quality.Check]:
         if _QUALITY.path not in self.made:
             return ()
-        return quality.checks(read(self.lake, self.id, _QUALITY))
+        made = self.made[_QUALITY.path].result()
+        return quality.checks(_read(self.lake, _QUALITY, made.parts))
+
+    def _parts(self) -> list[Part]:
+        """The parts of this build."""
+        shared = {each.path for each in self.recipe.tables if _has_parts(each)}
+        own = {path: each for path, each in self.written.items() if path in shared}
+        found = [*self.plan.kept]
+        if self.copied:
+            folder = f"{self.folder}/{parts.COPIED}"
+            found.append(Part(folder, self.plan.copied_runs, self.copied))
+        if own:
+            found.append(Part(self.folder, self._computed(), own))
+        return found
+
+    def _computed(self) -> Sequence[str]:
+        """The runs that were computed."""
+        if self.runs is not None:
+            return self.runs
+        rows = _read(self.lake, _RUNS, self.made[_RUNS.path].result().parts)
+        return sorted(row["run"] for row in rows.select("run").collect())
 
     def _write_lineage(self, ended: Build) -> None:
         said = {
@@ -436,75 +509,28 @@ class _Making:
             "seconds": round(ended.seconds, 3),
             "code": lineage.code_version(),
             "kohort": metadata.version("kohort"),
-            "spark": self.lake.spark.version,
+            "engine": self.lake.engine.version,
             "options": asdict(self.options),
             "runs": self.runs,
             "inputs": self.inputs.as_json(),
         }
+        shared = [part.as_json() for part in self._parts()]
         for table in ended.tables:
             text = json.dumps({**said, **table.as_json()}, indent=2)
             path = f"{self.folder}/{table.path}/{lineage.OF_TABLE}"
             self.lake.write_text(path, f"{text}\n")
         # Last: a build without it did not end.
+        said["parts"] = shared
         said["tables"] = [table.as_json() for table in ended.tables]
         text = json.dumps(said, indent=2)
         self.lake.write_text(f"{self.folder}/{lineage.OF_BUILD}", f"{text}\n")
 
 
-@contextmanager
-def _compiled(lake: Lake, events: DataFrame) -> Iterator[None]:
-    """Turns compilation off while the events are few: see `FEW_BYTES`."""
-    plan: Any = events._jdf.queryExecution().optimizedPlan()
-    conf = lake.spark.conf
-    before = {name: conf.get(name, None) for name in UNCOMPILED}
-    if int(str(plan.stats().sizeInBytes())) <= FEW_BYTES:
-        for name, value in UNCOMPILED.items():
-            conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                conf.unset(name)
-            else:
-                conf.set(name, old)
+def _has_parts(table: Table) -> bool:
+    """True if each row belongs to a run and depends on the events of that run alone.
 
-
-def _has_run(table: Table) -> bool:
-    """Whether its rows are each of a run, and depend on that alone."""
-    return table.path != _SETTINGS and any(
+    Checks are judged by the rules of the build.
+    """
+    return table.path not in (_SETTINGS, _QUALITY.path) and any(
         column.name == "run" for column in table.columns
     )
-
-
-def _types(rows: DataFrame) -> list[tuple[str, str]]:
-    return [*lineage.columns(rows.schema).items()]
-
-
-def _types_of(table: Table) -> list[tuple[str, str]]:
-    return [*lineage.columns(table.schema()).items()]
-
-
-def _is_empty(lake: Lake, path: str) -> bool:
-    return _footers(lake, path)[0] == 0
-
-
-def _footers(lake: Lake, path: str) -> tuple[int, int, int]:
-    """Rows, files and bytes of a table: of Parquet's footers, without a job."""
-    paths = java(lake.spark, "org.apache.hadoop.fs.Path")
-    inputs = java(lake.spark, "org.apache.parquet.hadoop.util.HadoopInputFile")
-    readers = java(lake.spark, "org.apache.parquet.hadoop.ParquetFileReader")
-    conf = lake.spark.sparkContext._jsc.hadoopConfiguration()
-    rows = files = size = 0
-    for name in lake.names(path):
-        if not name.endswith(".parquet"):
-            continue
-        file = inputs.fromPath(paths(lake.uri(f"{path}/{name}")), conf)
-        reader = readers.open(file)
-        try:
-            rows += int(reader.getRecordCount())
-        finally:
-            reader.close()
-        files += 1
-        size += int(file.getLength())
-    return rows, files, size

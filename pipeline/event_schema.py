@@ -1,4 +1,4 @@
-"""The schema of events as Spark has it, and how text becomes rows of it.
+"""The schema of events in Spark, and the parsing of text into rows of it.
 
 ``event_schema.json`` is the wide table of every kind and field, as the broker's
 documents have it; a test holds the two together, and
@@ -32,6 +32,8 @@ whose ``schema`` is its version. There is only one version yet."""
 _SCHEMA: Final[Mapping[str, Any]] = json.loads(
     files(__package__).joinpath(FILE).read_text(encoding="utf-8")
 )
+EVENT_TYPE: Final[Mapping[str, Any]] = {"type": "struct", "fields": _SCHEMA["fields"]}
+"""The type of events, as Spark's JSON has it."""
 WORDS: Final[Mapping[str, Any]] = _SCHEMA["words"]
 """The broker's tables of words: cooperative assignors, causes, outcomes, ..."""
 ADVICE: Final[Mapping[str, Any]] = _SCHEMA["advice"]
@@ -48,7 +50,7 @@ REQUIRED: Final = ("schema", "run", "node", "sequence", "kind", "time_ns")
 RAW: Final = "raw"
 """The column with the text of records that are no events."""
 WHY: Final = "why"
-"""The column with one of `REASONS`. (Events have a `reason` of their own.)"""
+"""The column with one of `REASONS`; events have another field `reason`."""
 
 NULL: Final = "null"
 NOT_JSON: Final = "not JSON"
@@ -79,8 +81,31 @@ def events_schema() -> StructType:
     """The wide table of events: every field of every kind; all may be null."""
     from pyspark.sql.types import StructType
 
-    fields = [{**field, "nullable": True} for field in _SCHEMA["fields"]]
-    return StructType.fromJson({"type": "struct", "fields": fields})
+    return StructType.fromJson(_nullable(EVENT_TYPE))
+
+
+def _nullable(spark: Any) -> Any:
+    """The same type as Spark's JSON has it; all that is inside may be null.
+
+    Parquet's columns are that once they are written, and engines compare them.
+    """
+    if isinstance(spark, str):
+        return spark
+    if spark["type"] == "array":
+        inner = _nullable(spark["elementType"])
+        return {"type": "array", "elementType": inner, "containsNull": True}
+    if spark["type"] == "map":
+        return {**spark, "valueContainsNull": True}
+    fields = [
+        {
+            "name": field["name"],
+            "type": _nullable(field["type"]),
+            "nullable": True,
+            "metadata": {},
+        }
+        for field in spark["fields"]
+    ]
+    return {"type": "struct", "fields": fields}
 
 
 def parsed(texts: DataFrame, column: str) -> DataFrame:
@@ -99,7 +124,11 @@ def parsed(texts: DataFrame, column: str) -> DataFrame:
 
     schema = events_schema()
     typed = schema.add(_CORRUPT, "string")
-    options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+    options = {
+        "columnNameOfCorruptRecord": _CORRUPT,
+        "mode": "PERMISSIVE",
+        "allowSingleQuotes": "false",
+    }
     others = [name for name in texts.columns if name != column]
     event = texts.select(
         *others,
@@ -185,7 +214,7 @@ def _why_no_event(raw: str, prefix: str) -> Column:
     corrupt = sql.col(f"{prefix}{_CORRUPT}").isNotNull()
     return (
         sql.when(sql.col(raw).isNull(), sql.lit(NULL))
-        .when(text == "", sql.lit(NOT_JSON))
+        .when(~sql.col(raw).rlike(r"\S"), sql.lit(NOT_JSON))
         .when(corrupt, malformed)
         .when(may_be_more & no_json, sql.lit(NOT_JSON))
         .otherwise(_what_is_missing(prefix))

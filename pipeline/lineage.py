@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.pipeline import sink_log
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -48,8 +50,9 @@ class Inputs:
 
     Attributes:
         ledger: contents of the ledger of each ingest, by its id.
-        streams: each stream by its name: ``batch``, its last one that counts, and
-            ``offsets``, up to where that had read: by topic and partition.
+        streams: each stream by its name: ``batch``, its last one that counts,
+            ``offsets``, up to where that had read: by topic and partition, and
+            ``last_file``, the last file that counts; null: none.
     """
 
     ledger: Mapping[str, Any] = field(default_factory=dict)
@@ -70,13 +73,14 @@ def inputs(lake: Lake) -> Inputs:
     streams = {
         name: said
         for name in lake.names(CHECKPOINTS)
-        if (said := _stream(lake, f"{CHECKPOINTS}/{name}")) is not None
+        if (said := _stream(lake, name)) is not None
     }
     return Inputs(ledger, streams)
 
 
-def _stream(lake: Lake, checkpoint: str) -> dict[str, Any] | None:
+def _stream(lake: Lake, name: str) -> dict[str, Any] | None:
     """A stream's position, from the checkpoint of Structured Streaming."""
+    checkpoint = f"{CHECKPOINTS}/{name}"
     batches = [int(n) for n in lake.names(f"{checkpoint}/commits") if n.isdigit()]
     if not batches:
         return None
@@ -88,7 +92,9 @@ def _stream(lake: Lake, checkpoint: str) -> dict[str, Any] | None:
         said = json.loads(line) if line.startswith("{") else None
         if isinstance(said, dict):
             offsets |= said
-    return {"batch": batch, "offsets": offsets}
+    files = sink_log.files(lake, name)
+    last = files[-1] if files else None
+    return {"batch": batch, "offsets": offsets, "last_file": last}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +108,7 @@ class Made:
         size: their bytes.
         seconds: how long it took, with waiting for other tables.
         made_from: paths of the tables that it was made from.
-        carried_from: the build that rows of other runs were taken from; None: all
-            were made anew.
+        parts: the folders in the lake whose Parquet files have its rows.
         schema: its columns, and their types.
     """
 
@@ -113,7 +118,7 @@ class Made:
     size: int
     seconds: float
     made_from: Sequence[str]
-    carried_from: str | None
+    parts: Sequence[str]
     schema: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
@@ -125,7 +130,7 @@ class Made:
             "bytes": self.size,
             "seconds": round(self.seconds, 3),
             "made_from": [*self.made_from],
-            "carried_from": self.carried_from,
+            "parts": [*self.parts],
             "schema": dict(self.schema),
         }
 

@@ -1,7 +1,7 @@
 """Checks of the data: missing, duplicate and impossible events.
 
 Each check has a share above which it fails the build, which is then not published, or
-marks the run. All of them are made in one go, by Spark's own expressions.
+marks the run. All checks run together, as Spark expressions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kohort.pipeline.event_schema import KINDS
-from kohort.pipeline.table_functions import EVENTS, Frames
+from kohort.pipeline.table_functions import EVENTS, Frames, by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,17 +28,17 @@ _BAD_FIRST: Final = (FAILED, MARKED, PASSED)
 QUARANTINE: Final = "bronze/quarantine"
 IDENTITIES: Final = "bronze/identities"
 ALL_RUNS: Final = "silver/runs of all"
-"""The runs, those too that are not computed."""
+"""All runs, also those that this build does not compute."""
 
 LATE_S: Final = 60
 """An event is late if a stream reads it this long after the broker published it."""
 _BUCKET_BITS: Final = 16
-"""Sequences are looked at in stretches of 65,536: small enough to be sorted apart."""
+"""Sequences are checked in stretches of 65,536, small enough to sort one by one."""
 _ONLY_NAMED: Final = 3
-"""Runs that are named where a check has marked some."""
+"""Marked runs that a check names."""
 
 Sources = Mapping[str, "Callable[[], DataFrame]"]
-"""Inputs of checks other than the tables, made when a check reads them."""
+"""Inputs of checks other than the tables, computed when a check reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +59,34 @@ class Rule:
 CHECKS: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "missing_events": Rule(
-            "sequence numbers of a node, from 1 to its last, that no event has; of all"
+            "sequence numbers of a node, from 1 to its last, without an event; of all"
             " those numbers"
         ),
         "double_events": Rule(
-            "events that are there a second time; of all events", otherwise=FAILED
+            "events that are stored twice; of all events", otherwise=FAILED
         ),
         "copies": Rule(
-            "events that came again, by another source or a repeated one, and were left"
-            " out; of all that came",
+            "events that were read again, from another source or the same one, and not"
+            " stored again; of all events read",
             threshold=1.0,
         ),
         "late_events": Rule(
-            f"events that a stream brought more than {LATE_S} s after the machine of"
-            " the broker had made them; of all that streams brought",
+            f"events that a stream read more than {LATE_S} s after the broker published"
+            " them, by the broker's system clock; of all events that streams read",
             threshold=0.01,
         ),
         "time_back": Rule(
-            "events with a time_ns before that of the one before, of the same node; of"
-            " all events"
+            "events with an earlier time_ns than the previous event of the same node;"
+            " of all events"
         ),
         "unknown_kinds": Rule(
             "events of a kind that this version does not know; of all events"
         ),
         "announced_losses": Rule(
-            "events that an events_lost announces as lost on the way; of those and all"
-            " that came (missing_events says which came by another way)"
+            "events that an events_lost reports as lost; of those and all events read"
+            " (missing_events counts those that no other source had)"
         ),
-        "quarantined_lines": Rule("lines that are no events; of all that came"),
+        "quarantined_lines": Rule("lines that are not events; of all lines read"),
         "negative_durations": Rule(
             "rebalances, intervals and waits that end before they begin; of all",
             otherwise=FAILED,
@@ -105,15 +105,15 @@ CHECKS: Final[Mapping[str, Rule]] = MappingProxyType(
         ),
         "two_owners": Rule(
             "ownerships of a partition that begin while another member of the group"
-            " has it; of all ownerships"
+            " owns it; of all ownerships"
         ),
         "members_unintroduced": Rule(
-            "memberships of members that no event has introduced: no first"
-            " member_joined, no member_replaced, no group_loaded; of all memberships"
+            "memberships whose start no event shows: no first member_joined, no"
+            " member_replaced, no group_loaded; of all memberships"
         ),
     }
 )
-"""All checks by their names."""
+"""All checks, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def checks(rows: DataFrame) -> Sequence[Check]:
 
     is_bad = sql.col("outcome") != PASSED
     found = (
-        rows.groupBy("check")
+        rows.groupBy(*by("check"))
         .agg(
             sql.sum("found").alias("found"),
             sql.sum("of").alias("of"),
@@ -299,7 +299,7 @@ def _for_each_run(frames: Frames, found: DataFrame) -> DataFrame:
     )
     return (
         nothing.unionByName(found)
-        .groupBy("check", "run")
+        .groupBy(*by("check", "run"))
         .agg(
             sql.sum("found").cast("bigint").alias("found"),
             sql.sum("of").cast("bigint").alias("of"),
@@ -319,7 +319,7 @@ def _counted(rows: DataFrame, *counts: tuple[str, Column, Column]) -> DataFrame:
         ).alias(name)
         for name, found, of in counts
     ]
-    sums = rows.groupBy("run").agg(*cells)
+    sums = rows.groupBy(*by("run")).agg(*cells)
     names = [sql.col(name) for name, _, _ in counts]
     return sums.select("run", sql.inline(sql.array(*names)))
 
@@ -330,7 +330,7 @@ def _identities(frames: Frames) -> DataFrame:
 
     sums = (
         frames[IDENTITIES]
-        .groupBy("run")
+        .groupBy(*by("run"))
         .agg(*(sql.sum(name).alias(name) for name in _NUMBERS))
     )
     there = frames["silver/runs"].select("run", sql.col("events").alias("there"))
@@ -363,7 +363,7 @@ def _time_back(frames: Frames) -> DataFrame:
     within = Window.partitionBy("stretch").orderBy("sequence")
     stretches = (
         rows.withColumn("before", sql.lag("time_ns").over(within))
-        .groupBy("stretch")
+        .groupBy(*by("stretch"))
         .agg(
             *(sql.first(name).alias(name) for name in ("run", "node", "bucket")),
             sql.count("*").alias("events"),
@@ -415,6 +415,7 @@ def _negative(frames: Frames) -> DataFrame:
         least("silver/pauses", lasts),
         least("silver/unread", lasts),
         least("silver/returns", lasts),
+        least("silver/transactions", sql.col("open_ns"), sql.col("ending_ns")),
     ]
     rows = reduce(lambda one, other: one.unionByName(other), parts)
     negative = sql.count_if(sql.col("least") < 0)
@@ -428,7 +429,7 @@ def _accounts(frames: Frames) -> DataFrame:
     place = sql.struct("time_ns", "node", "sequence")
     starts = frames[EVENTS].where(sql.col("kind") == "rebalance_started")
     # The last one of a group may be under way.
-    latest = starts.groupBy("run", "group").agg(sql.max(place).alias("latest"))
+    latest = starts.groupBy(*by("run", "group")).agg(sql.max(place).alias("latest"))
     known = frames["silver/rebalances"].select(
         *("run", "node", "sequence", "cause", "outcome"), sql.lit(1).alias("account")
     )

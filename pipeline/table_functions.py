@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from kohort.pipeline.engine_lookup import engine_of
 from kohort.pipeline.tables import BY_PATH
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 GROUP: Final = ("run", "group")
 """The columns that tell groups apart."""
@@ -38,6 +40,47 @@ Frames = Mapping[str, "DataFrame"]
 """Tables by their paths: `EVENTS`, and those of `kohort.pipeline.tables`."""
 TableFunction = Callable[[Frames, Options], "DataFrame"]
 """Computes a table of those before it, with the columns of the table's schema."""
+
+
+def together(*parts: DataFrame) -> DataFrame:
+    """The rows of all parts; columns that a part does not have are null.
+
+    Their nulls have a type: a union of engines without Java takes that of the first
+    part, even if it is no type at all.
+    """
+    from pyspark.sql import functions as sql
+
+    types = {field.name: field.dataType for part in parts for field in part.schema}
+    whole = [
+        part.select(
+            *(
+                name if name in part.columns else sql.lit(None).cast(type_).alias(name)
+                for name, type_ in types.items()
+            )
+        )
+        for part in parts
+    ]
+    return reduce(lambda one, other: one.unionByName(other), whole)
+
+
+def by(*keys: Column | str) -> list[Column]:
+    """Columns for ``groupBy``, which takes names, too.
+
+    Of names the client asks the local engine, each time, for the columns of the whole
+    plan, to look whether they exist.
+    """
+    from pyspark.sql import functions as sql
+
+    return [sql.col(key) if isinstance(key, str) else key for key in keys]
+
+
+def kept(rows: DataFrame) -> DataFrame:
+    """The same rows, for a table that reads them several times.
+
+    Spark finds the equal parts of a plan itself. The local engine would compute them
+    each time, so it computes these rows at once, and stores them.
+    """
+    return engine_of(rows.sparkSession).kept(rows)
 
 
 def shaped(frame: DataFrame, path: str) -> DataFrame:

@@ -2,7 +2,7 @@
 
     python -m kohort.pipeline.tables_page
 
-writes ``docs/pipeline-tables.md`` anew.
+writes ``docs/reference/pipeline-tables.md`` anew.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 from kohort.pipeline import quality
 from kohort.pipeline.tables import TABLES, Table, table
 
-PAGE: Final = Path("docs/pipeline-tables.md")
+PAGE: Final = Path("docs/reference/pipeline-tables.md")
 _MARK: Final = "<!-- made by: python -m kohort.pipeline.tables_page -->"
 _PATHS: Final = (
-    "Silver has the activity of groups, gold the numbers for decisions. In SQL a table"
-    ' is called by its layer and its name: `kohort pipeline query "SELECT * FROM'
+    "Silver has the activity of groups, gold the numbers for decisions. In SQL, a table"
+    ' is named after its layer and itself: `kohort pipeline query "SELECT * FROM'
     ' gold_hours"`. In a build it is a folder of Parquet files, `gold/hours`. See'
     " [the pipeline](pipeline.md)."
 )
@@ -35,11 +35,11 @@ def _lines() -> Iterator[str]:
     for each in TABLES:
         yield from _table(each)
     yield from ("## Checks", "")
-    yield "What `gold/quality` has. A share above the threshold marks the run, or fails"
-    yield "the build, which is not published then."
+    yield "The rows of `gold/quality`. A share above the threshold marks the run, or"
+    yield "fails the build, which is then not published."
     yield from (
         "",
-        "| check | counts | threshold | else |",
+        "| check | counts | threshold | outcome above |",
         "| --- | --- | --- | --- |",
     )
     for name, rule in quality.CHECKS.items():
@@ -55,7 +55,7 @@ def _terms() -> list[str]:
 def _table(each: Table) -> Iterator[str]:
     yield from (f"## `{each.path}`", "", each.says, "")
     yield from (f"Key: {', '.join(f'`{name}`' for name in each.key)}", "")
-    yield from ("| column | type | means |", "| --- | --- | --- |")
+    yield from ("| column | type | meaning |", "| --- | --- | --- |")
     for column in each.columns:
         yield f"| `{column.name}` | `{column.type}` | {column.says} |"
     yield ""

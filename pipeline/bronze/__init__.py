@@ -7,12 +7,17 @@ ledger last: without the entry, as after a kill, its files do not count. A strea
 
 from __future__ import annotations
 
-from kohort.pipeline.bronze.files import BronzeError, Ingested, ingest
-from kohort.pipeline.bronze.reading import events, identities, quarantine
+from kohort.pipeline.bronze.files import Ingested, ingest
+from kohort.pipeline.bronze.inputs import BronzeError
+from kohort.pipeline.bronze.reading import changed_runs, events, identities, quarantine
+from kohort.pipeline.bronze.stream_files import Compacted, compact
 
 __all__ = [
     "BronzeError",
+    "Compacted",
     "Ingested",
+    "changed_runs",
+    "compact",
     "events",
     "identities",
     "ingest",

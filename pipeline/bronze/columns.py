@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kohort.pipeline.event_schema import RAW, WHY, events_schema
-from kohort.pipeline.lake import STREAMS
+from kohort.pipeline.tables.table import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -14,9 +14,6 @@ LOST: Final = "events_lost"
 """The kind whose number is that of an event which is missing."""
 SOURCE: Final = "source"
 ARRIVED: Final = "arrived"
-METADATA: Final = "_spark_metadata"
-"""Folder in which a stream's file sink lists the files that count."""
-MANIFEST: Final = f"{STREAMS}/{{name}}/{METADATA}"
 
 
 def bronze_schema() -> StructType:
@@ -26,11 +23,9 @@ def bronze_schema() -> StructType:
 
 def quarantine_schema() -> StructType:
     """The columns of quarantine: a record that is not an event, and the reason."""
-    from pyspark.sql.types import StructType
-
-    columns = f"{RAW} string, reason string, {SOURCE} string, {ARRIVED} timestamp"
-    schema: StructType = StructType.fromDDL(columns)  # type: ignore[assignment]
-    return schema
+    return schema_of(
+        f"{RAW} string, reason string, {SOURCE} string, {ARRIVED} timestamp"
+    )
 
 
 def sink_schema() -> StructType:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kohort.pipeline.bronze.columns import ARRIVED, LOST, SOURCE
 from kohort.pipeline.event_schema import IDENTITY
+from kohort.pipeline.table_functions import by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +26,7 @@ def of_runs(rows: DataFrame, runs: Sequence[str]) -> DataFrame:
 
 
 def statistics(rows: DataFrame) -> DataFrame:
-    """Counts of each run's node; a bit per number tells which are different.
+    """Counts of each run's node; a bit per number marks the different ones.
 
     ``numbers`` are different ones, also of events that are missing; ``events`` are
     those that are there. See `identities` for the others.
@@ -36,7 +37,9 @@ def statistics(rows: DataFrame) -> DataFrame:
     bits = sql.bitmap_construct_agg(sql.bitmap_bit_position(number))
     lost = sql.col("kind") == LOST
     losses = sql.when(lost, sql.struct("first", "last"))
-    buckets = rows.groupBy("run", "node", sql.bitmap_bucket_number(number).alias("b"))
+    buckets = rows.groupBy(
+        *by("run", "node", sql.bitmap_bucket_number(number).alias("b"))
+    )
     return (
         buckets.agg(
             sql.count("*").alias("rows"),
@@ -58,7 +61,7 @@ def statistics(rows: DataFrame) -> DataFrame:
                 lambda sum_, each: sum_ + each["last"] - each["first"] + 1,
             ),
         )
-        .groupBy("run", "node")
+        .groupBy(*by("run", "node"))
         .agg(
             *(
                 sql.sum(name).alias(name)
@@ -87,7 +90,7 @@ def once(rows: DataFrame) -> DataFrame:
 
 
 def not_in(rows: DataFrame, there: DataFrame) -> DataFrame:
-    """Rows whose event is not there; a loss that is there is no event."""
+    """Rows whose event is not stored; a stored events_lost is not that event."""
     from pyspark.sql import functions as sql
 
     known = there.select(

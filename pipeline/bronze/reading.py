@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.pipeline.bronze.columns import (
     ARRIVED,
-    MANIFEST,
     SOURCE,
     bronze_schema,
     quarantine_schema,
-    sink_schema,
 )
 from kohort.pipeline.bronze.copies import of_runs, once, statistics
+from kohort.pipeline.bronze.stream_files import StreamFiles, streams
+from kohort.pipeline.engines import LOCAL
+from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.event_schema import RAW, WHY
-from kohort.pipeline.lake import FILES, LEDGER, STREAMS, Lake
+from kohort.pipeline.lake import FILES, LEDGER, Lake
+from kohort.pipeline.lineage import Inputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,8 +40,8 @@ def events(lake: Lake, runs: Collection[str] | None = None) -> DataFrame:
     shuffles only those that have an event twice.
 
     Args:
-        lake: has them.
-        runs: only these; None: all.
+        lake: the lake to read.
+        runs: reads only these runs; None: all.
     """
     from pyspark.sql import functions as sql
 
@@ -78,8 +80,33 @@ def identities(lake: Lake, runs: Collection[str] | None = None) -> DataFrame:
     )
 
 
+def changed_runs(lake: Lake, before: Mapping[str, Any], now: Inputs) -> set[str] | None:
+    """The runs with events that were not there before.
+
+    Args:
+        lake: the lake to read.
+        before: inputs as JSON, of a build.
+        now: the current inputs.
+
+    Returns:
+        The runs; None: an ingest or a stream is gone, so it may be any.
+    """
+    known = before["ledger"], before["streams"]
+    if not known[0].keys() <= now.ledger.keys():
+        return None
+    if not known[1].keys() <= now.streams.keys():
+        return None
+    later = (entry for name, entry in now.ledger.items() if name not in known[0])
+    runs = {run for entry in later for run in entry["runs"]}
+    for name, said in now.streams.items():
+        last = known[1].get(name, {}).get("last_file")
+        if said["last_file"] != last:
+            runs |= StreamFiles.of(lake, name).runs_after(last)
+    return runs
+
+
 def quarantine(lake: Lake) -> DataFrame:
-    """Records that are no events: the columns of `quarantine_schema`.
+    """Records that are not events: the columns of `quarantine_schema`.
 
     Of a file that was ingested again only those of the last time: a line that was cut
     off may be whole by now.
@@ -100,9 +127,7 @@ def quarantine(lake: Lake) -> DataFrame:
                 if last[file["path"]] != entry["id"]
             ]
             parts.append(bad.filter(~sql.col(SOURCE).isin(later)) if later else bad)
-    for uri in _streams(lake):
-        rows = lake.spark.read.schema(sink_schema()).parquet(uri)
-        parts.append(quarantined(rows.filter("quarantined")))
+    parts += [quarantined(stream.quarantine()) for stream in _streams(lake)]
     if not parts:
         return lake.spark.createDataFrame([], schema)
     return reduce(lambda a, b: a.unionByName(b), parts)
@@ -115,11 +140,11 @@ def quarantined(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The places that bronze is read from: ledger entries and folders of streams."""
+    """The places that bronze is read from: ledger entries and files of streams."""
 
     lake: Lake
     entries: Sequence[Mapping[str, Any]]
-    streams: Sequence[str]
+    streams: Sequence[StreamFiles]
 
     @classmethod
     def of(cls, lake: Lake) -> Sources:
@@ -127,7 +152,7 @@ class Sources:
         return cls(lake, ledger(lake), _streams(lake))
 
     def rows(self, runs: Collection[str] | None) -> DataFrame | None:
-        """All copies of the events; None where there are none."""
+        """All copies of the events; None without any."""
         parts: list[DataFrame] = []
         wanted = None if runs is None else set(runs)
         folders = [
@@ -136,9 +161,8 @@ class Sources:
             if entry["folder"]
             and (wanted is None or wanted.intersection(entry["runs"]))
         ]
-        read = self.lake.spark.read
         if folders:
-            parts.append(read.schema(bronze_schema()).parquet(*folders))
+            parts.append(self.lake.engine.read(bronze_schema(), folders))
         if wanted is None or wanted:
             parts += self._streamed()
         if not parts:
@@ -160,20 +184,18 @@ class Sources:
         return found
 
     def _streamed(self) -> list[DataFrame]:
-        read = self.lake.spark.read.schema(sink_schema())
-        names = bronze_schema().names
-        return [
-            read.parquet(uri).filter("not quarantined").select(*names)
-            for uri in self.streams
-        ]
+        return [stream.events() for stream in self.streams]
 
 
-def _streams(lake: Lake) -> list[str]:
-    return [
-        lake.uri(f"{STREAMS}/{name}")
-        for name in lake.names(STREAMS)
-        if lake.exists(MANIFEST.format(name=name))
-    ]
+def _streams(lake: Lake) -> list[StreamFiles]:
+    names = streams(lake)
+    if names and lake.engine.name == LOCAL:
+        raise PipelineError(
+            f"{lake.path} has events of a stream, which only Spark reads:"
+            " --engine spark",
+            2,
+        )
+    return [StreamFiles.of(lake, name) for name in names]
 
 
 def _with_copies(sources: Sources, runs: Collection[str] | None) -> list[str]:

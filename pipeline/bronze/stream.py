@@ -26,14 +26,16 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.pipeline.bronze.columns import (
     ARRIVED,
     LOST,
-    METADATA,
     SOURCE,
     bronze_schema,
     sink_schema,
 )
 from kohort.pipeline.errors import PipelineError
 from kohort.pipeline.event_schema import IDENTITY, RAW, WHY, parsed
-from kohort.pipeline.lake import CHECKPOINTS, STREAMS, Lake, java
+from kohort.pipeline.failures import cause, known, text_of, without_frames
+from kohort.pipeline.lake import CHECKPOINTS, STREAMS, Lake
+from kohort.pipeline.sink_log import METADATA
+from kohort.pipeline.spark_engine import java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,10 +51,12 @@ METRICS: Final = "events"
 """``observedMetrics`` of a query's progress: of its last batch ``events``, those that
 are ``quarantined``, those that came ``late``, and ``behind_ms``: the latest of them."""
 LATE_S: Final = 60.0
-"""Longer between when an event happened and its batch, and it is late."""
+"""An event is late if its batch comes this much later than the event, in seconds."""
 PATIENCE_MS: Final = 30_000
-"""The longest time without an answer of the broker before the stream ends: longer than
-a restart takes."""
+"""Kafka's client waits this long for an answer from the broker: longer than a restart
+takes. Then it takes up to two thirds of that to close, and the stream ends."""
+ASKS: Final = "Getting offsets"
+"""The status of a query that asks the broker for the end of the topic begins so."""
 PARTITIONS: Final = 2
 """Partitions of the state, and so files per batch: many small ones slow readers."""
 
@@ -63,10 +67,14 @@ _OPTIONS: Final = MappingProxyType(
         # the default, that takes most of the time.
         "kafka.max.poll.records": "10000",
         "kafka.default.api.timeout.ms": str(PATIENCE_MS),
-        "kafka.request.timeout.ms": str(PATIENCE_MS // 2),
-        # Bounds a batch's memory, and the work that a kill makes do again.
+        "kafka.request.timeout.ms": str(PATIENCE_MS // 3),
+        "kafkaConsumer.pollTimeoutMs": str(PATIENCE_MS),
+        # Kafka's client tries again by itself: by Spark's three attempts a broker that
+        # is gone would be noticed after three minutes.
+        "fetchOffset.numRetries": "1",
+        # Bounds a batch's memory, and the work to repeat after a kill.
         "maxOffsetsPerTrigger": "500000",
-        # Not to lose records in silence.
+        # Fail instead of losing records silently.
         "failOnDataLoss": "true",
     }
 )
@@ -77,7 +85,7 @@ SKIP_LOST: Final = MappingProxyType({"failOnDataLoss": "false"})
 
 
 class StreamError(PipelineError):
-    """A stream that cannot begin, or has ended; the message has advice."""
+    """A stream that cannot start, or has ended; the message has advice."""
 
 
 def start(
@@ -91,26 +99,26 @@ def start(
     known_for: str = "5 minutes",
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> StreamingQuery:
-    """Begins to read a broker's topic of events into the lake, or goes on.
+    """Starts to read a broker's topic of events into the lake, or continues.
 
     Args:
         lake: its session needs the connector.
         bootstrap: the broker's address.
-        name: of the stream; an existing one continues.
+        name: the stream's name; an existing stream continues.
         topic: the topic, whose values are events as JSON.
         once: reads up to the current end of the topic, and ends.
         every: the pause between batches.
         known_for: how long the stream recognises duplicates of a record; each
             number of an event in that time is some 300 bytes of memory. A clock must
             not go back by more than that.
-        options: of Spark's Kafka source; ``kafka.`` for those of its client.
+        options: options of Spark's Kafka source; ``kafka.*`` go to its client.
 
     Returns:
         The query; its ``name`` is the folder's. See `problem` for how it ends.
 
     Raises:
-        StreamError: there is no broker, or no topic.
-        LakeError: another process reads into this stream.
+        StreamError: no broker answers, or the topic is unknown.
+        LakeError: another process is running this stream.
     """
     asked = {**_OPTIONS, **options, "kafka.bootstrap.servers": bootstrap}
     topic_id, partitions = _topic(lake, asked, topic)
@@ -158,8 +166,8 @@ def follow(
     A batch whose callback had not returned when the process was killed comes again.
 
     Args:
-        lake: has the stream.
-        name: of the stream: its latest folder is followed.
+        lake: the lake with the stream.
+        name: the stream's name; its latest folder is followed.
         on_batch: called with a batch number and the runs with new events; if it raises,
             the query ends.
         once: calls back for the batches that are there now, and ends; else it looks
@@ -177,7 +185,10 @@ def follow(
         if runs:
             on_batch(batch, sorted(row["run"] for row in runs))
 
-    rows = lake.spark.readStream.schema(sink_schema())
+    # A compaction may have removed files that this reader has not seen.
+    rows = lake.spark.readStream.schema(sink_schema()).option(
+        "ignoreMissingFiles", "true"
+    )
     trigger: dict[str, Any] = {"availableNow": True}
     return (
         rows.parquet(lake.uri(f"{STREAMS}/{actual}"))
@@ -189,11 +200,20 @@ def follow(
     )
 
 
-def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineError:
-    """The error with the reason why a query has ended, and advice."""
+def problem(
+    error: BaseException, bootstrap: str = "the broker", lake: str = ""
+) -> PipelineError:
+    """The error with the reason why a query has ended, and advice.
+
+    Args:
+        error: the query's.
+        bootstrap: the broker's address.
+        lake: the path of the lake.
+    """
     if isinstance(error, PipelineError):
         return error
-    text = str(error).partition("=== Streaming Query ===")[0]
+    whole = text_of(error)
+    text = without_frames(whole)
     if re.search(
         r"DATA_LOSS|data may have been lost|OffsetOutOfRange|was changed from", text
     ):
@@ -207,13 +227,15 @@ def problem(error: BaseException, bootstrap: str = "the broker") -> PipelineErro
         return StreamError(
             "the topic was deleted; start the stream again when there is one"
         )
+    failure = known(whole, lake)
+    if failure is not None:
+        return StreamError(f"the stream has ended: {failure}")
     if re.search(r"TimeoutException|DisconnectException|Timeout of|timed? ?out", text):
         return StreamError(
             f"{bootstrap} does not answer any more: start the stream again when it"
             " does; it goes on where it was"
         )
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return StreamError(f"the stream has ended: {(lines or [type(error).__name__])[0]}")
+    return StreamError(f"the stream has ended: {cause(text)}")
 
 
 # -- rows
@@ -226,14 +248,18 @@ def _rows(records: DataFrame, known_for: str) -> DataFrame:
     place = sql.format_string(
         "%s, partition %d, offset %d", "topic", "partition", "offset"
     )
+    # Events have a field `topic`, too.
+    topic = sql.col("topic").alias("_topic")
     texts = records.select(
-        sql.col("value").cast("string"), "topic", place.alias("_place")
+        sql.col("value").cast("string"), topic, place.alias("_place")
     )
     is_event = sql.col(WHY).isNull()
     rows = parsed(texts, "value").select(
         "*",
         sql.current_timestamp().alias(ARRIVED),
-        sql.when(is_event, sql.col("topic")).otherwise(sql.col("_place")).alias(SOURCE),
+        sql.when(is_event, sql.col("_topic"))
+        .otherwise(sql.col("_place"))
+        .alias(SOURCE),
         (~is_event).alias("quarantined"),
         (is_event & (sql.col("kind") == LOST)).alias("_lost"),
     )
@@ -271,7 +297,7 @@ def _hold(lake: Lake, name: str) -> contextlib.ExitStack:
 
 
 def _topic(lake: Lake, options: Mapping[str, str], topic: str) -> tuple[str, int]:
-    """Its id, and how many partitions it has; the connector brings Kafka's client."""
+    """Topic id and number of partitions; uses the Kafka client of the connector."""
     from py4j.java_gateway import (
         JavaPackage,
     )

@@ -10,31 +10,64 @@ from kohort.pipeline.commands.options import build_options, spark_options
 from kohort.pipeline.commands.work import Access
 
 if TYPE_CHECKING:
+    from kohort.pipeline.build import Build
+    from kohort.pipeline.lake import Lake
     from kohort.pipeline.quality import Rules
     from kohort.pipeline.table_functions import Options
 
 
 @click.command()
+@click.option(
+    "--all",
+    "is_whole",
+    is_flag=True,
+    help="Computes all runs, also those without new events.",
+)
 @build_options
 @spark_options
-def build(access: Access, *, options: Options, rules: Rules, keep: int) -> int:
-    """Makes all tables of the events anew, and publishes them.
+def build(
+    access: Access, *, is_whole: bool, options: Options, rules: Rules, keep: int
+) -> int:
+    """Makes the tables from the events and publishes them.
 
-    Readers see the tables of the build before until all are there. If a check of the
-    data fails, the build is not published, and the exit code is 1; to see the results
-    of the checks: query --build ID --name quality.
+    Computes the runs with new events; all runs if kohort, the engine or the options
+    have changed since the previous build.
+
+    Readers see the previous build until the new one is complete. If a check of the
+    data fails, the build is not published and the exit code is 1; the results of the
+    checks: kohort pipeline query --build ID --name quality.
+
+    Example: kohort pipeline build
     """
     from kohort.pipeline.commands.output import of_build, show
 
     access.must_exist()
     with access.open() as lake:
-        from kohort.pipeline import build as builds
-        from kohort.pipeline.tables import TABLES
-
-        access.progress.say("builds")
-        access.progress.tables(len(TABLES))
-        made = builds.build(
-            lake, options, rules, keep=keep, progress=access.progress.table
-        )
+        made = built(access, lake, options, rules, keep, is_whole=is_whole)
     show(*of_build(made))
     return 0 if made.is_published else 1
+
+
+def built(
+    access: Access,
+    lake: Lake,
+    options: Options,
+    rules: Rules,
+    keep: int,
+    *,
+    is_whole: bool = False,
+) -> Build:
+    """Builds all tables, with progress."""
+    from kohort.pipeline import build as builds
+    from kohort.pipeline.tables import TABLES
+
+    access.progress.say("builds")
+    access.progress.tables(len(TABLES))
+    return builds.build(
+        lake,
+        options,
+        rules,
+        keep=keep,
+        progress=access.progress.table,
+        is_whole=is_whole,
+    )

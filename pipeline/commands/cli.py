@@ -1,6 +1,6 @@
-"""``kohort pipeline``: events in, tables and answers out.
+"""``kohort pipeline``: copies events into a lake, makes tables, and queries them.
 
-PySpark is loaded only when it is needed: help and usage errors come without it.
+Commands load PySpark only when they need it, so help and usage errors are quick.
 """
 
 from __future__ import annotations
@@ -8,21 +8,25 @@ from __future__ import annotations
 import click
 
 from kohort.pipeline.commands.build import build
+from kohort.pipeline.commands.compact import compact
+from kohort.pipeline.commands.compare import compare
 from kohort.pipeline.commands.ingest import ingest
 from kohort.pipeline.commands.query import query
 from kohort.pipeline.commands.report import report
+from kohort.pipeline.commands.run import run
 from kohort.pipeline.commands.stream import stream
 
 
 @click.group()
 def pipeline() -> None:
-    """Makes tables and reports of events, by Spark.
+    """Makes tables and reports from events.
 
-    ingest and stream bring events into a lake, each once; build makes tables of them;
-    report and query read those. Needs the extra: pip install 'kohort[pipeline]', and
-    Java 17.
+    run makes a report of event files. Or step by step: ingest and stream copy each
+    event into a lake once; build makes tables from the events; report, compare and
+    query read the tables. Needs an extra: pip install 'kohort[pipeline]', or
+    'kohort[spark]', with Java 17, for streams, clusters and many events.
     """
 
 
-for command in (ingest, build, stream, report, query):
+for command in (run, ingest, build, stream, compact, report, compare, query):
     pipeline.add_command(command)

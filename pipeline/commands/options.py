@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,20 +10,40 @@ import click
 
 from kohort.pipeline.commands.progress import Progress
 from kohort.pipeline.commands.work import Access, fail, perform
+from kohort.pipeline.engine_choice import AUTO, CHOICES
 
 if TYPE_CHECKING:
     from kohort.pipeline.quality import Rules
 
 LAKE: Final = "./lake"
 
-_SPARK_OPTIONS = (
+strict_option = click.option(
+    "--strict",
+    "is_strict",
+    is_flag=True,
+    help="Ingests nothing if a file cannot be read.",
+)
+_LAKE = click.option(
+    "--lake",
+    metavar="DIR",
+    envvar="KOHORT_LAKE",
+    default=LAKE,
+    show_envvar=True,
+    help="Folder or URI of the lake.",
+)
+_LAKE_TO_KEEP = click.option(
+    "--lake",
+    metavar="DIR",
+    default="",
+    help="Folder of a lake that keeps the events and tables.  [default: none]",
+)
+_ENGINE_OPTIONS = (
     click.option(
-        "--lake",
-        metavar="DIR",
-        envvar="KOHORT_LAKE",
-        default=LAKE,
-        show_envvar=True,
-        help="Folder or URI of the lake.",
+        "--engine",
+        type=click.Choice(CHOICES),
+        default=AUTO,
+        help="Engine: local needs no Java; spark is for streams, clusters and many"
+        " events; auto chooses.",
     ),
     click.option(
         "--master",
@@ -37,60 +56,81 @@ _SPARK_OPTIONS = (
         "confs",
         metavar="KEY=VALUE",
         multiple=True,
-        help="Sets one of Spark's settings; can be given again.",
+        help="A Spark setting; can be given again.",
     ),
     click.option(
         "--memory",
         metavar="SIZE",
-        help="Memory of the local Java process, such as 4g.  [default: 2g]",
+        help="Memory of the local Java process, for example 4g.  [default: 2g]",
     ),
     click.option(
         "--packages",
         metavar="COORDINATES",
-        help="Maven coordinates of the Kafka connector, instead of the one for"
+        help="Maven coordinates of the Kafka connector, in place of the one for"
         " PySpark 4.0.0; empty: none.",
     ),
     click.option(
         "--jars",
         metavar="PATH[,...]",
-        help="More jars, such as the connector's where there is no network.",
+        help="More jars, for example the connector's if there is no network.",
+    ),
+    click.option(
+        "--debug",
+        "is_debug",
+        is_flag=True,
+        envvar="KOHORT_DEBUG",
+        show_envvar=True,
+        help="Also prints the stack of an error, in Python and Java.",
     ),
 )
 
 
 def spark_options(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Adds the options of Spark and the lake; the command gets an `Access`.
+    """Adds the options of the engine and the lake; the command gets an `Access`.
 
     The command returns its exit code (None: 0), and ends when `Access.stopping` is
     set.
     """
+    return _with_engine(command, _LAKE)
 
+
+def run_options(command: Callable[..., int | None]) -> Callable[..., None]:
+    """The same; without a lake there is a temporary one."""
+    return _with_engine(command, _LAKE_TO_KEEP)
+
+
+def _with_engine(
+    command: Callable[..., int | None], lake_option: Callable[..., Any]
+) -> Callable[..., None]:
     @functools.wraps(command)
     def run(
         *,
         lake: str,
+        engine: str,
         master: str | None,
         confs: tuple[str, ...],
         memory: str | None,
         packages: str | None,
         jars: str | None,
+        is_debug: bool,
         **arguments: Any,
     ) -> None:
-        if not lake:
+        if not lake and lake_option is _LAKE:
             fail("--lake '': must be a folder", 2)
         access = Access(
             lake,
+            engine,
             master,
             parse_pairs("--conf", confs),
             memory,
             None if packages is None else _list(packages),
             _list(jars or ""),
             Progress(),
-            threading.Event(),
+            is_debug,
         )
         perform(access, lambda: command(access, **arguments) or 0)
 
-    for option in reversed(_SPARK_OPTIONS):
+    for option in reversed((lake_option, *_ENGINE_OPTIONS)):
         run = option(run)
     return run
 
@@ -159,7 +199,7 @@ _BUILD_OPTIONS = (
         "thresholds",
         metavar="CHECK=SHARE",
         multiple=True,
-        help="The share, 0 to 1, above which a check does not pass.",
+        help="Share, 0 to 1, above which a check does not pass.",
     ),
     click.option(
         "--fail",
@@ -180,7 +220,7 @@ _BUILD_OPTIONS = (
         metavar="N",
         type=click.IntRange(min=1),
         default=3,
-        help="Number of published builds that are kept.",
+        help="Number of published builds to keep.",
     ),
 )
 
@@ -201,7 +241,7 @@ def _rules(
     otherwise = {_check("--mark", name): quality.MARKED for name in marks}
     for name in fails:
         if name in otherwise:
-            fail(f"{name}: --fail and --mark say different things", 2)
+            fail(f"{name}: --fail and --mark exclude each other", 2)
         otherwise[_check("--fail", name)] = quality.FAILED
     return quality.Rules(shares, otherwise)
 
@@ -210,5 +250,5 @@ def _check(option: str, name: str) -> str:
     from kohort.pipeline.quality import CHECKS
 
     if name not in CHECKS:
-        fail(f"{option} {name}: no such check; there are: {', '.join(CHECKS)}", 2)
+        fail(f"{option} {name}: unknown check; the checks are: {', '.join(CHECKS)}", 2)
     return name

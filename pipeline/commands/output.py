@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table as RichTable
 
 from kohort.pipeline import quality
+from kohort.pipeline.bronze import Compacted, Ingested
 from kohort.pipeline.build import Build
 from kohort.pipeline.sql_views import view
 from kohort.pipeline.tables import TABLES
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH: Final = 1000
 """Width when stdout is not a terminal, so that piped rows do not wrap."""
+UNREAD: Final = 3
+"""The exit code if some files could not be read."""
 _NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 _NESTED: Final = ("struct", "array", "map")
 
@@ -73,6 +76,33 @@ def printable(text: str) -> str:
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
         for c in text
     )
+
+
+# -- an ingest
+
+
+def of_ingest(done: Ingested) -> list[RenderableType]:
+    """The numbers of an ingest, and the reasons for quarantine."""
+    bad = sum(done.quarantined.values())
+    numbers = ("files", "skipped", "events", "known before", "quarantined")
+    cells = (done.files, done.skipped, done.events, done.known, bad)
+    parts: list[RenderableType] = [rows(numbers, [cells], numbers)]
+    if bad:
+        reasons = sorted(done.quarantined.items())
+        parts += ["", rows(("in quarantine, for", "lines"), reasons, ("lines",))]
+    return parts
+
+
+def name_unread(done: Ingested) -> int:
+    """Prints the files that were not read on stderr; returns the exit code."""
+    for path, why in sorted(done.unread.items()):
+        click.echo(f"kohort: {path} was not ingested: {why}", err=True)
+    return UNREAD if done.unread else 0
+
+
+def of_compaction(done: Compacted) -> str:
+    """The result of a compaction in one line."""
+    return f"stream {done.stream}: {done.before:,} files are now {done.after:,}"
 
 
 # -- a build

@@ -6,12 +6,14 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
+
+from kohort.pipeline.engine_lookup import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,24 +80,9 @@ class Progress:
             parts.append(f"{self._done} of {self._of} tables")
             parts.append(", ".join([*self._making][:_SHOWN]))
         with contextlib.suppress(Exception):  # Spark may be ending
-            parts.append(_stages(self.spark))
+            if self.spark is not None:
+                parts.append(engine_of(self.spark).stages())
         parts.append(f"{time.monotonic() - self._since:.0f} s")
         line = "  ".join(part for part in parts if part)
         self._spinner.update(text=Text(line, overflow="ellipsis", no_wrap=True))
         return self._spinner
-
-
-def _stages(spark: SparkSession | None) -> str:
-    """The share of finished tasks in Spark's running stages."""
-    if spark is None:
-        return ""
-    tracker = spark.sparkContext.statusTracker()
-    found: list[Any] = [
-        tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()
-    ]
-    stages = [each for each in found if each is not None]
-    if not stages:
-        return ""
-    done = sum(each.numCompletedTasks for each in stages)
-    of = sum(each.numTasks for each in stages)
-    return f"Spark: {len(stages)} stages, {done} of {of} tasks"

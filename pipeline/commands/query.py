@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kohort.pipeline import failures
 from kohort.pipeline.commands.options import spark_options
-from kohort.pipeline.commands.work import Access, fail, in_a_sentence
+from kohort.pipeline.commands.work import Access, fail
 from kohort.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
 _SHOWN_ROWS: Final = 100
@@ -21,13 +23,13 @@ _SHOWN_ROWS: Final = 100
 
 @click.command()
 @click.argument("sql", required=False)
-@click.option("--name", help="A query of the report, by its name; see --names.")
-@click.option("--names", "is_names", is_flag=True, help="Lists those.")
+@click.option("--name", help="Name of a query of the report; see --names.")
+@click.option("--names", "is_names", is_flag=True, help="Lists the report's queries.")
 @click.option(
     "--tables",
     "is_tables",
     is_flag=True,
-    help="Lists the tables; with a table in place of SQL: its columns.",
+    help="Lists the tables; with a table's name as SQL, its columns.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV, with a header.")
@@ -36,16 +38,18 @@ _SHOWN_ROWS: Final = 100
     metavar="N",
     type=click.IntRange(min=1),
     default=_SHOWN_ROWS,
-    help="Shows this many rows at most; JSON and CSV have all.",
+    help="Largest number of rows to show; JSON and CSV have all rows.",
 )
 @click.option(
     "--run",
     "runs",
     metavar="RUN",
     multiple=True,
-    help="With --name: only of this; can be given again.",
+    help="With --name: only rows of this run; can be given again.",
 )
-@click.option("--build", "build_id", metavar="ID", help="Of this build.")
+@click.option(
+    "--build", "build_id", metavar="ID", help="Build to read.  [default: the latest]"
+)
 @spark_options
 def query(
     access: Access,
@@ -60,9 +64,11 @@ def query(
     limit: int,
     build_id: str | None,
 ) -> None:
-    """Asks the tables: SQL as Spark has it, or a query of the report by its name.
+    """Queries the tables in SQL, or by a query's name.
 
-    kohort pipeline query "SELECT `group`, rebalances FROM gold_groups"
+    A name stands for a query of the report; --names lists them.
+
+    Example: kohort pipeline query "SELECT `group`, rebalances FROM gold_groups"
     """
     if is_tables:
         _list_tables(sql)
@@ -75,15 +81,15 @@ def query(
     if runs and name is None:
         fail("query: --run needs --name; in SQL it is WHERE run = '...'", 2)
     if as_json and as_csv:
-        fail("query: --json and --csv say different things", 2)
+        fail("query: --json and --csv exclude each other", 2)
     text = sql if name is None else _named(name, [*runs] or None)
     access.must_exist()
-    with access.open() as lake:
+    with access.open(reads_events=False) as lake:
         from kohort.pipeline import sql_views
 
         sql_views.register(lake, build_id)
         sql_views.must_have(lake, runs)
-        access.progress.say("asks")
+        access.progress.say("queries")
         _print(select(lake.spark, text or ""), as_json, as_csv, limit)
 
 
@@ -112,7 +118,7 @@ def _named(name: str, runs: Sequence[str] | None) -> str:
 
     if name not in reports.QUERIES:
         there = ", ".join(reports.QUERIES)
-        fail(f"--name {name}: there is none; there are: {there}", 2)
+        fail(f"--name {name}: unknown query; the queries are: {there}", 2)
     return str(reports.sql(name, runs))
 
 
@@ -120,28 +126,35 @@ def select(spark: SparkSession, text: str) -> DataFrame:
     """Runs a query.
 
     Raises:
-        PipelineError: the query has a mistake; the message says which.
+        PipelineError: the query is invalid; the message says why.
     """
     from pyspark.errors import PySparkException
 
     from kohort.pipeline.sql_views import meant
 
     try:
-        return spark.sql(text)
+        found = spark.sql(text)
+        found.schema  # noqa: B018 - the local engine looks at a query only now
     except PySparkException as error:
-        condition = error.getCondition() or ""
-        said = error.getMessageParameters() or {}
-        if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
-            name = str(said.get("relationName", "")).replace("`", "")
+        name = _missing_table(error)
+        if name is not None:
             raise PipelineError(f"there is no table {name}: {meant(name)}", 2) from None
         raise PipelineError(_mistake(error), 2) from None
+    return found
+
+
+def _missing_table(error: PySparkException) -> str | None:
+    """The table that a query names and that does not exist; None: another error."""
+    if (error.getCondition() or "").startswith("TABLE_OR_VIEW_NOT_FOUND"):
+        said = error.getMessageParameters() or {}
+        return str(said.get("relationName", "")).replace("`", "")
+    found = re.search(r"Table or view not found: (\S+)", str(error))
+    return found and found[1]
 
 
 def _mistake(error: BaseException) -> str:
     """Spark's message about a query, without the error class and the plan."""
-    text = in_a_sentence(error).removeprefix("Spark: ")
-    text = re.sub(r"^\[[A-Z_.0-9]+\] ", "", text)
-    return re.sub(r"\s*SQLSTATE: \w+", "", text)
+    return re.sub(r"^\[[A-Z_.0-9]+\] ", "", failures.cause(str(error)))
 
 
 def _print(found: DataFrame, as_json: bool, as_csv: bool, limit: int) -> None:

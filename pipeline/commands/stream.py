@@ -24,7 +24,7 @@ def _seconds(text: str) -> float:
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
     if not seconds:
-        fail(f"--build-every {text!r}: must be a time such as 30s, 5m or 1h", 2)
+        fail(f"--build-every {text!r}: must be a time like 30s, 5m or 1h", 2)
     return seconds
 
 
@@ -38,30 +38,33 @@ def _seconds(text: str) -> float:
     envvar="KOHORT_BOOTSTRAP_SERVERS",
     show_envvar=True,
     default="localhost:9092",
-    help="Brokers to begin with.",
+    help="Bootstrap servers.",
 )
 @click.option(
     "--topic",
     default="__kohort_events",
-    help="The topic that has the events.",
+    help="Topic of the events.",
 )
 @click.option(
     "--name",
     default="live",
-    help="Of the stream: by it a stream goes on where it was. One for each broker.",
+    help="Name of the stream; a restart continues the stream of the same name. Use one"
+    " name per broker.",
 )
-@click.option("--once", is_flag=True, help="Reads what there is, builds, and ends.")
+@click.option(
+    "--once", is_flag=True, help="Reads the events up to now, builds, and exits."
+)
 @click.option(
     "--build-every",
     metavar="TIME",
     default=_BUILD_EVERY,
-    help="How often tables are made, if there is something new.",
+    help="How often tables are built if there are new events.",
 )
-@click.option("--no-build", is_flag=True, help="Makes no tables.")
+@click.option("--no-build", is_flag=True, help="Builds no tables.")
 @click.option(
     "--skip-lost",
     is_flag=True,
-    help="For one start: goes on where retention has taken records that were not read.",
+    help="For one start: continues although retention removed unread records.",
 )
 @build_options
 @spark_options
@@ -79,29 +82,36 @@ def stream(
     rules: Rules,
     keep: int,
 ) -> int:
-    """Takes in events from a broker's topic, until SIGINT or SIGTERM.
+    """Copies events from a broker's topic into the lake, until Ctrl-C.
 
-    Reads without a consumer group, so nothing rebalances for it. Killed, it goes on
-    where it was, with each event once. Makes tables meanwhile: of the runs that have
-    new events.
+    It reads without a consumer group, so it causes no rebalance. After a kill it
+    continues where it was, and stores each event once. Meanwhile it builds the tables
+    of the runs that have new events.
+
+    Example: kohort pipeline stream --bootstrap-server 127.0.0.1:9092
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", name):
         fail(f"--name {name!r}: letters, digits, - and _ are allowed", 2)
     every = None if no_build else _seconds(build_every)
-    with access.open(connector=True) as lake:
-        from kohort.pipeline.commands.stream_builds import Live
+    try:
+        with access.open(connector=True) as lake:
+            from kohort.pipeline.commands.stream_builds import Live
 
-        live = Live(
-            lake=lake,
-            stopping=access.stopping,
-            bootstrap=bootstrap,
-            topic=topic,
-            name=name,
-            every=every,
-            options=options,
-            rules=rules,
-            keep=keep,
-            progress=access.progress,
-            skips_lost=skip_lost,
-        )
-        return live.run(once=once)
+            live = Live(
+                lake=lake,
+                stopping=access.stopping,
+                bootstrap=bootstrap,
+                topic=topic,
+                name=name,
+                every=every,
+                options=options,
+                rules=rules,
+                keep=keep,
+                progress=access.progress,
+                skips_lost=skip_lost,
+            )
+            return live.run(once=once)
+    except InterruptedError:  # also while Spark starts
+        if once:
+            raise
+        return 0

@@ -1,11 +1,12 @@
 """A stream that is read, and tables that are made of it meanwhile.
 
 The stream writes events to bronze. A second query then reports the runs of the new
-events, and the tables of those runs are made anew at the next build.
+events, so that a build is due; the build itself finds the runs to compute.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kohort.pipeline import bronze
 from kohort.pipeline import build as builds
 from kohort.pipeline.bronze import stream
 from kohort.pipeline.build import Build, NoEventsError
 from kohort.pipeline.commands import output
 from kohort.pipeline.commands.progress import Progress
 from kohort.pipeline.commands.work import told
-from kohort.pipeline.lake import Lake
+from kohort.pipeline.lake import Lake, LakeError
 from kohort.pipeline.quality import Rules
 from kohort.pipeline.table_functions import Options
 from kohort.pipeline.tables import TABLES
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.5
 """Seconds between two checks for new batches."""
+MANY_FILES: Final = 200
+"""Files of a stream that are compacted after a build: those of ten minutes or so."""
+SILENCE_S: Final = 5.0
+"""Seconds without an answer from the broker after which that is printed."""
 
 
 @dataclass(slots=True)
@@ -95,9 +101,32 @@ def _offsets(said: Any) -> dict[str, dict[str, int]]:
     if isinstance(said, str):
         try:
             said = json.loads(said)
-        except ValueError:  # such as "None", before the first batch
+        except ValueError:  # for example "None", before the first batch
             return {}
     return said if isinstance(said, dict) else {}
+
+
+@dataclass(slots=True)
+class Silence:
+    """A broker that does not answer, from looks at the query that asks it.
+
+    Attributes:
+        since: the first look of those that found the query asking.
+        is_long: it has lasted for `SILENCE_S`.
+    """
+
+    since: float | None = None
+    is_long: bool = False
+
+    def look(self, now: float, *, is_asking: bool) -> bool:
+        """Takes a look; returns true if a long silence begins or ends with it."""
+        if not is_asking:
+            self.since = None
+        elif self.since is None:
+            self.since = now
+        was_long = self.is_long
+        self.is_long = self.since is not None and now - self.since >= SILENCE_S
+        return was_long != self.is_long
 
 
 @dataclass(slots=True)
@@ -119,8 +148,6 @@ class Live:
         skips_lost: goes on where records that were not read are gone from the topic.
         counts: records and lag so far.
         touched: runs that have got events since a build was last begun.
-        owed: runs that have events which no published build has.
-        is_based: a build of this process was published, so that `owed` is all there is.
         last: the last build, published or not.
     """
 
@@ -138,8 +165,6 @@ class Live:
     skips_lost: bool = False
     counts: Counts = field(default_factory=Counts)
     touched: set[str] = field(default_factory=set)
-    owed: set[str] = field(default_factory=set)
-    is_based: bool = False
     last: Build | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -165,7 +190,7 @@ class Live:
                 following = stream.follow(self.lake, self.name, self._follow)
             self._watch(reading, following)
             if once and self.every is not None and not self.stopping.is_set():
-                self.build(None)
+                self.build()
         except Exception:
             # A stop cancels Spark's running jobs, which raises here.
             if not self.stopping.is_set():
@@ -175,6 +200,8 @@ class Live:
                 if query is not None:
                     query.stop()
         self._summary(time.monotonic() - started)
+        if once and self.stopping.is_set():
+            raise InterruptedError
         is_bad = self.last is not None and not self.last.is_published
         return 1 if once and is_bad else 0
 
@@ -185,12 +212,14 @@ class Live:
     def _watch(self, reading: StreamingQuery, following: StreamingQuery | None) -> None:
         """Builds when it is time, until the stream ends, or is to."""
         due = time.monotonic()
+        silence = Silence()
         while not self.stopping.is_set():
             self.stopping.wait(LOOK_S)
             is_over = not reading.isActive
             self.counts.look(reading)
             self._show()
             self._complain(reading)
+            self._mind_silence(reading, silence)
             if following is not None:
                 self._complain(following)
             if is_over:
@@ -199,29 +228,40 @@ class Live:
                 continue
             self._try_to_build()
             due = time.monotonic() + self.every
+            silence = Silence()
+
+    def _mind_silence(self, reading: StreamingQuery, silence: Silence) -> None:
+        is_asking = reading.status["message"].startswith(stream.ASKS)
+        if not silence.look(time.monotonic(), is_asking=is_asking):
+            return
+        if silence.is_long:
+            self.say(
+                f"{self.bootstrap} does not answer: the stream waits for it, up to"
+                f" {2 * stream.PATIENCE_MS // 1000} s"
+            )
+        else:
+            self.say(f"{self.bootstrap} answers again")
 
     def _complain(self, query: StreamingQuery) -> None:
         error = query.exception()
         if error is not None:
-            raise stream.problem(error, self.bootstrap)
+            raise stream.problem(error, self.bootstrap, self.lake.path)
 
     def _try_to_build(self) -> None:
         """Builds; that it does not work, this time, is no reason to stop reading."""
         with self._lock:
             touched = set(self.touched)
             self.touched.clear()
-        self.owed |= touched
         try:
-            # Runs that the process before had touched, and not built, are unknown.
-            self.build(sorted(self.owed) if self.is_based else None)
+            self.build()
         except Exception as error:
             if self.stopping.is_set():
                 raise
             with self._lock:
                 self.touched |= touched
-            self.say(f"no build: {told(error)}")
+            self.say(f"no build: {told(error, self.lake.path)}")
 
-    def build(self, runs: Sequence[str] | None) -> None:
+    def build(self) -> None:
         """Makes the tables, and prints the result."""
         self.progress.tables(len(TABLES))
         try:
@@ -229,7 +269,6 @@ class Live:
                 self.lake,
                 self.options,
                 self.rules,
-                runs,
                 keep=self.keep,
                 progress=self.progress.table,
             )
@@ -238,11 +277,15 @@ class Live:
         finally:
             self.progress.tables(0)
         self.last = made
-        if made.is_published:
-            # The next one is based on it; on one whose checks failed nothing is.
-            self.is_based = True
-            self.owed.clear()
         self.say(output.last_line(made))
+        self._compact()
+
+    def _compact(self) -> None:
+        """Compacts the lake's streams if they have many files."""
+        # Another process is ingesting or building: the next build is early enough.
+        with contextlib.suppress(LakeError):
+            for done in bronze.compact(self.lake, MANY_FILES):
+                self.say(output.of_compaction(done))
 
     def _show(self) -> None:
         counts = self.counts

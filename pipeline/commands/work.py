@@ -1,4 +1,4 @@
-"""Runs a command on a thread, with Spark, and ends the process with its exit code.
+"""Runs a command on a thread, with an engine, and ends the process with its exit code.
 
 The main thread only waits for signals: one that arrived during a call to Java would
 leave that call's answer for the next call. So a signal makes Spark give up its jobs,
@@ -8,22 +8,29 @@ and the work ends on its own.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from kohort.pipeline import failures
 from kohort.pipeline.commands.progress import Progress
+from kohort.pipeline.engines import LOCAL
 from kohort.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from pyspark.sql import SparkSession
 
     from kohort.pipeline.lake import Lake
 
@@ -35,75 +42,139 @@ PATIENCE_S: Final = 30.0
 
 @dataclass(slots=True)
 class Access:
-    """The lake and Spark, by the common options.
+    """The lake and the engine, by the common options.
 
     Attributes:
-        lake_path: the lake.
+        lake_path: the lake; empty: a temporary one.
+        engine: one of `kohort.pipeline.engine_choice.CHOICES`.
         master: Spark's; None: as it is by default.
         conf: Spark's settings.
         memory: of the driver.
         packages: of the connector; None: the usual.
         jars: more of them.
         progress: shows progress.
+        is_debug: prints the stack of an error.
         stopping: set once the user wants an end.
         stopped_by: the signal that said so.
-        lake: the lake, once Spark is there.
+        lake: the lake, once the engine is there.
+        java: the end of Spark's Java process in a sentence, if it was not ours.
     """
 
     lake_path: str
+    engine: str
     master: str | None
     conf: Mapping[str, str]
     memory: str | None
     packages: list[str] | None
     jars: list[str]
     progress: Progress
-    stopping: threading.Event
+    is_debug: bool = False
+    stopping: threading.Event = field(default_factory=threading.Event)
     stopped_by: int = 0
     lake: Lake | None = None
+    java: str | None = None
 
     @contextlib.contextmanager
-    def open(self, *, connector: bool = False) -> Iterator[Lake]:
-        """The lake, with Spark, for as long as it is needed.
+    def open(
+        self,
+        *,
+        connector: bool = False,
+        inputs: Sequence[str] = (),
+        reads_events: bool = True,
+    ) -> Iterator[Lake]:
+        """The lake, with an engine, for as long as it is needed.
 
         Args:
             connector: whether Kafka's topics are to be read.
+            inputs: the paths and patterns that are ingested.
+            reads_events: whether events are read, and not only tables.
         """
+        from kohort.pipeline import engine_choice, local_engine, session
         from kohort.pipeline.lake import Lake
-        from kohort.pipeline.session import session, stop
 
-        self.progress.say("Spark starts")
-        spark = session(
-            self.master,
-            self.conf,
-            connector=connector,
-            packages=self.packages,
-            jars=self.jars,
-            driver_memory=self.memory,
+        work = engine_choice.Work(
+            self.lake_path, inputs, reads_events, self._option(), connector
         )
+        choice = engine_choice.choose(self.engine, work)
+        is_local = choice.engine == LOCAL
+        self.progress.say("starting" if is_local else "Spark starts")
+        with self._lake_path() as path:
+            spark = (
+                local_engine.start(choice.cores)
+                if is_local
+                else self._spark(connector, choice.why)
+            )
+            try:
+                self.progress.spark = spark
+                self.lake = Lake(spark, path)
+                self.must_go_on()
+                yield self.lake
+            except Exception:
+                code = None if is_local else session.ended(spark)
+                if code is not None:
+                    memory = self.memory or session.DRIVER_MEMORY
+                    self.java = failures.of_java(code, memory)
+                raise
+            finally:
+                self.progress.say("stopping" if is_local else "stopping Spark")
+                self.progress.spark = self.lake = None
+                (local_engine if is_local else session).stop(spark)
+
+    def _spark(self, connector: bool, why: str) -> SparkSession:
+        from kohort.pipeline.session import SparkProblem, session
+
         try:
-            self.progress.spark = spark
-            self.lake = Lake(spark, self.lake_path)
-            if self.stopping.is_set():
-                raise InterruptedError
-            yield self.lake
-        finally:
-            self.progress.say("Spark ends")
-            self.progress.spark = self.lake = None
-            stop(spark)
+            return session(
+                self.master,
+                self.conf,
+                connector=connector,
+                packages=self.packages,
+                jars=self.jars,
+                driver_memory=self.memory,
+            )
+        except SparkProblem as problem:
+            if not why:
+                raise
+            raise SparkProblem(f"{problem} ({why})") from problem
+
+    @contextlib.contextmanager
+    def _lake_path(self) -> Iterator[str]:
+        if self.lake_path:
+            yield self.lake_path
+            return
+        with tempfile.TemporaryDirectory(prefix="kohort-lake-") as folder:
+            self.lake_path = folder  # named if something fails in it
+            yield folder
+
+    def _option(self) -> str:
+        """An option of Spark's that is given; empty: none is."""
+        given = {
+            "--master": self.master,
+            "--conf": self.conf,
+            "--memory": self.memory,
+            "--packages": self.packages is not None,
+            "--jars": self.jars,
+        }
+        return next((name for name, value in given.items() if value), "")
+
+    def must_go_on(self) -> None:
+        """Raises if the user wants an end."""
+        if self.stopping.is_set():
+            raise InterruptedError
 
     def cancel(self) -> None:
-        """Cancels Spark's jobs; a call that waits for one raises an error."""
+        """Cancels the engine's work; a call that waits for it raises an error."""
         lake = self.lake
         if lake is not None:
             with contextlib.suppress(Exception):
-                lake.spark.sparkContext.cancelAllJobs()
+                lake.engine.cancel()
 
     def must_exist(self) -> None:
         """Raises if the folder is missing; starting Spark first would take long."""
         if "://" not in self.lake_path and not Path(self.lake_path).is_dir():
             raise PipelineError(
-                f"{self.lake_path} is not there: `kohort pipeline ingest` and"
-                " `kohort pipeline stream` make a lake; --lake says where it is"
+                f"{self.lake_path} does not exist: `kohort pipeline ingest` and"
+                " `kohort pipeline stream` create a lake; --lake names its folder"
             )
 
 
@@ -128,7 +199,7 @@ def perform(access: Access, work: Callable[[], int]) -> NoReturn:
             ended.append(error)
 
     thread = threading.Thread(target=labour, name="pipeline", daemon=True)
-    with _signals(access):
+    with _signals(access), _silenced(access):
         thread.start()
         while thread.is_alive() and not access.stopping.is_set():
             thread.join(LOOK_S)
@@ -158,6 +229,18 @@ def _signals(access: Access) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def _silenced(access: Access) -> Iterator[None]:
+    """Keeps py4j from logging the stack of each call that finds no Java process."""
+    nothing = logging.NullHandler()
+    if not access.is_debug:
+        logging.root.addHandler(nothing)
+    try:
+        yield
+    finally:
+        logging.root.removeHandler(nothing)
+
+
 def _end(access: Access, how: int | BaseException) -> NoReturn:
     if isinstance(how, SystemExit):
         how = how.code if isinstance(how.code, int) else 1
@@ -165,34 +248,42 @@ def _end(access: Access, how: int | BaseException) -> NoReturn:
         sys.exit(_flushed(how))
     if access.stopped_by:
         fail("interrupted", 128 + access.stopped_by)
-    if isinstance(how, PipelineError):
-        fail(str(how), how.code)
+    if access.is_debug:
+        click.echo("".join(_stack(how)), err=True, nl=False)
+    if access.java is not None:
+        fail(access.java, 1)
     if isinstance(how, BrokenPipeError):
         _mute()
         sys.exit(0)
-    if isinstance(how, OSError):
-        fail(str(how), 1)
-    if is_sparks(how):
-        fail(in_a_sentence(how), 1)
-    raise how
+    fail(told(how, access.lake_path), how.code if isinstance(how, PipelineError) else 1)
 
 
-def told(error: Exception) -> str:
-    """An error in a sentence; errors of kohort itself are raised again.
+def told(error: BaseException, lake: str) -> str:
+    """An error in a sentence, with advice.
 
-    Raises:
-        Exception: it is neither the user's nor Spark's.
+    Args:
+        error: any.
+        lake: the path of the lake.
     """
     if isinstance(error, PipelineError):
         return str(error)
-    if is_sparks(error):
-        return in_a_sentence(error)
-    raise error
+    where = lake if "://" in lake else str(Path(lake).absolute())
+    if isinstance(error, OSError):
+        return failures.of_system(error, where)
+    if type(error).__module__.startswith(("grpc.", "py4j.", "pyspark.")):
+        return failures.sentence(failures.text_of(error), where)
+    return (
+        f"a fault of kohort, {type(error).__name__}: {error}. Please report it, with"
+        " the output of the same command with --debug"
+    )
 
 
-def is_sparks(error: BaseException) -> bool:
-    """Whether Spark has raised it."""
-    return type(error).__module__.startswith(("py4j.", "pyspark."))
+def _stack(error: BaseException) -> list[str]:
+    """The stacks of an error, without those that Java took along as it ended."""
+    try:
+        return traceback.format_exception(error)
+    except Exception:  # noqa: BLE001 - the connection to Java raises several kinds
+        return traceback.format_tb(error.__traceback__)
 
 
 def _flushed(code: int) -> int:
@@ -209,16 +300,3 @@ def _mute() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-
-
-def in_a_sentence(error: BaseException) -> str:
-    """The first line of Spark's error, without Java's class names and stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    text = (causes[-1].removeprefix("Caused by: ") if causes else "") or next(
-        (line for line in lines if not line.startswith("An error occurred")),
-        type(error).__name__,
-    )
-    kind, colon, rest = text.partition(": ")
-    is_class = colon and "." in kind and " " not in kind
-    return f"Spark: {rest if is_class else text}"

@@ -17,6 +17,7 @@ from kohort.pipeline.gold import (
     metrics,
     settings,
     storms,
+    transactions,
 )
 from kohort.pipeline.table_functions import TableFunction
 
@@ -30,6 +31,7 @@ TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
         "gold/culprits": culprits.culprits,
         "gold/waited_for": culprits.waited_for,
         "gold/initial_delay": initial_delay.initial_delay,
+        "gold/transactions": transactions.transactions,
         "gold/settings": settings.settings,
     }
 )

@@ -45,7 +45,7 @@ def nanoseconds(seconds_: Column) -> Column:
 
 
 def counted(key: Column, count: Column) -> Column:
-    """An aggregate: a map from keys to counts, keys in order; null where it is empty.
+    """An aggregate: a map from keys to numbers, keys in order; null where it is empty.
 
     Keys are different already, and null is none: maps cannot have it.
     """
@@ -68,15 +68,17 @@ def lasting(intervals: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def clipped(
-    intervals: DataFrame, runs: DataFrame, weight: Column | None = None
+    intervals: DataFrame, runs: DataFrame, weight: Column | None = None, *more: Column
 ) -> DataFrame:
-    """Intervals cut at the hours: (run, group, hour, ns), ns above 0.
+    """Intervals cut at the hours: (run, group, hour, ns, more columns), ns above 0.
 
     An interval of a thousand hours is a thousand rows, made beside each other. ``ns``
     is multiplied by the weight.
     """
     times = F.lit(1) if weight is None else weight
-    spans = intervals.select(*GROUP, "from_ns", "until_ns", times.alias("weight"))
+    spans = intervals.select(
+        *GROUP, "from_ns", "until_ns", times.alias("weight"), *more
+    )
     whole = (
         lasting(spans, runs)
         .where("end_ns > from_ns")
@@ -89,6 +91,7 @@ def clipped(
         *GROUP,
         F.timestamp_seconds(F.col("index") * 3600).alias("hour"),
         (part * F.col("weight")).alias("ns"),
+        *more,
     )
 
 
@@ -100,4 +103,5 @@ def durations(completed: Column) -> tuple[Column, ...]:
     values = F.when(completed, F.col("duration_ns"))
     of = F.percentile(values, F.array(F.lit(0.5), F.lit(0.95), F.lit(0.99)))
     names = ("duration_p50_s", "duration_p95_s", "duration_p99_s")
-    return tuple(seconds(of[i]).alias(name) for i, name in enumerate(names))
+    # Of whole numbers, a percentile has two decimals: the rest depends on the engine.
+    return tuple(seconds(F.round(of[i], 2)).alias(name) for i, name in enumerate(names))

@@ -6,19 +6,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import MEMBER, seconds
-from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import GROUP, Frames, Options, by, shaped
 
 
 def culprits(frames: Frames, options: Options) -> DataFrame:
     """gold/culprits. Without a culprit the name is null, so that the rows add up."""
     rows = frames["silver/rebalances"].groupBy(
-        *GROUP, "cause", F.col("culprit_name").alias("name")
+        *by(*GROUP, "cause", F.col("culprit_name").alias("name"))
     )
     table = rows.agg(
         F.count("*").alias("rebalances"),
         seconds(F.sum(F.coalesce("duration_ns", F.lit(0)))).alias("duration_s"),
+        seconds(F.sum("unread_ns")).alias("downtime_s"),
         seconds(F.sum("paused_ns")).alias("paused_s"),
-        seconds(F.sum("unread_ns")).alias("unread_s"),
     )
     return shaped(table, "gold/culprits")
 
@@ -43,7 +43,7 @@ def waited_for(frames: Frames, options: Options) -> DataFrame:
     """gold/waited_for."""
     table = (
         waits(frames)
-        .groupBy(*GROUP, "name")
+        .groupBy(*by(*GROUP, "name"))
         .agg(
             F.count("*").alias("rebalances"),
             seconds(F.sum("waited_ns")).alias("waited_s"),

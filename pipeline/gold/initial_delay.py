@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import seconds
-from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import GROUP, Frames, Options, by, shaped
 
 DELAY: Final = "group.initial.rebalance.delay.ms"
 
@@ -25,7 +25,7 @@ def initial_delay(frames: Frames, options: Options) -> DataFrame:
     table = pairs.join(_side(runs, "with"), "run_with").join(
         _side(runs, "without"), ["run_without", "group"]
     )
-    for name, unit in (("rebalances", ""), ("paused", "_s")):
+    for name, unit in (("rebalances", ""), ("downtime", "_s")):
         saved = F.col(f"{name}_without{unit}") - F.col(f"{name}_with{unit}")
         table = table.withColumn(f"{name}_saved{unit}", saved)
     later = F.col("first_assignment_with_s") - F.col("first_assignment_without_s")
@@ -57,19 +57,19 @@ def _groups(frames: Frames) -> DataFrame:
     """Groups of runs: the cost of their rebalances, and the time to an assignment."""
     came = (
         frames["silver/memberships"]
-        .groupBy(*GROUP)
+        .groupBy(*by(*GROUP))
         .agg(F.min("from_ns").alias("came_ns"))
     )
     assigned = (
         frames["silver/rebalances"]
         .where("outcome = 'completed'")
-        .groupBy(*GROUP)
+        .groupBy(*by(*GROUP))
         .agg(F.min("ended_ns").alias("assigned_ns"))
     )
     took = seconds(F.col("assigned_ns") - F.col("came_ns"))
     return (
         frames["gold/groups"]
-        .select(*GROUP, "rebalances", "paused_s")
+        .select(*GROUP, "rebalances", "downtime_s")
         .join(came, [*GROUP], "left")
         .join(assigned, [*GROUP], "left")
         .withColumn("first_assignment_s", took)
@@ -81,6 +81,6 @@ def _side(groups: DataFrame, side: str) -> DataFrame:
         F.col("run").alias(f"run_{side}"),
         "group",
         F.col("rebalances").alias(f"rebalances_{side}"),
-        F.col("paused_s").alias(f"paused_{side}_s"),
+        F.col("downtime_s").alias(f"downtime_{side}_s"),
         F.col("first_assignment_s").alias(f"first_assignment_{side}_s"),
     )

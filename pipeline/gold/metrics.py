@@ -9,7 +9,6 @@ events themselves are read once, for the hours.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -24,8 +23,17 @@ from kohort.pipeline.gold.columns import (
     nanoseconds,
     seconds,
 )
+from kohort.pipeline.gold.downtime import down, in_work
 from kohort.pipeline.gold.storms import storms_of
-from kohort.pipeline.table_functions import EVENTS, GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import (
+    EVENTS,
+    GROUP,
+    Frames,
+    Options,
+    by,
+    shaped,
+    together,
+)
 
 HOUR: Final = (*GROUP, "hour")
 FULL: Final = ("full", "group_over_max_size")
@@ -51,7 +59,7 @@ _NUMBERS: Final = (
     "lag_built",
 )
 """Numbers that add up."""
-_TIMES: Final = ("paused", "member", "unread", "expired_unread")
+_TIMES: Final = ("downtime", "partition", "paused", "member", "expired_unread")
 """Times that add up: in ns while they are added, then in seconds."""
 _MOST: Final = ("members_most", "lag_built_max")
 """The largest of something: of hours the largest is that of all."""
@@ -70,23 +78,26 @@ def hours(frames: Frames, options: Options) -> DataFrame:
         _refusals(frames),
         _intervals(frames, frames["silver/pauses"], "paused_ns"),
         _intervals(frames, frames["silver/memberships"], "member_ns"),
-        _intervals(frames, _unread(frames), "unread_ns", F.col("partitions")),
+        _intervals(frames, in_work(frames), "partition_ns", F.col("partitions")),
         _expired(frames),
         _expired_unread(frames),
         _moves(frames),
         _reprocessed(frames),
         _lags(frames),
     ]
-    of_silver = _together(parts).groupBy(*HOUR).agg(*_sums(), *_maxima())
+    of_silver = together(*parts).groupBy(*by(*HOUR)).agg(*_sums(), *_maxima())
     of_events = _events(frames[EVENTS])
     # An hour with an event need not have a member, nor one with members an event.
     both = of_silver.join(of_events, [*HOUR], "full")
-    return _finished(both.join(_exact(frames, HOUR), [*HOUR], "left"), "gold/hours")
+    for more in (_downtime(frames), _exact(frames, HOUR)):
+        both = both.join(more, [*HOUR], "left")
+    return _finished(both, "gold/hours")
 
 
 def _sums() -> list[Column]:
     taken = {"commits", "offsets", "commit_failures"}  # from events
-    names = [*(name for name in _NUMBERS if name not in taken), *_ns(_TIMES)]
+    taken.add("downtime_ns")  # from its causes
+    names = [name for name in (*_NUMBERS, *_ns(_TIMES)) if name not in taken]
     return [F.sum(name).alias(name) for name in names]
 
 
@@ -96,10 +107,6 @@ def _maxima() -> list[Column]:
 
 def _ns(names: Sequence[str]) -> list[str]:
     return [f"{name}_ns" for name in names]
-
-
-def _together(parts: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
 
 
 def _in_hour(frame: DataFrame, column: str, **values: Column) -> DataFrame:
@@ -133,7 +140,7 @@ def _rebalances(frames: Frames) -> DataFrame:
 
 def _storms(frames: Frames, options: Options) -> DataFrame:
     storms = storms_of(frames["silver/rebalances"], options)
-    begun = storms.groupBy(*GROUP, "storm").agg(
+    begun = storms.groupBy(*by(*GROUP, "storm")).agg(
         F.min("started_ns").alias("from_ns"), F.count("*").alias("rebalances")
     )
     return _in_hour(
@@ -156,9 +163,16 @@ def _intervals(
     return parts.withColumnRenamed("ns", name)
 
 
-def _unread(frames: Frames) -> DataFrame:
-    """Partitions without a reader, unless their group had no member at all."""
-    return frames["silver/unread"].where("cause <> 'group_empty'")
+def _downtime(frames: Frames) -> DataFrame:
+    """Downtime of hours: every one of them has partitions, too, see `in_work`."""
+    parts = clipped(
+        down(frames), frames["silver/runs"], F.col("partitions"), F.col("cause")
+    )
+    by_cause = parts.groupBy(*by(*HOUR, "cause")).agg(F.sum("ns").alias("ns"))
+    return by_cause.groupBy(*by(*HOUR)).agg(
+        F.sum("ns").alias("downtime_ns"),
+        counted(F.col("cause"), seconds(F.col("ns"))).alias("downtime_by_cause"),
+    )
 
 
 def _expired(frames: Frames) -> DataFrame:
@@ -171,7 +185,7 @@ def _expired_unread(frames: Frames) -> DataFrame:
     expired = (
         frames["silver/unread"]
         .where("cause = 'expired'")
-        .groupBy(*GROUP, "member_id")
+        .groupBy(*by(*GROUP, "member_id"))
         .agg(
             F.min("from_ns").alias("from_ns"),
             F.max("until_ns").alias("until_ns"),
@@ -227,16 +241,18 @@ def _events(events: DataFrame) -> DataFrame:
     return (
         events.where("`group` is not null")
         .groupBy(
-            *GROUP,
-            hour_of("time_ns").alias("hour"),
-            F.when(refused, F.col("error")).alias("error"),
+            *by(
+                *GROUP,
+                hour_of("time_ns").alias("hour"),
+                F.when(refused, F.col("error")).alias("error"),
+            )
         )
         .agg(
             F.count_if(accepted).alias("commits"),
             F.sum(F.when(accepted, offsets)).alias("offsets"),
             F.count_if(refused).alias("commit_failures"),
         )
-        .groupBy(*HOUR)
+        .groupBy(*by(*HOUR))
         .agg(
             *(F.sum(name).alias(name) for name in ("commits", "offsets")),
             F.sum("commit_failures").alias("commit_failures"),
@@ -258,15 +274,13 @@ def _exact(frames: Frames, keys: Sequence[str]) -> DataFrame:
     rebalances = at_hour(frames["silver/rebalances"], "started_ns", keys)
     names = at_hour(_refused_full(frames), "time_ns", keys).where("name is not null")
     lags = at_hour(frames["silver/lags"], "started_ns", keys)
-    rows = _together(
-        [
-            rebalances.where(_is_completed()).select(*keys, "duration_ns"),
-            rebalances.groupBy(*keys, "cause").agg(F.count("*").alias("times")),
-            lags.where("catch_up_ns is not null").select(*keys, "catch_up_ns"),
-            names.select(*keys, "name").distinct(),
-        ]
+    rows = together(
+        rebalances.where(_is_completed()).select(*keys, "duration_ns"),
+        rebalances.groupBy(*by(*keys, "cause")).agg(F.count("*").alias("times")),
+        lags.where("catch_up_ns is not null").select(*keys, "catch_up_ns"),
+        names.select(*keys, "name").distinct(),
     )
-    return rows.groupBy(*keys).agg(
+    return rows.groupBy(*by(*keys)).agg(
         *durations(F.col("duration_ns").isNotNull()),
         counted(F.col("cause"), F.col("times")).alias("by_cause"),
         seconds(F.percentile("catch_up_ns", F.lit(0.5))).alias("catch_up_p50_s"),
@@ -292,21 +306,34 @@ def runs(frames: Frames, options: Options) -> DataFrame:
 def _rolled_up(frames: Frames, keys: Sequence[str]) -> DataFrame:
     of_hours = frames["gold/hours"]
     times = {name: f"{name}_s" for name in (*_TIMES, *_LONGEST)}
-    sums = of_hours.groupBy(*keys).agg(
+    sums = of_hours.groupBy(*by(*keys)).agg(
         *(F.sum(name).alias(name) for name in _NUMBERS),
         *(F.max(name).alias(name) for name in _MOST),
         *(F.sum(nanoseconds(F.col(times[n]))).alias(f"{n}_ns") for n in _TIMES),
         *(F.max(nanoseconds(F.col(times[n]))).alias(f"{n}_ns") for n in _LONGEST),
     )
-    errors = (
-        of_hours.select(*keys, F.explode("commit_failures_by_error"))
-        .groupBy(*keys, "key")
-        .agg(F.sum("value").alias("times"))
-        .groupBy(*keys)
-        .agg(counted(F.col("key"), F.col("times")).alias("commit_failures_by_error"))
-    )
-    return sums.join(_exact(frames, keys), [*keys], "left").join(
-        errors, [*keys], "left"
+    for more in (
+        _exact(frames, keys),
+        _added(of_hours, "commit_failures_by_error", keys),
+        _added(of_hours, "downtime_by_cause", keys, is_time=True),
+    ):
+        sums = sums.join(more, [*keys], "left")
+    return sums
+
+
+def _added(
+    of_hours: DataFrame, name: str, keys: Sequence[str], *, is_time: bool = False
+) -> DataFrame:
+    """A map of hours, its values added up; see `nanoseconds` for those of times."""
+    value = F.sum("value")
+    if is_time:
+        value = seconds(F.sum(nanoseconds(F.col("value"))))
+    return (
+        of_hours.select(*keys, F.explode(name))
+        .groupBy(*by(*keys, "key"))
+        .agg(value.alias("total"))
+        .groupBy(*by(*keys))
+        .agg(counted(F.col("key"), F.col("total")).alias(name))
     )
 
 
@@ -322,7 +349,7 @@ def _finished(frame: DataFrame, path: str) -> DataFrame:
     times = {f"{n}_s": seconds(F.col(f"{n}_ns")) for n in (*_TIMES, *_LONGEST)}
     size = F.col("metadata_bytes") + F.col("assignment_bytes")
     shares = {
-        "capacity_lost": _share(F.col("paused_s"), F.col("member_s")),
+        "downtime_share": _share(F.col("downtime_s"), F.col("partition_s")),
         "bytes_per_rebalance": _share(size, F.col("completed")),
     }
     return shaped(known.withColumns(times).withColumns(shares), path)

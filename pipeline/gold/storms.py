@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from kohort.pipeline.gold.columns import SECOND_NS, counted
-from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import GROUP, Frames, Options, by, shaped
 
 
 def storms_of(rebalances: DataFrame, options: Options) -> DataFrame:
@@ -47,14 +47,14 @@ def storms(frames: Frames, options: Options) -> DataFrame:
     """gold/storms."""
     keys = (*GROUP, "storm")
     rows = storms_of(frames["silver/rebalances"], options)
-    by_cause = rows.groupBy(*keys, "cause").agg(
+    by_cause = rows.groupBy(*by(*keys, "cause")).agg(
         F.count("*").alias("times"),
         F.min_by("started_ns", "number").alias("from_ns"),
         F.max_by("started_ns", "number").alias("until_ns"),
         F.min("number").alias("first_number"),
         F.max("number").alias("last_number"),
     )
-    of_causes = by_cause.groupBy(*keys).agg(
+    of_causes = by_cause.groupBy(*by(*keys)).agg(
         F.min_by("from_ns", "first_number").alias("from_ns"),
         F.max_by("until_ns", "last_number").alias("until_ns"),
         F.min("first_number").alias("first_number"),
@@ -62,10 +62,12 @@ def storms(frames: Frames, options: Options) -> DataFrame:
         F.sum("times").alias("rebalances"),
         counted(F.col("cause"), F.col("times")).alias("by_cause"),
     )
-    first_named = rows.where("culprit_name is not null").groupBy(*keys, "culprit_name")
+    first_named = rows.where("culprit_name is not null").groupBy(
+        *by(*keys, "culprit_name")
+    )
     names = (
         first_named.agg(F.min("number").alias("number"))
-        .groupBy(*keys)
+        .groupBy(*by(*keys))
         .agg(F.array_sort(F.collect_list(F.struct("number", "culprit_name"))))
         .toDF(*keys, "named")
     )

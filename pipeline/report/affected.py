@@ -1,4 +1,4 @@
-"""The groups that the report describes in sentences, and the words of causes."""
+"""The groups that have a part of the report, and the words of causes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kohort.pipeline.event_schema import WORDS
 from kohort.pipeline.report import formats
 from kohort.pipeline.report.queries import Answers, Row
 
-GROUPS: Final = 8
-"""Groups that the report describes in sentences."""
+GROUPS: Final = 12
+"""Groups that have a part of the report."""
 MATTERS: Final = (
-    "unread_s",
+    "downtime_s",
     "paused_s",
     "expired_unread_s",
     "refused_full",

@@ -24,7 +24,7 @@ _ROW_PX: Final = 26
 _FRAME_PX: Final = 130
 _SMALLEST: Final = 6
 _LARGEST: Final = 26
-_COLOURS: Final = (
+COLOURS: Final = (
     "#3b82c4",
     "#d06a00",
     "#d64550",
@@ -34,9 +34,11 @@ _COLOURS: Final = (
     "#9c7a3c",
     "#6b7f2a",
     "#c0559c",
+    "#5b6ee1",
+    "#a8504a",
 )
 """Each is seen on white and on near black alike (3 to 1, WCAG 1.4.11)."""
-_OTHER: Final = "#7a8694"
+OTHER: Final = "#7a8694"
 _SYMBOLS: Final = (
     "circle",
     "triangle-down",
@@ -47,19 +49,21 @@ _SYMBOLS: Final = (
     "hourglass",
     "hexagon",
     "pentagon",
+    "bowtie",
+    "hexagram",
 )
 _LOOKS: Final = {
     name: (colour, symbol)
-    for name, colour, symbol in zip(CAUSES, _COLOURS, _SYMBOLS, strict=True)
+    for name, colour, symbol in zip(CAUSES, COLOURS, _SYMBOLS, strict=True)
 }
 """A cause looks the same in all charts."""
 
 
 def _look(of: str | None) -> tuple[str, str]:
-    return _LOOKS.get(of or "", (_OTHER, "cross"))
+    return _LOOKS.get(of or "", (OTHER, "cross"))
 
 
-def _json(figure: go.Figure) -> Markup:
+def as_json(figure: go.Figure) -> Markup:
     """JSON for a script element: nothing in it can end the element."""
     made = figure.to_plotly_json()
     # The page brings its own look; plotly's template would be longer than all else.
@@ -67,7 +71,15 @@ def _json(figure: go.Figure) -> Markup:
     return Markup(json.dumps(made).replace("<", "\\u003c"))  # noqa: S704 - as above
 
 
-def _layout(figure: go.Figure, rows: int, x: str, **more: Any) -> None:
+def layout(figure: go.Figure, rows: int, x: str, **more: Any) -> None:
+    """Gives a chart its size, margins, legend and axes: categories from top to bottom.
+
+    Args:
+        figure: the chart.
+        rows: the height, in lines of text.
+        x: title of the x axis.
+        **more: other settings of plotly's layout.
+    """
     figure.update_layout(
         height=_FRAME_PX + _ROW_PX * max(rows, 3),
         margin={"l": 10, "r": 16, "t": 40, "b": 44},
@@ -79,7 +91,7 @@ def _layout(figure: go.Figure, rows: int, x: str, **more: Any) -> None:
     )
 
 
-def _unlike(names: Iterable[str | None]) -> dict[str | None, str]:
+def unlike(names: Iterable[str | None]) -> dict[str | None, str]:
     """Labels of names, no two alike: cut names may be."""
     found: dict[str | None, str] = {}
     for each in names:
@@ -94,7 +106,7 @@ def _unlike(names: Iterable[str | None]) -> dict[str | None, str]:
 def timeline(rows: Sequence[Row]) -> Markup:
     """Rebalances over time: a row for each group, a mark for each rebalance."""
     often = Counter(row["group"] for row in rows)
-    names = _unlike(sorted(often, key=lambda group: (often[group], group)))
+    names = unlike(sorted(often, key=lambda group: (often[group], group)))
     longest = max((row["duration_s"] or 0.0 for row in rows), default=0.0) or 1.0
     figure = go.Figure()
     for each in _by_cause(rows):
@@ -116,10 +128,10 @@ def timeline(rows: Sequence[Row]) -> Markup:
                 hovertemplate="%{x|%H:%M:%S}<br>%{y}<br>%{text}<extra></extra>",
             )
         )
-    _layout(figure, len(names), "time, UTC")
+    layout(figure, len(names), "time, UTC")
     figure.update_yaxes(categoryorder="array", categoryarray=[*names.values()])
     figure.update_xaxes(type="date")
-    return _json(figure)
+    return as_json(figure)
 
 
 def _by_cause(rows: Iterable[Row]) -> list[str | None]:
@@ -143,31 +155,33 @@ def _told(row: Row) -> str:
     return f"{label(cause(row['cause']), 60)}: {label(row['culprit_name'])}<br>{took}"
 
 
-def pauses(answers: Answers) -> Markup:
-    """Member-seconds of pauses of groups, by cause."""
-    groups = [row for row in answers["groups"] if row["paused_s"]][:BARS]
-    names = _unlike(row["group"] for row in reversed(groups))
+def downtime(answers: Answers) -> Markup:
+    """Downtime of groups in partition-seconds, by cause."""
+    groups = [row for row in answers["groups"] if row["downtime_s"]][:BARS]
+    names = unlike(row["group"] for row in reversed(groups))
     rows = [
-        row for row in answers["causes"] if row["group"] in names and row["paused_s"]
+        row
+        for row in answers["unread"]
+        if row["group"] in names and row["cause"] != "group_empty"
     ]
     figure = go.Figure()
-    for each in _by_cause(rows):
+    for place, each in enumerate(sorted({row["cause"] for row in rows})):
         some = [row for row in rows if row["cause"] == each]
         figure.add_trace(
             go.Bar(
                 orientation="h",
-                x=[row["paused_s"] for row in some],
+                x=[row["downtime_s"] for row in some],
                 y=[names[row["group"]] for row in some],
-                name=label(cause(each), 60),
-                marker={"color": _look(each)[0]},
-                text=[f"{row['rebalances']:,} rebalances" for row in some],
+                name=label(each, 60),
+                marker={"color": COLOURS[place % len(COLOURS)]},
+                text=[f"{row['partitions']:,} times" for row in some],
                 textposition="none",
-                hovertemplate="%{y}: %{x:,.3~r} member-seconds<br>%{text}",
+                hovertemplate="%{y}: %{x:,.3~r} partition-seconds<br>%{text}",
             )
         )
-    _layout(figure, len(names), "member-seconds", barmode="stack")
+    layout(figure, len(names), "partition-seconds", barmode="stack")
     figure.update_yaxes(categoryorder="array", categoryarray=[*names.values()])
-    return _json(figure)
+    return as_json(figure)
 
 
 def ranges(
@@ -184,7 +198,7 @@ def ranges(
         columns: (column, label) of the numbers, from least to most.
         x: title of the axis.
     """
-    names = _unlike(row[by] for row in reversed(rows))
+    names = unlike(row[by] for row in reversed(rows))
     figure = go.Figure()
     first, last = columns[0][0], columns[-1][0]
     spans: list[float | None] = []
@@ -197,7 +211,7 @@ def ranges(
             x=spans,
             y=places,
             mode="lines",
-            line={"color": _OTHER, "width": 2},
+            line={"color": OTHER, "width": 2},
             hoverinfo="skip",
             showlegend=False,
         )
@@ -210,22 +224,22 @@ def ranges(
                 mode="markers",
                 name=called,
                 marker={
-                    "color": _COLOURS[place],
+                    "color": COLOURS[place],
                     "symbol": _SYMBOLS[place],
                     "size": 11,
                 },
                 hovertemplate=f"%{{y}}<br>{called}: %{{x:,.3~r}}<extra></extra>",
             )
         )
-    _layout(figure, len(names), x)
+    layout(figure, len(names), x)
     figure.update_yaxes(categoryorder="array", categoryarray=[*names.values()])
     figure.update_xaxes(rangemode="tozero")
-    return _json(figure)
+    return as_json(figure)
 
 
 def hours(rows: Sequence[Row]) -> Markup:
     """Rebalances by hour, groups on top of each other."""
-    names = _unlike(dict.fromkeys(row["group"] for row in rows))
+    names = unlike(dict.fromkeys(row["group"] for row in rows))
     figure = go.Figure()
     for place, (group, called) in enumerate(names.items()):
         some = [row for row in rows if row["group"] == group]
@@ -234,19 +248,19 @@ def hours(rows: Sequence[Row]) -> Markup:
                 x=[row["hour"].strftime("%Y-%m-%d %H:%M") for row in some],
                 y=[row["rebalances"] for row in some],
                 name=called,
-                marker={"color": _COLOURS[place % len(_COLOURS)]},
+                marker={"color": COLOURS[place % len(COLOURS)]},
                 hovertemplate="%{x|%Y-%m-%d %H:%M}: %{y:,} rebalances",
             )
         )
-    _layout(figure, 8, "hour, UTC", barmode="stack")
+    layout(figure, 8, "hour, UTC", barmode="stack")
     figure.update_yaxes(type="linear", title={"text": "rebalances"})
     figure.update_xaxes(type="date")
-    return _json(figure)
+    return as_json(figure)
 
 
 def lags(rows: Sequence[Row]) -> Markup:
     """Durations of rebalances, and the lag that each built up."""
-    names = _unlike(dict.fromkeys(row["group"] for row in rows))
+    names = unlike(dict.fromkeys(row["group"] for row in rows))
     figure = go.Figure()
     for place, (group, called) in enumerate(names.items()):
         some = [row for row in rows if row["group"] == group]
@@ -257,7 +271,7 @@ def lags(rows: Sequence[Row]) -> Markup:
                 mode="markers",
                 name=called,
                 marker={
-                    "color": _COLOURS[place % len(_COLOURS)],
+                    "color": COLOURS[place % len(COLOURS)],
                     "symbol": _SYMBOLS[place % len(_SYMBOLS)],
                     "size": 10,
                     "opacity": 0.8,
@@ -266,12 +280,12 @@ def lags(rows: Sequence[Row]) -> Markup:
                 hovertemplate="%{x:.3~r} s: %{y:,} records<br>%{text}",
             )
         )
-    _layout(figure, 8, "the rebalance took, s")
+    layout(figure, 8, "the rebalance took, s")
     figure.update_yaxes(
         type="linear", title={"text": "records of lag more"}, rangemode="tozero"
     )
     figure.update_xaxes(rangemode="tozero")
-    return _json(figure)
+    return as_json(figure)
 
 
 def _caught_up(row: Row) -> str:

@@ -1,14 +1,18 @@
-"""Numbers, times and names as people read them; numbers link to their query."""
+"""Formats of numbers, times and names; numbers link to their query."""
 
 from __future__ import annotations
 
 import datetime as dt
 import html
 import unicodedata
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from kohort.pipeline.report.comparison import Estimate
+    from kohort.pipeline.report.queries import Row
 
 LONGEST: Final = 80
 """Characters of a name that are shown; the query's answer has all of it."""
@@ -33,9 +37,8 @@ def real(value: Any) -> str:
     size = abs(value)
     if size < _SMALL:
         return "0" if size == 0 else f"{value:.2g}"
-    if size >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if size >= 100 else f"{rounded:g}"
 
 
 def seconds(value: Any) -> str:
@@ -55,6 +58,38 @@ def seconds(value: Any) -> str:
 def share(value: Any) -> str:
     """``1.2 %``."""
     return DASH if value is None else f"{real(100 * value)} %"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """``1.2 to 3.4``; too few: there are too few values for an interval."""
+    if estimate is None:
+        return DASH
+    return between(estimate.low, estimate.high)
+
+
+def between(low: Any, high: Any, form: Callable[[Any], str] = real) -> str:
+    """``1.2 to 3.4``; too few: a bound is missing."""
+    if low is None or high is None:
+        return "too few"
+    return f"{form(low)} to {form(high)}"
+
+
+def with_intervals(rows: Iterable[Row]) -> list[Row]:
+    """Rows of the query ``durations``, with the intervals of p50 and p95 as texts."""
+    return [
+        {
+            **row,
+            **{
+                f"{part}_interval": between(
+                    row[f"duration_{part}_low_s"],
+                    row[f"duration_{part}_high_s"],
+                    seconds,
+                )
+                for part in ("p50", "p95")
+            },
+        }
+        for row in rows
+    ]
 
 
 def hour(value: dt.datetime) -> str:

@@ -21,8 +21,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from kohort.pipeline.event_schema import WORDS
-from kohort.pipeline.report import affected, charts, formats
-from kohort.pipeline.report.queries import BY_NAME, Answers, sql
+from kohort.pipeline.report import affected, charts, formats, group_charts, run_charts
+from kohort.pipeline.report.comparison import METRICS, Comparison
+from kohort.pipeline.report.queries import BY_NAME, Answer, Answers, sql
 
 _NUMBERS: Final = (
     formats.count,
@@ -36,12 +37,16 @@ _NUMBERS: Final = (
 """Formats of numbers: cells with one of them stand right, and link to their query."""
 
 _UNKNOWN: Final = dict.fromkeys(
-    ("build", "outcome", "made", "kohort", "code", "spark", "options")
+    ("build", "outcome", "made", "kohort", "code", "engine", "options")
 )
 
 
 def page(
-    answers: Answers, *, about: Mapping[str, Any], runs: Sequence[str] | None = None
+    answers: Answers,
+    *,
+    about: Mapping[str, Any],
+    runs: Sequence[str] | None = None,
+    compared: Comparison | None = None,
 ) -> str:
     """The report.
 
@@ -49,22 +54,65 @@ def page(
         answers: of all queries.
         about: the lineage of the build.
         runs: the runs that the answers are of; None: all.
+        compared: the comparison to show; None: none.
     """
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            answers=answers,
-            about={**_UNKNOWN, **about},
-            runs=runs,
-            affected=affected.affected(answers),
-            sources=_sources(about),
-            commands={
-                name: _command(name, about.get("build"), runs) for name in BY_NAME
-            },
-        )
-        .lstrip()
+    return _document(
+        "report.html",
+        "Consumer groups: rebalances and their causes",
+        answers,
+        about,
+        runs,
+        affected=affected.affected(answers),
+        compared=compared,
     )
+
+
+def comparison_page(
+    answer: Answer,
+    compared: Comparison,
+    *,
+    about: Mapping[str, Any],
+    runs: Sequence[str] | None = None,
+) -> str:
+    """The page of a comparison.
+
+    Args:
+        answer: of the query ``run_metrics``.
+        compared: the comparison of its rows.
+        about: the lineage of the build.
+        runs: the runs that the answer is of; None: all.
+    """
+    return _document(
+        "compare.html",
+        f"Runs compared by {formats.visible(compared.by)}",
+        {"run_metrics": answer},
+        about,
+        runs,
+        compared=compared,
+    )
+
+
+def _document(
+    body: str,
+    title: str,
+    answers: Answers,
+    about: Mapping[str, Any],
+    runs: Sequence[str] | None,
+    **more: Any,
+) -> str:
+    """An HTML document: the body's template in the frame of ``page.html``."""
+    templates = _environment()
+    made = templates.get_template(body).render(
+        answers=answers,
+        queries={name: BY_NAME[name] for name in answers},
+        about={**_UNKNOWN, **about},
+        runs=runs,
+        sources=_sources(about),
+        commands={name: _command(name, about.get("build"), runs) for name in answers},
+        **more,
+    )
+    frame = templates.get_template("page.html")
+    return frame.render(title=title, body=Markup(made)).lstrip()  # noqa: S704 - escaped above
 
 
 @functools.cache
@@ -86,7 +134,11 @@ def _environment() -> Environment:
         "words": WORDS,
         "names_of_causes": affected.names_of_causes,
         "charts": charts,
-        "queries": BY_NAME,
+        "group_charts": group_charts,
+        "run_charts": run_charts,
+        "metrics": METRICS,
+        "interval": formats.interval,
+        "with_intervals": formats.with_intervals,
         "sql": sql,
         "policy": _policy,
         "style": functools.partial(_asset, "page.css"),
@@ -129,7 +181,7 @@ def _plotly() -> str:
 @functools.cache
 def _packed() -> str:
     # Without a time, so that the same tables make the same report.
-    return base64.b64encode(gzip.compress(_plotly().encode(), mtime=0)).decode()
+    return base64.b64encode(gzip.compress(_plotly().encode(), 5, mtime=0)).decode()
 
 
 def _hash(text: str) -> str:

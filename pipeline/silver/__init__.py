@@ -22,6 +22,7 @@ from kohort.pipeline.silver.memberships import memberships
 from kohort.pipeline.silver.ownership import ownership
 from kohort.pipeline.silver.refusals import refusals
 from kohort.pipeline.silver.runs import runs
+from kohort.pipeline.silver.transactions import transactions
 from kohort.pipeline.table_functions import TableFunction
 
 TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
@@ -38,6 +39,7 @@ TABLE_FUNCTIONS: Final[Mapping[str, TableFunction]] = MappingProxyType(
         "silver/refusals": refusals,
         "silver/moves": moves,
         "silver/lags": lags,
+        "silver/transactions": transactions,
     }
 )
 """Table functions by path, each after the tables that it reads."""

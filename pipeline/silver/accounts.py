@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from kohort.pipeline.silver.order import along, of_kinds
-from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import GROUP, Frames, Options, by, shaped
 
 
 def _accounts(frames: Frames) -> DataFrame:
@@ -83,7 +83,8 @@ def unread(frames: Frames, _options: Options) -> DataFrame:
     found = (
         rows.select(*GROUP, "number", "position", "row.*")
         .withColumn("part", f.explode("parts"))
-        .withColumn("partitions", f.size("part.partitions").cast("bigint"))
+        .withColumn("partition_numbers", f.col("part.partitions"))
+        .withColumn("partitions", f.size("partition_numbers").cast("bigint"))
         .withColumn(
             "unread_ns", (f.col("until_ns") - f.col("since_ns")) * f.col("partitions")
         )
@@ -108,7 +109,7 @@ def returns(frames: Frames, _options: Options) -> DataFrame:
     rows = _accounts(frames).select(
         *GROUP, "number", f.posexplode("returns").alias("position", "row")
     )
-    last = rows.groupBy(*GROUP, f.col("row.previous_id").alias("previous_id")).agg(
+    last = rows.groupBy(*by(*GROUP, f.col("row.previous_id").alias("previous_id"))).agg(
         f.max_by(f.struct("number", "row"), f.struct("number", "position")).alias(
             "last"
         )

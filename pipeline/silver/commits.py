@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from kohort.pipeline.silver.order import (
@@ -19,7 +19,14 @@ from kohort.pipeline.silver.order import (
     of_kinds,
     up_to_here,
 )
-from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import (
+    GROUP,
+    Frames,
+    Options,
+    by,
+    shaped,
+    together,
+)
 
 _PARTITION: Final = (*GROUP, "topic", "partition")
 _OWN: Final = ("hash", *_PARTITION)
@@ -31,6 +38,10 @@ _START: Final = (*GROUP, "node", "sequence")
 
 _PEAK_NS: Final = 30_000_000_000
 """The time after a rebalance in which a peak of lag is taken for its doing."""
+SLICE_NS: Final = 60_000_000_000
+"""The lag of a group is summed up in slices of this time, each by itself. A minute has
+some 100,000 commits at the most; the sums of a day's 1,440 slices are added up then."""
+_SLICE: Final = (*GROUP, "slice_ns")
 
 
 def commits(frames: Frames, _options: Options) -> DataFrame:
@@ -107,7 +118,7 @@ def _turns(rows: DataFrame) -> DataFrame:
     is_accepted = f.col("is_accepted")
     by_member = (
         rows.withColumn("turn", f.col("turn") - is_accepted.cast("bigint"))
-        .groupBy(*_OWN, "turn", "member_id")
+        .groupBy(*by(*_OWN, "turn", "member_id"))
         .agg(
             f.max("before").alias("before"),
             f.max(
@@ -121,7 +132,7 @@ def _turns(rows: DataFrame) -> DataFrame:
         lambda row: ~row["member_id"].eqNullSafe(f.col("a.member_id")),
     )
     return (
-        by_member.groupBy(*_OWN, "turn")
+        by_member.groupBy(*by(*_OWN, "turn"))
         .agg(
             f.max("before").alias("before"),
             f.max("a").alias("a"),
@@ -140,16 +151,14 @@ def _turns(rows: DataFrame) -> DataFrame:
 
 def lags(frames: Frames, _options: Options) -> DataFrame:
     """One row per completed rebalance with commits before it and in it."""
-    stretches = _stretches(_totals(frames))
-    latest = f.max(f.struct("lag_peak", "peak_ns", "worked_off_ns")).alias("peak")
-    peaks = stretches.groupBy(*_START, "lag_before").agg(latest)
-    built = f.greatest(f.col("lag_peak") - f.col("lag_before"), f.lit(0))
+    lag_before, built = f.col("lag_before"), f.col("lag_peak") - f.col("lag_before")
     found = (
         frames["silver/rebalances"]
         .where(f.col("outcome") == "completed")
         .select(*_START, "number", "started_ns", "ended_ns")
-        .join(peaks.select("*", "peak.*"), [*_START])
-        .withColumn("lag_built", built)
+        .join(_peaks(running_lag(lag_changes(frames))), [*_START])
+        .where(lag_before >= 0)
+        .withColumn("lag_built", f.greatest(built, f.lit(0)))
         .withColumn(
             "worked_off_ns",
             f.when(f.col("lag_built") > 0, f.col("worked_off_ns")),
@@ -164,18 +173,25 @@ def _catch_up_ns() -> Column:
     return f.when(late.isNotNull(), f.greatest(late, f.lit(0)))
 
 
-def _totals(frames: Frames) -> DataFrame:
-    """Changes of the group's lag, by event.
+def lag_changes(frames: Frames) -> DataFrame:
+    """Changes of the group's lag, by event and slice of time.
 
-    Starts of rebalances are among them: their change is null. One exchange, by group,
-    for all that follows.
+    Starts of rebalances are among them: their change is null. Partitions are exchanged
+    by themselves, and then slices: no task has all rows of a group.
     """
     lag = f.greatest(f.col("end_offset") - f.col("offset"), f.lit(0))
     before = f.lag("lag", 1, 0).over(along(*_OWN))
     told = (
         frames["silver/commits"]
         .where(f.col("error").isNull() & f.col("end_offset").isNotNull())
-        .select(*_PARTITION, *IN_ORDER, lag.alias("lag"))
+        .select(
+            f.xxhash64(*_PARTITION).alias("hash"),
+            *_PARTITION,
+            *IN_ORDER,
+            lag.alias("lag"),
+        )
+        .withColumn("change", f.col("lag") - before)
+        .select(*GROUP, *IN_ORDER, "change")
     )
     ends = frames["silver/rebalances"].select(
         *_START, (f.col("ended_ns") + _PEAK_NS).alias("peak_until_ns")
@@ -187,12 +203,12 @@ def _totals(frames: Frames) -> DataFrame:
         .join(ends, [*_START], "left")
         .na.fill(0, ["peak_until_ns"])
     )
+    time_ns = f.col("time_ns")
     return (
-        told.unionByName(starts, allowMissingColumns=True)
-        .repartition(*GROUP)
-        .withColumn("hash", f.xxhash64(*_PARTITION))
-        .withColumn("change", f.col("lag") - before)
-        .groupBy(*GROUP, *IN_ORDER)
+        together(told, starts)
+        .withColumn("slice_ns", time_ns - f.pmod(time_ns, f.lit(SLICE_NS)))
+        .repartition(*_SLICE)
+        .groupBy(*by(*_SLICE, *IN_ORDER))
         .agg(
             f.sum("change").alias("change"),
             f.max("peak_until_ns").alias("peak_until_ns"),
@@ -200,50 +216,90 @@ def _totals(frames: Frames) -> DataFrame:
     )
 
 
-def _stretches(totals: DataFrame) -> DataFrame:
-    """A row per rebalance and height: from each new largest T to the next.
+def running_lag(changes: DataFrame) -> DataFrame:
+    """The state at each event: sums within its slice, and the state as that began.
 
-    Columns: lag_before; lag_peak: the height; peak_ns: when it was first reached;
-    worked_off_ns: when T was first back at lag_before, while it was the largest.
-
-    The start grows along the order. So the largest (start, T) so far has the
-    largest T of that rebalance so far, without another sort. Rows later than
-    `_PEAK_NS` after it are left out there.
+    Adds ``total``, the group's lag (null: unknown), and of the latest rebalance
+    ``start_ns``, ``start_node`` and ``start_sequence`` (null: there was none), and
+    ``until_ns``, the end of the time for its peak.
     """
-    so_far = up_to_here(along(*GROUP))
-    change, total = f.col("change"), f.col("total")
-    is_near = change.isNotNull() & (f.col("time_ns") <= f.col("peak_until_ns"))
-    height = f.max(f.when(is_near, f.struct("start", "total")))
-    is_start = f.when(change.isNull(), f.struct(*IN_ORDER))
-    # -1: there was none, which is not the same as no rebalance.
-    before = f.coalesce("total", f.lit(-1).cast("bigint"))
-    began = f.last(f.when(change.isNull(), before), ignorenulls=True)
+    change = f.col("change")
+    is_start = change.isNull()
+    start = f.when(is_start, f.struct(*IN_ORDER, "peak_until_ns"))
+    slices = changes.groupBy(*by(*_SLICE)).agg(
+        f.sum("change").alias("of_slice"), f.max(start).alias("latest")
+    )
+    earlier = Window.partitionBy(*GROUP).orderBy("slice_ns")
+    earlier = earlier.rowsBetween(Window.unboundedPreceding, -1)
+    carried = slices.select(
+        *_SLICE,
+        f.sum("of_slice").over(earlier).alias("total_before"),
+        f.last("latest", ignorenulls=True).over(earlier).alias("latest_before"),
+    )
+    so_far = up_to_here(along(*_SLICE))
+    here, before = f.sum("change").over(so_far), f.col("total_before")
+    known = f.coalesce(here, before).isNotNull()
+    total = f.coalesce(here, f.lit(0)) + f.coalesce(before, f.lit(0))
+    latest = f.last(start, ignorenulls=True).over(so_far)
     return (
-        totals.withColumns(
+        changes.join(carried, [*_SLICE])
+        .withColumns(
             {
-                "total": f.sum("change").over(so_far),
-                "start": f.last(is_start, ignorenulls=True).over(so_far),
-                "peak_until_ns": f.last("peak_until_ns", ignorenulls=True).over(so_far),
+                "total": f.when(known, total),
+                "latest": f.coalesce(latest, "latest_before"),
             }
         )
-        .withColumns(
-            {"height": height.over(so_far), "began": began.over(so_far)},
+        .select(
+            *(*GROUP, *IN_ORDER, "change", "total"),
+            f.col("latest.time_ns").alias("start_ns"),
+            f.col("latest.node").alias("start_node"),
+            f.col("latest.sequence").alias("start_sequence"),
+            f.col("latest.peak_until_ns").alias("until_ns"),
         )
-        .where(change.isNotNull() & (f.col("began") >= 0))
-        .where(f.col("height.start") == f.col("start"))
+    )
+
+
+def _peaks(running: DataFrame) -> DataFrame:
+    """A row per rebalance with a commit in the time for its peak.
+
+    Columns: those of `_START`; lag_before: the lag at its start, -1: it was unknown;
+    lag_peak: the largest; peak_ns: when it was first reached; worked_off_ns: when the
+    lag was first back at lag_before after that.
+    """
+    total, is_start = f.col("total"), f.col("change").isNull()
+    is_near = ~is_start & (f.col("time_ns") <= f.col("until_ns"))
+    # The largest total, and of several events with it the first.
+    back = [(-f.col(name)).alias(name) for name in IN_ORDER]
+    started = running.where(f.col("start_ns").isNotNull()).withColumnsRenamed(
+        {"start_node": "_node", "start_sequence": "_sequence"}
+    )
+    own = (*GROUP, "_node", "_sequence")
+    peaks = (
+        started.groupBy(*by(*own))
+        .agg(
+            f.max(f.when(is_start, f.coalesce(total, f.lit(-1).cast("bigint")))).alias(
+                "lag_before"
+            ),
+            f.max(f.when(is_near, f.struct("total", *back))).alias("peak"),
+        )
+        .where(f.col("peak").isNotNull())
+    )
+    is_later = f.lit(True)
+    for name in reversed(IN_ORDER):
+        own_place, peak_place = f.col(name), -f.col(f"peak.{name}")
+        is_later = (own_place > peak_place) | ((own_place == peak_place) & is_later)
+    is_back = ~is_start & is_later & (total <= f.col("lag_before"))
+    return (
+        started.join(peaks, [*own])
+        .groupBy(*by(*own, "lag_before", "peak"))
+        .agg(f.min(f.when(is_back, f.col("time_ns"))).alias("worked_off_ns"))
         .select(
             *GROUP,
-            *("start.node", "start.sequence"),
-            "time_ns",
-            "total",
-            f.col("began").alias("lag_before"),
-            f.col("height.total").alias("lag_peak"),
-        )
-        .groupBy(*_START, "lag_before", "lag_peak")
-        .agg(
-            f.min("time_ns").alias("peak_ns"),
-            f.min(f.when(total <= f.col("lag_before"), f.col("time_ns"))).alias(
-                "worked_off_ns"
-            ),
+            f.col("_node").alias("node"),
+            f.col("_sequence").alias("sequence"),
+            "lag_before",
+            f.col("peak.total").alias("lag_peak"),
+            (-f.col("peak.time_ns")).alias("peak_ns"),
+            "worked_off_ns",
         )
     )

@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 
 from kohort.pipeline.event_schema import WORDS
 from kohort.pipeline.silver.order import GONE, IN_ORDER, is_pending, of_kinds
-from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import GROUP, Frames, Options, by, shaped, together
 
 FORGOTTEN: Final = "unseen"
 """The end of a member that a coordinator, which had moved, did not load."""
@@ -27,13 +27,9 @@ def memberships(frames: Frames, _options: Options) -> DataFrame:
     A member of which a coordinator that moved still knows, though its end was seen,
     is there again: the last of its ends counts, and none if it was loaded after that.
     """
-    partial = (
-        _introduced(frames)
-        .unionByName(_listed(frames), allowMissingColumns=True)
-        .unionByName(_ended(frames), allowMissingColumns=True)
-    )
+    partial = together(_introduced(frames), _listed(frames), _ended(frames))
     whole = (
-        partial.groupBy(*GROUP, "member_id")
+        partial.groupBy(*by(*GROUP, "member_id"))
         .agg(
             f.min("from_ns").alias("from_ns"),
             f.max("is_start_known").alias("is_start_known"),
@@ -80,7 +76,7 @@ def memberships(frames: Frames, _options: Options) -> DataFrame:
 def _loads(frames: Frames) -> DataFrame:
     """The times at which each group was loaded: few, as moves are few."""
     loaded = of_kinds(frames, "group_loaded")
-    return loaded.groupBy(*GROUP).agg(f.collect_list("time_ns").alias("loads"))
+    return loaded.groupBy(*by(*GROUP)).agg(f.collect_list("time_ns").alias("loads"))
 
 
 def _forgotten_ns() -> Column:
@@ -125,8 +121,10 @@ def _introduced(frames: Frames) -> DataFrame:
             is_start.alias("is_start"),
         )
         .groupBy(
-            *(*GROUP, "member_id", "node"),
-            *("instance_id", "client_id", "host", "connection", "offer"),
+            *by(
+                *(*GROUP, "member_id", "node"),
+                *("instance_id", "client_id", "host", "connection", "offer"),
+            )
         )
         .agg(
             f.min("time_ns").alias("time_ns"),
@@ -142,7 +140,7 @@ def _listed(frames: Frames) -> DataFrame:
     return (
         of_kinds(frames, *_LIST)
         .select(*GROUP, "time_ns", f.explode("members").alias("member_id"))
-        .groupBy(*GROUP, "member_id")
+        .groupBy(*by(*GROUP, "member_id"))
         .agg(f.min("time_ns").alias("from_ns"))
     )
 
@@ -153,6 +151,7 @@ def _ended(frames: Frames) -> DataFrame:
     gone = of_kinds(frames, *GONE).where(~is_pending())
     how = (
         f.when(kind == "member_left", f.coalesce("cause", f.lit("left")))
+        .when(f.col("cause") == "commanded", "commanded")
         .when(kind == "member_expired", "expired")
         .otherwise("kicked")
     )

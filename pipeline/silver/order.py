@@ -27,7 +27,7 @@ def of_kinds(frames: Frames, *kinds: str) -> DataFrame:
 
 
 def is_pending() -> Column:
-    """Whether an event is about a pending member."""
+    """True if an event is about a pending member."""
     return f.coalesce(f.col("was_pending"), f.lit(False))
 
 

@@ -1,4 +1,4 @@
-"""The tables of gold: the numbers for decisions of a platform team."""
+"""The tables of gold: numbers for the decisions of a platform team."""
 
 from __future__ import annotations
 
@@ -7,31 +7,54 @@ from typing import Final
 from kohort.pipeline.tables.table import GOLD, GROUP, Table, columns
 
 _METRICS: Final = columns(
-    ("rebalances", "bigint", "that started in it"),
-    ("completed", "bigint", "of them those that ended with an assignment"),
-    ("interrupted", "bigint", "of them those with that outcome"),
-    ("by_cause", "map<string,bigint>", "of them, how many by cause; null: none"),
+    ("rebalances", "bigint", "rebalances that started in it"),
+    ("completed", "bigint", "of these, those that ended with an assignment"),
+    ("interrupted", "bigint", "of these, those with that outcome"),
+    ("by_cause", "map<string,bigint>", "of these, the number by cause; null: none"),
     (
         "duration_p50_s",
         "double",
         (
-            "of the completed: percentile of duration_ns, interpolated linearly;"
-            " null: there is none"
+            "percentile of duration_ns of the completed ones, interpolated"
+            " linearly; null: none"
         ),
     ),
-    ("duration_p95_s", "double", "the same"),
-    ("duration_p99_s", "double", "the same"),
-    ("duration_max_s", "double", "the same"),
-    ("paused_s", "double", "member-seconds of pauses, the part that is in it"),
+    ("duration_p95_s", "double", "likewise"),
+    ("duration_p99_s", "double", "likewise"),
+    ("duration_max_s", "double", "longest duration of the completed ones"),
     (
-        "unread_s",
+        "downtime_s",
         "double",
-        "partition-seconds of unread, the part that is in it, without group_empty",
+        (
+            "partition-seconds without a reader: of unread, the part within it, without"
+            " group_empty"
+        ),
     ),
-    ("member_s", "double", "member-seconds of memberships, the part that is in it"),
-    ("capacity_lost", "double", "paused_s / member_s; null: there was no member"),
-    ("members_most", "bigint", "of its completed rebalances: the most members"),
-    ("storms", "bigint", "that began in it"),
+    (
+        "downtime_by_cause",
+        "map<string,double>",
+        "of these, the seconds by cause of unread; null: none",
+    ),
+    (
+        "partition_s",
+        "double",
+        (
+            "partition-seconds in which partitions had an owner or downtime, each"
+            " moment once: of ownership and of downtime_s, the part within it"
+        ),
+    ),
+    ("downtime_share", "double", "downtime_s / partition_s; null: no partitions known"),
+    (
+        "paused_s",
+        "double",
+        (
+            "member-seconds of pauses, the part within it; their partitions are in"
+            " downtime_s"
+        ),
+    ),
+    ("member_s", "double", "member-seconds of memberships, the part within it"),
+    ("members_most", "bigint", "largest number of members in its completed rebalances"),
+    ("storms", "bigint", "storms that began in it"),
     ("storm_rebalances", "bigint", "rebalances of those storms"),
     (
         "refused_full",
@@ -41,10 +64,10 @@ _METRICS: Final = columns(
     (
         "refused_full_names",
         "bigint",
-        "of them: how many different names, null not counted",
+        "of these, the number of different names, without null",
     ),
-    ("partitions_moved", "bigint", "moved of the rebalances that started in it"),
-    ("partitions_moved_least", "bigint", "least_moved of the same"),
+    ("partitions_moved", "bigint", "sum of moved of the rebalances that started in it"),
+    ("partitions_moved_least", "bigint", "sum of least_moved of the same"),
     ("expired", "bigint", "memberships that ended in it as expired"),
     (
         "expired_unread_s",
@@ -54,48 +77,59 @@ _METRICS: Final = columns(
     (
         "expired_unread_max_s",
         "double",
-        "of a member: from its last sign of life to the last reader; null: none",
+        (
+            "longest time of a member, from its last sign of life until all of its"
+            " partitions had a reader; null: none"
+        ),
     ),
-    ("metadata_bytes", "bigint", "of its completed rebalances"),
-    ("assignment_bytes", "bigint", "of its completed rebalances"),
-    ("bytes_per_rebalance", "double", "both, by the number of completed; null: none"),
-    ("commits", "bigint", "offsets_committed events, also those without offsets"),
+    ("metadata_bytes", "bigint", "sum over its completed rebalances"),
+    ("assignment_bytes", "bigint", "sum over its completed rebalances"),
+    ("bytes_per_rebalance", "double", "sum of both / completed; null: none completed"),
+    ("commits", "bigint", "offsets_committed events, including those without offsets"),
     ("offsets", "bigint", "offsets in them"),
-    ("commit_failures", "bigint", "commit_refused events, also those without offsets"),
+    (
+        "commit_failures",
+        "bigint",
+        "commit_refused events, including those without offsets",
+    ),
     (
         "commit_failures_by_error",
         "map<string,bigint>",
-        "of them, how many by error; null: none",
+        "of these, the number by error; null: none",
     ),
-    ("records_reprocessed", "bigint", "records of reprocessed with why = refused"),
-    ("records_rewound", "bigint", "records of reprocessed with why = rewound"),
-    ("lag_built", "bigint", "lag_built of the rebalances that started in it"),
-    ("lag_built_max", "bigint", "the largest of those; null: none is known"),
+    (
+        "records_reprocessed",
+        "bigint",
+        "sum of records of reprocessed with why = refused",
+    ),
+    ("records_rewound", "bigint", "sum of records of reprocessed with why = rewound"),
+    ("lag_built", "bigint", "sum of lag_built of the rebalances that started in it"),
+    ("lag_built_max", "bigint", "the largest of these; null: unknown"),
     (
         "catch_up_p50_s",
         "double",
-        "percentile of catch_up_ns of the same, interpolated; null: none is known",
+        "percentile of catch_up_ns of the same, interpolated; null: unknown",
     ),
-    ("catch_up_max_s", "double", "the longest of those; null: none is known"),
+    ("catch_up_max_s", "double", "the longest of these; null: unknown"),
 )
 
 HOURS = Table(
     "hours",
     GOLD,
     "A group in an hour (UTC). Rebalances and moments count in the hour in which"
-    " they begin; other durations with the part that is in the hour. An hour has"
-    " a row if the group has an event in it, or a part of a membership,"
-    " pause or unread time longer than 0. Sums and counts are 0 where there is nothing"
-    " to count, unless a column says otherwise.",
+    " they begin, other durations with the part within the hour. An hour has a row"
+    " if the group has an event in it, or a part of a membership, pause or unread"
+    " time longer than 0. Empty sums and counts are 0, unless a column says"
+    " otherwise.",
     ("run", "group", "hour"),
-    (*GROUP, *columns(("hour", "timestamp", "when it begins")), *_METRICS),
+    (*GROUP, *columns(("hour", "timestamp", "its start")), *_METRICS),
 )
 
 GROUPS = Table(
     "groups",
     GOLD,
-    "A group in a run; the same numbers for all of it. Every group that has an event"
-    " has a row.",
+    "A group in a run, with the same numbers for the whole run. Every group with an"
+    " event has a row.",
     ("run", "group"),
     (*GROUP, *_METRICS),
 )
@@ -103,18 +137,18 @@ GROUPS = Table(
 RUN_METRICS = Table(
     "runs",
     GOLD,
-    "A run; the same numbers for all its groups together. Every run has a row.",
+    "A run, with the same numbers for all its groups together. Every run has a row.",
     ("run",),
     (
         *columns(
-            ("run", "string", "the start of the broker"),
-            ("labels", "map<string,string>", "the user's labels (serve --label)"),
+            ("run", "string", "id of the run of the broker"),
+            ("labels", "map<string,string>", "the user's labels (`serve --label`)"),
             ("scenario", "string", "the label scenario"),
             ("seed", "string", "the label seed"),
             ("first_ns", "bigint", "its first event"),
             ("last_ns", "bigint", "its last event"),
-            ("events", "bigint", "how many it has"),
-            ("groups", "bigint", "how many groups have events"),
+            ("events", "bigint", "number of events"),
+            ("groups", "bigint", "number of groups with events"),
         ),
         *_METRICS,
     ),
@@ -123,20 +157,20 @@ RUN_METRICS = Table(
 CAUSES = Table(
     "causes",
     GOLD,
-    "Rebalances of a group, in an hour, for one cause.",
+    "Rebalances of a group in an hour, by cause.",
     ("run", "group", "hour", "cause"),
     (
         *GROUP,
         *columns(
-            ("hour", "timestamp", "in which they started"),
-            ("cause", "string", "of the rebalances"),
-            ("rebalances", "bigint", "how many"),
-            ("completed", "bigint", "of them those that ended with an assignment"),
-            ("duration_p50_s", "double", "of the completed, as in hours"),
-            ("duration_p95_s", "double", "the same"),
-            ("duration_p99_s", "double", "the same"),
-            ("paused_s", "double", "member-seconds: paused_ns of the rebalances"),
-            ("unread_s", "double", "partition-seconds: unread_ns of the rebalances"),
+            ("hour", "timestamp", "hour in which they started"),
+            ("cause", "string", "cause of the rebalances"),
+            ("rebalances", "bigint", "number of rebalances"),
+            ("completed", "bigint", "of these, those that ended with an assignment"),
+            ("duration_p50_s", "double", "for the completed ones, as in hours"),
+            ("duration_p95_s", "double", "likewise"),
+            ("duration_p99_s", "double", "likewise"),
+            ("downtime_s", "double", "partition-seconds: sum of unread_ns"),
+            ("paused_s", "double", "member-seconds: sum of paused_ns"),
         ),
     ),
 )
@@ -145,9 +179,9 @@ STORMS = Table(
     "storms",
     GOLD,
     "A storm: many rebalances of a group in a short time. A stretch is k"
-    " rebalances that follow each other (k = 5) and of which the last starts"
-    " not later than t after the first (t = 60 s); k and t are options of the"
-    " build. Stretches that have a rebalance in common are one storm.",
+    " consecutive rebalances (k = 5) of which the last starts at most t after the"
+    " first (t = 60 s); k and t are options of the build. Stretches with a common"
+    " rebalance are one storm.",
     ("run", "group", "from_ns"),
     (
         *GROUP,
@@ -156,12 +190,12 @@ STORMS = Table(
             ("until_ns", "bigint", "started_ns of its last rebalance"),
             ("first_number", "bigint", "number of the first"),
             ("last_number", "bigint", "number of the last"),
-            ("rebalances", "bigint", "how many"),
-            ("by_cause", "map<string,bigint>", "of them, how many by cause"),
+            ("rebalances", "bigint", "number of rebalances"),
+            ("by_cause", "map<string,bigint>", "of these, the number by cause"),
             (
                 "names",
                 "array<string>",
-                "their culprit_names, in order, each once, without null",
+                "their distinct culprit_names, in order, without null",
             ),
         ),
     ),
@@ -170,17 +204,21 @@ STORMS = Table(
 CULPRITS = Table(
     "culprits",
     GOLD,
-    "Who made a group rebalance.",
+    "The members that made a group rebalance.",
     ("run", "group", "cause", "name"),
     (
         *GROUP,
         *columns(
-            ("cause", "string", "of the rebalances"),
+            ("cause", "string", "cause of the rebalances"),
             ("name", "string", "culprit_name of the rebalances"),
-            ("rebalances", "bigint", "how many"),
-            ("duration_s", "double", "of all that are over, together; 0: none is"),
+            ("rebalances", "bigint", "number of rebalances"),
+            (
+                "duration_s",
+                "double",
+                "total duration of those that have ended; 0: none",
+            ),
+            ("downtime_s", "double", "partition-seconds, as in causes"),
             ("paused_s", "double", "member-seconds, as in causes"),
-            ("unread_s", "double", "partition-seconds, as in causes"),
         ),
     ),
 )
@@ -188,7 +226,7 @@ CULPRITS = Table(
 WAITED_FOR = Table(
     "waited_for",
     GOLD,
-    "A member that a group waited for: in how many join phases it was the last.",
+    "A member that a group waited for: it was the last one in join phases.",
     ("run", "group", "name"),
     (
         *GROUP,
@@ -197,13 +235,13 @@ WAITED_FOR = Table(
                 "name",
                 "string",
                 (
-                    "of the membership of waited_for of rebalances; where there is"
-                    " none, the member id"
+                    "name in the membership of waited_for of rebalances; without one,"
+                    " the member id"
                 ),
             ),
-            ("rebalances", "bigint", "how many"),
-            ("waited_s", "double", "waited_ns, together"),
-            ("waited_max_s", "double", "the longest"),
+            ("rebalances", "bigint", "number of rebalances"),
+            ("waited_s", "double", "sum of waited_ns"),
+            ("waited_max_s", "double", "longest waited_ns"),
         ),
     ),
 )
@@ -211,11 +249,10 @@ WAITED_FOR = Table(
 INITIAL_DELAY = Table(
     "initial_delay",
     GOLD,
-    "Savings by the initial delay (KIP-134): pairs of runs with the same"
-    " labels, the scenario and the seed among them, but for"
-    " group.initial.rebalance.delay.ms, which is 0 in one of them and a number"
-    " above 0 in the other. Each with each, where there are several. Groups"
-    " that are in both.",
+    "Savings by the initial delay (KIP-134): pairs of runs with the same labels,"
+    " including scenario and seed, except group.initial.rebalance.delay.ms, which is"
+    " 0 in one run and above 0 in the other. All such pairs, and the groups that are"
+    " in both runs.",
     ("scenario", "seed", "group", "delay_ms", "run_with", "run_without"),
     columns(
         ("scenario", "string", "the label scenario"),
@@ -224,22 +261,22 @@ INITIAL_DELAY = Table(
         ("delay_ms", "bigint", "the label group.initial.rebalance.delay.ms"),
         ("run_with", "string", "the run with the delay"),
         ("run_without", "string", "the run without"),
-        ("rebalances_with", "bigint", "rebalances of groups"),
-        ("rebalances_without", "bigint", "the same"),
+        ("rebalances_with", "bigint", "rebalances in groups"),
+        ("rebalances_without", "bigint", "likewise"),
         ("rebalances_saved", "bigint", "without - with"),
-        ("paused_with_s", "double", "paused_s of groups"),
-        ("paused_without_s", "double", "the same"),
-        ("paused_saved_s", "double", "without - with"),
+        ("downtime_with_s", "double", "downtime_s in groups"),
+        ("downtime_without_s", "double", "likewise"),
+        ("downtime_saved_s", "double", "without - with"),
         (
             "first_assignment_with_s",
             "double",
             (
-                "from the first from_ns of a membership of the group to the first"
-                " ended_ns of a completed rebalance; null: there is none"
+                "time from the first from_ns of a membership of the group to the"
+                " first ended_ns of a completed rebalance; null: none"
             ),
         ),
-        ("first_assignment_without_s", "double", "the same"),
-        ("later_s", "double", "with - without: its cost; null: one of them is"),
+        ("first_assignment_without_s", "double", "likewise"),
+        ("later_s", "double", "with - without: the cost; null: one of them is null"),
     ),
 )
 
@@ -251,15 +288,27 @@ SETTINGS = Table(
     (
         *GROUP,
         *columns(
-            ("rule", "string", "which of the rules in the documents"),
-            ("setting", "string", "the configuration key"),
+            ("rule", "string", "the rule, see the documentation"),
+            ("setting", "string", "configuration key"),
             ("where", "string", "broker or client"),
-            ("suggested", "string", "the value"),
+            ("suggested", "string", "suggested value"),
             ("evidence", "string", "in words, with the numbers"),
-            ("cases", "bigint", "how often it was seen"),
-            ("rebalances_saved", "bigint", "at the most, had it been set; null: none"),
-            ("paused_saved_s", "double", "member-seconds, the same"),
-            ("confidence", "double", "0 to 1; computed as the rule says"),
+            ("cases", "bigint", "number of cases"),
+            (
+                "rebalances_saved",
+                "bigint",
+                "maximum that the setting would have saved; null: none",
+            ),
+            ("downtime_saved_s", "double", "partition-seconds, likewise"),
+            (
+                "together_s",
+                "double",
+                (
+                    "the same of all rules of the group together, not their sum: each"
+                    " moment once; null: none"
+                ),
+            ),
+            ("confidence", "double", "0 to 1, computed by the rule"),
         ),
     ),
 )
@@ -267,17 +316,52 @@ SETTINGS = Table(
 QUALITY = Table(
     "quality",
     GOLD,
-    "A check of the data of a run, or of all (run is null).",
+    "A check of the data of a run, or of all runs (run is null).",
     ("check", "run"),
     columns(
-        ("check", "string", "its name"),
-        ("run", "string", "of which run; null: of all"),
-        ("found", "bigint", "how many"),
-        ("of", "bigint", "of how many"),
-        ("share", "double", "found / of; 0 of none"),
+        ("check", "string", "name of the check"),
+        ("run", "string", "the run; null: all"),
+        ("found", "bigint", "number found"),
+        ("of", "bigint", "number checked"),
+        ("share", "double", "found / of; 0 if of is 0"),
         ("threshold", "double", "the share above which it fails"),
         ("outcome", "string", "passed, marked or failed"),
-        ("says", "string", "in words"),
+        ("says", "string", "the check in words"),
+    ),
+)
+
+TRANSACTIONS = Table(
+    "transactions",
+    GOLD,
+    "Transactions that started in an hour of a run, and those of the whole run (hour"
+    " is null). An hour, or a run, without a transaction has no row.",
+    ("run", "hour"),
+    columns(
+        ("run", "string", "id of the run of the broker"),
+        ("hour", "timestamp", "start of the hour (UTC); null: the whole run"),
+        ("transactions", "bigint", "transactions that started in it"),
+        ("transactional_ids", "bigint", "of these, the number of different ids"),
+        ("committed", "bigint", "of these, those with that result"),
+        ("aborted", "bigint", "likewise"),
+        ("undecided", "bigint", "of these, those without a result"),
+        (
+            "aborts_by_cause",
+            "map<string,bigint>",
+            "of the aborted ones, the number by cause; null: none",
+        ),
+        (
+            "open_p50_s",
+            "double",
+            (
+                "percentile of open_ns of those with a result, interpolated linearly;"
+                " null: none"
+            ),
+        ),
+        ("open_p95_s", "double", "likewise"),
+        ("open_p99_s", "double", "likewise"),
+        ("open_max_s", "double", "the longest open_ns; null: none has a result"),
+        ("held_back", "bigint", "sum of their held_back"),
+        ("held_back_max", "bigint", "the largest of these"),
     ),
 )
 
@@ -290,6 +374,7 @@ GOLD_TABLES: Final = (
     CULPRITS,
     WAITED_FOR,
     INITIAL_DELAY,
+    TRANSACTIONS,
     SETTINGS,
     QUALITY,
 )

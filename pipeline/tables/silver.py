@@ -9,37 +9,42 @@ from kohort.pipeline.tables.table import GROUP, MEMBER, SILVER, Table, columns
 
 OUTCOMES: Final = ", ".join(WORDS["outcomes"])
 ENDS: Final = ", ".join(WORDS["pause_ends"])
+TRANSACTION_CAUSES: Final = ", ".join(WORDS["transaction_ends"])
 UNREAD_CAUSES: Final = ", ".join(WORDS["unread_causes"])
 
 RUNS = Table(
     "runs",
     SILVER,
-    "A run: one start of the broker, or one simulated world.",
+    "A run: from a start of the broker to its stop.",
     ("run",),
     columns(
-        ("run", "string", "unique to it"),
-        ("labels", "map<string,string>", "the user's labels (serve --label)"),
-        ("scenario", "string", "the label scenario; null: there is none"),
-        ("seed", "string", "the label seed; null: there is none"),
+        ("run", "string", "its unique id"),
+        ("labels", "map<string,string>", "the user's labels (`serve --label`)"),
+        ("scenario", "string", "the label scenario; null: not set"),
+        ("seed", "string", "the label seed; null: not set"),
         ("first_ns", "bigint", "time_ns of its first event"),
         ("last_ns", "bigint", "the run's end"),
-        ("events", "bigint", "how many it has"),
-        ("nodes", "array<int>", "the nodes that saw some, in order"),
-        ("groups", "bigint", "how many groups have events"),
+        ("events", "bigint", "number of events"),
+        ("nodes", "array<int>", "nodes with events, in order"),
+        ("groups", "bigint", "number of groups with events"),
     ),
 )
 
 REBALANCES = Table(
     "rebalances",
     SILVER,
-    "A rebalance that is settled: a rebalance_account. The event has the meaning of"
-    " each column in full.",
+    "A settled rebalance: a rebalance_account. See the event for the full meaning of"
+    " each column.",
     ("run", "group", "number"),
     (
         *GROUP,
         *columns(
-            ("number", "bigint", "counts those of the group from 1, by started_ns"),
-            ("node", "int", "the node that saw it start"),
+            (
+                "number",
+                "bigint",
+                "its number among those of the group, from 1, by started_ns",
+            ),
+            ("node", "int", "the node on which it started"),
             ("sequence", "bigint", "started_sequence of the event"),
             ("started_ns", "bigint", "its start"),
             ("joined_ns", "bigint", "the end of its join phase; null: it did not end"),
@@ -47,47 +52,55 @@ REBALANCES = Table(
             ("settled_ns", "bigint", "the end of its account"),
             ("duration_ns", "bigint", "ended_ns - started_ns"),
             ("outcome", "string", OUTCOMES),
-            ("cause", "string", "why it started"),
-            ("reason", "string", "the client's own words"),
-            ("culprit", "string", "member_id of the event: the first that caused it"),
+            ("cause", "string", "its cause"),
+            ("reason", "string", "the reason that the client gave"),
+            (
+                "culprit",
+                "string",
+                "member_id of the event: the first member that caused it",
+            ),
             (
                 "culprit_name",
                 "string",
-                "instance_id of the event, else its client_id, else its member_id",
+                "instance_id of the event, or else its client_id or member_id",
             ),
             ("culprits", "array<string>", "all members that caused it"),
-            ("silent_ns", "bigint", "since the broker last heard of the culprit"),
+            (
+                "silent_ns",
+                "bigint",
+                "time since the broker last heard from the culprit",
+            ),
             (
                 "is_second_half",
                 "boolean",
                 "a cooperative member rejoined to have revoked partitions assigned",
             ),
             ("previous_state", "string", "the group's state before it"),
-            ("expected", "array<string>", "members that were to join"),
-            ("generation", "int", "the one that it made; null: none"),
-            ("members", "array<string>", "of that generation"),
-            ("gained", "array<string>", "members that are new in it"),
-            ("lost", "array<string>", "members that are not in it any more"),
-            ("join_ended", "string", "what ended the join phase; null: not known"),
-            ("join_ns", "bigint", "the join phase"),
-            ("sync_ns", "bigint", "from there to the leader's assignment"),
+            ("expected", "array<string>", "members that had to join"),
+            ("generation", "int", "the generation that it produced; null: none"),
+            ("members", "array<string>", "members of that generation"),
+            ("gained", "array<string>", "members that are new in that generation"),
+            ("lost", "array<string>", "members that are no longer in the group"),
+            ("join_ended", "string", "end of the join phase; null: unknown"),
+            ("join_ns", "bigint", "duration of the join phase"),
+            ("sync_ns", "bigint", "time from there to the leader's assignment"),
             (
                 "waited_for",
                 "string",
                 (
-                    "of the waits of the event the member with the longest waited_ns;"
-                    " of several the one with the smallest id; null: none"
+                    "the member with the longest waited_ns in waits of the event; of"
+                    " several, the one with the smallest id; null: none"
                 ),
             ),
             ("waited_ns", "bigint", "its waited_ns"),
             ("protocol", "string", "the assignor"),
             ("leader", "string", "the member that computed the assignment"),
             ("leader_cause", "string", "why that member leads"),
-            ("is_eager", "boolean", "members revoked all that they had; null: unknown"),
-            ("assignment_bytes", "bigint", "bytes of all assignments"),
-            ("metadata_bytes", "bigint", "bytes of all subscriptions"),
+            ("is_eager", "boolean", "members revoked all partitions; null: unknown"),
+            ("assignment_bytes", "bigint", "size of all assignments"),
+            ("metadata_bytes", "bigint", "size of all subscriptions"),
             ("paused_ns", "bigint", "member-ns of its pauses"),
-            ("unread_ns", "bigint", "partition-ns of its unread, but group_empty"),
+            ("unread_ns", "bigint", "partition-ns of its unread, without group_empty"),
             ("unread_empty_ns", "bigint", "partition-ns of group_empty"),
             ("is_whole", "boolean", "no event of it is missing"),
         ),
@@ -97,18 +110,17 @@ REBALANCES = Table(
 MEMBERSHIPS = Table(
     "memberships",
     SILVER,
-    "A member's time in a group. A pending member that never joined has none;"
-    " neither has an id of which only the end was seen. The member's"
-    " own events are the member_joined, member_replaced, member_synced,"
-    " partitions_changed, member_left, member_expired and member_kicked that"
-    " have it as member_id, but those with was_pending. Its ends are the last"
-    " three kinds of those, and the member_replaced that has it as"
-    " replaced_member_id. A coordinator that moves may bring back a member"
-    " whose end was not stored: the last end, in order, counts, and none"
-    " if a group_loaded after it has the member. Or it may know nothing of a"
-    " member: one of which no end counts is forgotten by the first group_loaded"
-    " that is later (by time_ns) than from_ns and than every group_loaded that"
-    " has it.",
+    "A member's time in a group. A pending member that never joined has no row,"
+    " nor has an id of which only the end was seen. The member's own events are"
+    " the member_joined, member_replaced, member_synced, partitions_changed,"
+    " member_left, member_expired and member_kicked that have it as member_id,"
+    " except those with was_pending. Its ends are the last three of these kinds,"
+    " and the member_replaced that has it as replaced_member_id. When a"
+    " coordinator moves, a member whose end was not stored may come back: the"
+    " last end, in order, counts, unless a later group_loaded has the member. Or"
+    " a member may be lost: if no end of it counts, it is forgotten by the first"
+    " group_loaded that is later (by time_ns) than from_ns and than every"
+    " group_loaded that has it.",
     ("run", "group", "member_id"),
     (
         *GROUP,
@@ -118,24 +130,24 @@ MEMBERSHIPS = Table(
                 "instance_id",
                 "string",
                 (
-                    "group.instance.id (KIP-345): of its own events, in order, the"
-                    " first that is not null"
+                    "group.instance.id (KIP-345): the first one in its own events, in"
+                    " order, that is not null"
                 ),
             ),
-            ("client_id", "string", "client.id: the same"),
-            ("host", "string", "as Kafka shows it: the same"),
-            ("connection", "bigint", "that it came on: the same"),
-            ("last_connection", "bigint", "of its own events, in order, the last one"),
+            ("client_id", "string", "client.id: likewise"),
+            ("host", "string", "host, as Kafka shows it: likewise"),
+            ("connection", "bigint", "connection of its first JoinGroup: likewise"),
+            ("last_connection", "bigint", "the last one in its own events, in order"),
             (
                 "is_eager",
                 "boolean",
                 (
                     "by the protocols of its first member_joined or member_replaced;"
-                    " null: none was seen"
+                    " null: not seen"
                 ),
             ),
-            ("session_timeout_ms", "bigint", "of the same event"),
-            ("rebalance_timeout_ms", "bigint", "of the same event"),
+            ("session_timeout_ms", "bigint", "from the same event"),
+            ("rebalance_timeout_ms", "bigint", "from the same event"),
             (
                 "from_ns",
                 "bigint",
@@ -166,16 +178,16 @@ MEMBERSHIPS = Table(
                 "how",
                 "string",
                 (
-                    "which end: left or removed (the cause of member_left), expired,"
+                    "its end: left or removed (the cause of member_left), expired,"
                     " replaced or kicked; unseen: a group_loaded has forgotten it;"
                     " null: it has not ended"
                 ),
             ),
-            ("reason", "string", "of its end"),
+            ("reason", "string", "the reason of its end"),
             (
                 "silent_ns",
                 "bigint",
-                "of its end: since the broker last heard of it; null: unknown",
+                "at its end: time since the broker last heard from it; null: unknown",
             ),
         ),
     ),
@@ -184,10 +196,10 @@ MEMBERSHIPS = Table(
 OWNERSHIP = Table(
     "ownership",
     SILVER,
-    "A member has a partition. It begins with a partitions_changed that has the"
-    " partition in partitions_gained, or, with the cause loaded, in owned while the"
-    " member does not have it as far as was seen; it ends with the member's next"
-    " partitions_changed that has it in partitions_lost.",
+    "The time for which a member owns a partition. It begins with a"
+    " partitions_changed that has the partition in partitions_gained, or, with the"
+    " cause loaded, in owned if the member was not known to own it; it ends with the"
+    " member's next partitions_changed that has it in partitions_lost.",
     ("run", "group", "topic", "partition", "member_id", "from_ns", "from_sequence"),
     (
         *GROUP,
@@ -209,18 +221,18 @@ OWNERSHIP = Table(
 PAUSES = Table(
     "pauses",
     SILVER,
-    "An eager member with partitions does not process, from its JoinGroup to its"
+    "The pause of an eager member with partitions, from its JoinGroup to its"
     " assignment: a row of pauses of a rebalance_account whose count is not 0. A pause"
-    " that goes on in the next rebalance has a row of that rebalance, too.",
+    " that continues in the next rebalance has a row there, too.",
     ("run", "group", "number", "member_id", "from_ns"),
     (
         *GROUP,
-        *columns(("number", "bigint", "of the rebalance")),
+        *columns(("number", "bigint", "number of the rebalance")),
         *MEMBER,
         *columns(
             ("from_ns", "bigint", "its start"),
             ("until_ns", "bigint", "its end"),
-            ("partitions", "bigint", "how many the member had; null: unknown"),
+            ("partitions", "bigint", "number of its partitions; null: unknown"),
             ("ended", "string", ENDS),
         ),
     ),
@@ -229,8 +241,8 @@ PAUSES = Table(
 UNREAD = Table(
     "unread",
     SILVER,
-    "Partitions of a topic that had a reader have none, for some time: a row of unread"
-    " of a rebalance_account. Sums over rebalances count each moment once.",
+    "The time for which partitions of a topic that had a reader have none: a row of"
+    " unread of a rebalance_account. Sums over rebalances count each moment once.",
     ("run", "group", "number", "position", "topic"),
     (
         *GROUP,
@@ -239,20 +251,21 @@ UNREAD = Table(
                 "number",
                 "bigint",
                 (
-                    "of the rebalance that has it in its account; it may have begun"
-                    " before that"
+                    "number of the rebalance whose account has it; it may have begun"
+                    " earlier"
                 ),
             ),
-            ("position", "int", "of the row in the account"),
+            ("position", "int", "position of the row in the account"),
             ("topic", "string", "the partitions' topic"),
         ),
         *MEMBER,
         *columns(
             ("reader", "string", "the member that reads them next; null: none yet"),
             ("cause", "string", UNREAD_CAUSES),
-            ("from_ns", "bigint", "its start: of a crash, the last sign of life"),
+            ("from_ns", "bigint", "its start; after a crash: the last sign of life"),
             ("until_ns", "bigint", "its end"),
-            ("partitions", "bigint", "how many"),
+            ("partition_numbers", "array<int>", "the partitions"),
+            ("partitions", "bigint", "number of partitions"),
             ("unread_ns", "bigint", "(until_ns - from_ns) * partitions"),
         ),
     ),
@@ -261,24 +274,24 @@ UNREAD = Table(
 RETURNS = Table(
     "returns",
     SILVER,
-    "A member went, and its process is back as another member: a row of returns of a"
+    "A process that came back as another member: a row of returns of a"
     " rebalance_account; of several with the same previous_id the last. A static member"
-    " that took its old place has none: its end in memberships is replaced.",
+    " that took its old place has no row: its end in memberships is replaced.",
     ("run", "group", "previous_id"),
     (
         *GROUP,
-        *columns(("number", "bigint", "of the rebalance that has it in its account")),
+        *columns(("number", "bigint", "number of the rebalance whose account has it")),
         *MEMBER,
         *columns(
-            ("previous_id", "string", "the member that went; member_id is the new one"),
-            ("how", "string", "how that one went"),
-            ("from_ns", "bigint", "when the broker last heard of that one"),
-            ("until_ns", "bigint", "the JoinGroup of the new one"),
+            ("previous_id", "string", "the former member; member_id is the new one"),
+            ("how", "string", "end of the former member"),
+            ("from_ns", "bigint", "when the broker last heard from the former member"),
+            ("until_ns", "bigint", "JoinGroup of the new member"),
             ("away_ns", "bigint", "until_ns - from_ns"),
             (
                 "is_restart",
                 "boolean",
-                "false: it came on the same connection, so it never stopped",
+                "false: it joined on the same connection, so it never stopped",
             ),
         ),
     ),
@@ -292,8 +305,16 @@ COMMITS = Table(
     (
         *GROUP,
         *columns(
-            ("member_id", "string", "the committer; null: no member, as an admin"),
-            ("name", "string", "instance_id of the event, else client_id, member_id"),
+            (
+                "member_id",
+                "string",
+                "the member that committed; null: not a member, for example an admin",
+            ),
+            (
+                "name",
+                "string",
+                "instance_id of the event, or else client_id or member_id",
+            ),
             ("client_id", "string", "of the event"),
             ("host", "string", "of the event"),
             ("connection", "bigint", "of the event"),
@@ -301,16 +322,16 @@ COMMITS = Table(
             ("time_ns", "bigint", "of the event"),
             ("node", "int", "of the event"),
             ("sequence", "bigint", "of the event"),
-            ("is_first", "boolean", "it is the first offset of its event"),
+            ("is_first", "boolean", "true for the first offset of its event"),
             ("topic", "string", "the partition's topic"),
-            ("partition", "int", "of it"),
-            ("offset", "bigint", "the next record to consume"),
+            ("partition", "int", "its number"),
+            ("offset", "bigint", "offset of the next record to consume"),
             (
                 "end_offset",
                 "bigint",
-                "the next record to be written, then; null: unknown",
+                "log end offset at that time; null: unknown",
             ),
-            ("error", "string", "why it was refused; null: accepted"),
+            ("error", "string", "error of a refused commit; null: accepted"),
         ),
     ),
 )
@@ -319,25 +340,25 @@ REPROCESSED = Table(
     "reprocessed",
     SILVER,
     "Records of a partition that were processed twice, as far as commits show"
-    " it: a lower bound. Of the accepted rows of (run, group, topic,"
-    " partition), in order, take A and the one before it, B (A has none:"
-    " nothing). why = refused: between them rows were refused to other member"
-    " ids than A's (none is another one than some); with F the largest offset"
-    " of those, records = min(A.offset, F) - B.offset. why = rewound: A has a"
-    " member_id that is not empty, and records = B.offset - A.offset. Only rows"
-    " with records above 0 are there.",
+    " it: a lower bound. Among the accepted rows of (run, group, topic,"
+    " partition), in order, A is a row and B the row before it (the first row"
+    " has no B and does not count). why = refused: between B and A, commits of"
+    " other member ids than A's were refused (null differs from any id); with F"
+    " the largest offset of those, records = min(A.offset, F) - B.offset."
+    " why = rewound: A has a member_id that is not empty, and records ="
+    " B.offset - A.offset. Rows without records are left out.",
     ("run", "group", "topic", "partition", "node", "sequence", "why"),
     (
         *GROUP,
         *columns(
             ("topic", "string", "the partition's topic"),
-            ("partition", "int", "of it"),
+            ("partition", "int", "its number"),
             ("time_ns", "bigint", "of A"),
             ("node", "int", "of A"),
             ("sequence", "bigint", "of A"),
             ("member_id", "string", "of A"),
             ("why", "string", "refused or rewound"),
-            ("records", "bigint", "how many"),
+            ("records", "bigint", "number of records"),
         ),
     ),
 )
@@ -345,8 +366,8 @@ REPROCESSED = Table(
 REFUSALS = Table(
     "refusals",
     SILVER,
-    "A JoinGroup was refused (member_refused), or a member was taken out for want of"
-    " room (member_kicked with the cause full or group_over_max_size).",
+    "A refused JoinGroup (member_refused), or a member removed because the group was"
+    " too large (member_kicked with the cause full or group_over_max_size).",
     ("run", "node", "sequence"),
     (
         *GROUP,
@@ -355,8 +376,12 @@ REFUSALS = Table(
             ("node", "int", "of the event"),
             ("sequence", "bigint", "of the event"),
             ("kind", "string", "member_refused or member_kicked"),
-            ("member_id", "string", "who; null: it had no id"),
-            ("name", "string", "instance_id of the event, else client_id, member_id"),
+            ("member_id", "string", "the member; null: without an id"),
+            (
+                "name",
+                "string",
+                "instance_id of the event, or else client_id or member_id",
+            ),
             ("host", "string", "of the event"),
             ("cause", "string", "of the event"),
             ("error", "string", "of the event"),
@@ -372,15 +397,27 @@ MOVES = Table(
     (
         *GROUP,
         *columns(
-            ("number", "bigint", "of the rebalance"),
+            ("number", "bigint", "number of the rebalance"),
             ("started_ns", "bigint", "of the rebalance"),
             ("generation", "int", "of the rebalance"),
-            ("members", "bigint", "how many its generation has"),
+            ("members", "bigint", "number of members of its generation"),
             ("owned", "bigint", "partitions that it assigned"),
-            ("moved", "bigint", "moved_count: of them those of another member before"),
-            ("least_moved", "bigint", "least_moved_count: the least that had to move"),
-            ("first_owned", "bigint", "first_count: without a known owner before"),
-            ("given_up", "bigint", "given_up_count: taken from members, not assigned"),
+            (
+                "moved",
+                "bigint",
+                "moved_count: partitions that another member owned before",
+            ),
+            ("least_moved", "bigint", "least_moved_count: minimum that had to move"),
+            (
+                "first_owned",
+                "bigint",
+                "first_count: partitions without a known owner before",
+            ),
+            (
+                "given_up",
+                "bigint",
+                "given_up_count: partitions taken from members and not assigned",
+            ),
         ),
     ),
 )
@@ -391,28 +428,28 @@ LAGS = Table(
     "The lag that a completed rebalance built up, as commits show it. T, the"
     " group's lag after an OffsetCommit, is the sum over its partitions of"
     " end_offset - offset (at least 0) of the last accepted row at or before"
-    " it, in order; only rows that have an end_offset count, and only events"
-    " with such rows. The rebalance's events are those from its"
-    " rebalance_started to the next one of the group; for the peak those not"
-    " later than 30 s after ended_ns: later lag has other causes. No row"
-    " where there is no T before it, or none for the peak.",
+    " it, in order; only rows with an end_offset count, and only events with"
+    " such rows. The rebalance's events are those from its rebalance_started to"
+    " the next one of the group; for the peak, those up to 30 s after ended_ns:"
+    " later lag has other causes. No row if there is no T before the rebalance,"
+    " or none for the peak.",
     ("run", "group", "number"),
     (
         *GROUP,
         *columns(
-            ("number", "bigint", "of the rebalance"),
+            ("number", "bigint", "number of the rebalance"),
             ("started_ns", "bigint", "of the rebalance"),
             ("ended_ns", "bigint", "of the rebalance"),
             ("lag_before", "bigint", "records: the last T before it"),
             ("lag_peak", "bigint", "records: the largest T for the peak"),
-            ("peak_ns", "bigint", "time_ns of the first of its events with that"),
+            ("peak_ns", "bigint", "time_ns of the first of its events with that lag"),
             ("lag_built", "bigint", "lag_peak - lag_before, at least 0"),
             (
                 "worked_off_ns",
                 "bigint",
                 (
-                    "where lag_built is above 0: time_ns of the first of its events,"
-                    " not before that with the peak, with T <= lag_before; null: none"
+                    "if lag_built is above 0: time_ns of the first of its events with"
+                    " T <= lag_before, from the peak on; null: none"
                 ),
             ),
             (
@@ -421,6 +458,54 @@ LAGS = Table(
                 "worked_off_ns - ended_ns, at least 0; null: unknown",
             ),
         ),
+    ),
+)
+
+TRANSACTIONS = Table(
+    "transactions",
+    SILVER,
+    "A transaction. Its events are the transaction_state of its transactional_id, in"
+    " order, from one with the state Ongoing, PrepareCommit or PrepareAbort (an open"
+    " state) that is the first or follows one with another state, up to the next such"
+    " event. It is decided by its first event with one of the last two states. Its"
+    " markers are the transaction_ended_in_partition with its producer_id from then"
+    " on (by time_ns), until another transaction with that producer_id is decided.",
+    ("run", "transactional_id", "number"),
+    columns(
+        ("run", "string", "id of the run of the broker"),
+        ("transactional_id", "string", "the producer's transactional.id"),
+        ("number", "bigint", "its number among those of the id, from 1, in order"),
+        ("producer_id", "bigint", "of its first event"),
+        ("producer_epoch", "int", "likewise"),
+        ("client_id", "string", "the first one in its events with an open state"),
+        ("timeout_ms", "bigint", "of its first event: transaction.timeout.ms"),
+        ("from_ns", "bigint", "its start: started_ns of its first event"),
+        (
+            "decided_ns",
+            "bigint",
+            "time_ns of the event that decides it; null: undecided at the run's end",
+        ),
+        (
+            "until_ns",
+            "bigint",
+            (
+                "time_ns of its first event with the state CompleteCommit or"
+                " CompleteAbort and the cause markers_written; null: markers are"
+                " missing"
+            ),
+        ),
+        ("result", "string", "committed or aborted; null: undecided"),
+        ("cause", "string", f"cause of the decision: {TRANSACTION_CAUSES}"),
+        ("open_ns", "bigint", "decided_ns - from_ns; null: undecided"),
+        ("ending_ns", "bigint", "until_ns - decided_ns; null: one of them is null"),
+        (
+            "partitions",
+            "bigint",
+            "the largest number of partitions in its events with an open state",
+        ),
+        ("groups", "array<string>", "all group_ids of its events, in order"),
+        ("markers", "bigint", "number of its markers"),
+        ("held_back", "bigint", "sum of held_back of its markers"),
     ),
 )
 
@@ -437,5 +522,6 @@ SILVER_TABLES: Final = (
     REFUSALS,
     MOVES,
     LAGS,
+    TRANSACTIONS,
 )
 """A table comes after those that it is made from."""

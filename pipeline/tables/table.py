@@ -1,14 +1,14 @@
-"""A table of silver or gold, and the terms that descriptions of tables use.
+"""A table of silver or gold, and the terms in the descriptions of tables.
 
 Terms:
 
-- *in order*: by (time_ns, node, sequence), within a run.
+- *in order*: sorted by (time_ns, node, sequence), within a run.
 - *the run's end*: the greatest time_ns of the run's events.
 - An interval reaches from ``from_ns`` (inclusive) to ``until_ns`` (exclusive). Null:
-  it lasted at the run's end, and counts up to there.
+  it had not ended at the run's end, and counts up to there.
 - Times are ns since the epoch on the broker's clock; ``_s`` are seconds.
-- *owner*: who a member is across restarts: its instance id, else its member id.
-- *name*: what people call it: its instance id, else its client id, else its member id.
+- *owner*: identifies a member across restarts: its instance id, or else its member id.
+- *name*: for display: its instance id, or else its client id, or else its member id.
 - A member is *eager* unless all assignors that it supports are cooperative (KIP-429),
   see [why](why.md).
 - *accepted*: a row of an ``offsets_committed``; *refused*: of a ``commit_refused``.
@@ -16,6 +16,7 @@ Terms:
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +32,7 @@ class Column:
     """One column.
 
     Attributes:
-        name: its name; ends with the unit, where it has one.
+        name: its name; ends with the unit, if it has one.
         type: as SQL spells it.
         says: its meaning.
     """
@@ -49,7 +50,7 @@ class Table:
         name: its name, without the layer.
         layer: `SILVER` or `GOLD`.
         says: the meaning of a row.
-        key: the columns that tell rows apart.
+        key: the columns that identify a row.
         columns: all of them, in order.
     """
 
@@ -70,12 +71,18 @@ class Table:
         return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
 
     def schema(self) -> StructType:
-        """Its columns, as Spark has them; all may be null. Needs a session."""
-        from pyspark.sql.types import StructType
+        """Its columns in Spark; all may be null. Needs a session."""
+        return schema_of(self.ddl)
 
-        schema = StructType.fromDDL(self.ddl)
-        assert isinstance(schema, StructType)
-        return schema
+
+@functools.cache
+def schema_of(ddl: str) -> StructType:
+    """Columns as SQL spells them. Needs a session, which parses them once."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return schema
 
 
 def columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
@@ -84,10 +91,10 @@ def columns(*rows: tuple[str, str, str]) -> tuple[Column, ...]:
 
 
 GROUP: Final = columns(
-    ("run", "string", "the start of the broker"), ("group", "string", "the group's id")
+    ("run", "string", "id of the run of the broker"), ("group", "string", "group id")
 )
 MEMBER: Final = columns(
-    ("member_id", "string", "the member's id"),
+    ("member_id", "string", "member id"),
     ("owner", "string", "see Terms"),
     ("name", "string", "see Terms"),
 )

@@ -1,6 +1,6 @@
 """Settings that would help a group, one rule each.
 
-The rules, their thresholds and how sure each is: docs/pipeline-settings.md.
+The rules, their thresholds and how sure each is: docs/reference/pipeline-settings.md.
 
 No rule is about heartbeat.interval.ms: clients do not send theirs, and a group whose
 members learn late of a rebalance looks to a broker like one whose members poll late.
@@ -8,7 +8,7 @@ members learn late of a rebalance looks to a broker like one whose members poll 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
@@ -20,13 +20,23 @@ from kohort.pipeline.gold.settings import (
     limits,
     members,
     polling,
+    savings,
     sessions,
 )
-from kohort.pipeline.table_functions import GROUP, Frames, Options, shaped
+from kohort.pipeline.table_functions import (
+    GROUP,
+    Frames,
+    Options,
+    by,
+    kept,
+    shaped,
+    together,
+)
 
 RULES: Final[tuple[Callable[[], Column], ...]] = (
     limits.initial_delay_played,
     limits.initial_delay_seen,
+    sessions.crash_loop,
     sessions.static_membership,
     sessions.static_session_timeout,
     sessions.session_timeout_higher,
@@ -45,32 +55,51 @@ that could contradict each other (session.timeout.ms) read each other's numbers,
 
 def settings(frames: Frames, options: Options) -> DataFrame:
     """gold/settings."""
-    said = F.explode(F.array_compact(F.array(*(rule() for rule in RULES))))
-    rows = numbers(frames).select(*GROUP, said.alias("said"))
-    return shaped(rows.select(*GROUP, "said.*"), "gold/settings")
-
-
-def numbers(frames: Frames) -> DataFrame:
-    """All that rules know: one row for each group."""
-    lives = members.lives(frames)
+    lives = kept(members.lives(frames))
     newcomers = limits.arrivals(frames)
+    endings = members.endings(frames)
+    moves = assignments.moves(frames, endings)
+    crashes = sessions.crashes(frames, endings)
+    waits = polling.long_waits(frames, endings)
+    of_waits = polling.of_waits(waits)
+    saved = kept(
+        reduce(
+            DataFrame.unionByName,
+            [
+                savings.avoided(frames, lives, newcomers),
+                savings.costs(frames, lives),
+                sessions.earlier(crashes),
+                polling.shortened(frames, waits, of_waits),
+                assignments.kept(moves),
+            ],
+        )
+    )
     parts = [
         frames["gold/groups"].select(*GROUP, "members_most"),
+        savings.of_rules(saved),
         members.of_members(lives),
-        members.caused(frames, lives, newcomers),
-        sessions.of_crashes(frames),
-        polling.of_waits(frames),
-        assignments.of_moves(frames),
+        sessions.of_crashes(crashes),
+        of_waits,
+        assignments.of_moves(moves),
         assignments.of_commits(frames),
         limits.of_arrivals(newcomers),
         limits.of_pairs(frames),
         limits.of_refusals(frames),
     ]
-    rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+    told = F.explode(F.array_compact(F.array(*(rule() for rule in RULES))))
+    told_rows = _numbers(parts).select(*GROUP, told.alias("said"))
+    said = kept(told_rows.select(*GROUP, "said.*"))
+    shared = savings.saved_together(frames, said, saved)
+    return shaped(said.join(shared, [*GROUP], "left"), "gold/settings")
+
+
+def _numbers(parts: Sequence[DataFrame]) -> DataFrame:
+    """All that rules know: one row for each group."""
+    rows = together(*parts)
     known = (
         F.first(name, ignorenulls=True).alias(name)
         for name in rows.columns
         if name not in GROUP
     )
     # Each number has one row at the most that knows it.
-    return rows.groupBy(*GROUP).agg(*known)
+    return rows.groupBy(*by(*GROUP)).agg(*known)

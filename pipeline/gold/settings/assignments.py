@@ -9,11 +9,19 @@ from pyspark.sql import functions as F
 
 from kohort.pipeline.event_schema import ADVICE, WORDS
 from kohort.pipeline.gold.columns import REBALANCE, SECOND_NS, seconds
-from kohort.pipeline.gold.settings.rule import FEWEST, recommended, sure
-from kohort.pipeline.table_functions import GROUP, Frames
+from kohort.pipeline.gold.settings.members import before_the_end
+from kohort.pipeline.gold.settings.rule import (
+    FEWEST,
+    recommended,
+    said,
+    saved_s,
+    sure,
+)
+from kohort.pipeline.table_functions import GROUP, Frames, by
 
 STRATEGY: Final = "partition.assignment.strategy"
 COOPERATIVE: Final = "cooperative-sticky"
+COOPERATIVE_RULE: Final = "cooperative-rebalancing"
 
 KEPT: Final[float] = ADVICE["kept_share"]
 STILL_S: Final[float] = ADVICE["eager_pause_ns"] / SECOND_NS
@@ -28,36 +36,66 @@ TOO_LATE: Final = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBE
 """Errors of commits that came while partitions were given up, or after that."""
 
 
-def of_moves(frames: Frames) -> DataFrame:
-    """Numbers of groups: partitions moved by completed rebalances, and pauses.
+def moves(frames: Frames, endings: DataFrame) -> DataFrame:
+    """Rows of silver/moves before the end of groups, with their pauses.
+
+    Returns:
+        the columns of silver/moves, paused_ns, protocol, and
+        is_eager: members paused in it.
+        least: the partitions that had to move.
+        stood_ns: downtime of partitions whose members paused.
+    """
+    rebalances = frames["silver/rebalances"].select(*REBALANCE, "paused_ns", "protocol")
+    stood = (
+        frames["silver/unread"]
+        .where("cause = 'paused'")
+        .groupBy(*by(*REBALANCE))
+        .agg(F.sum("unread_ns").alias("stood_ns"))
+    )
+    return (
+        before_the_end(frames["silver/moves"], endings)
+        .join(rebalances, [*REBALANCE])
+        .join(stood, [*REBALANCE], "left")
+        .withColumn("is_eager", (F.col("paused_ns") > 0) & (F.col("owned") > 0))
+        .withColumn("least", F.least("least_moved", "owned"))
+    )
+
+
+def kept(moves_: DataFrame) -> DataFrame:
+    """Downtime of partitions that stood still and did not have to move.
+
+    Returns:
+        run, group, number, rule, saved_ns.
+    """
+    saved_ns = F.col("stood_ns") * (1 - F.col("least") / F.col("owned"))
+    return moves_.where("is_eager and stood_ns > 0").select(
+        *REBALANCE,
+        F.lit(COOPERATIVE_RULE).alias("rule"),
+        saved_ns.cast("bigint").alias("saved_ns"),
+    )
+
+
+def of_moves(moves_: DataFrame) -> DataFrame:
+    """Numbers of groups, of their `moves`.
 
     ``eager_``: of those in which members paused. ``loose_``: of those by assignors
     that are not sticky, in which there was something to keep.
     """
-    rebalances = frames["silver/rebalances"].select(*REBALANCE, "paused_ns", "protocol")
-    still = F.col("paused_ns")
-    least = F.least("least_moved", "owned")
-    eager = (still > 0) & (F.col("owned") > 0)
-    kept_ns = (still * (1 - least / F.col("owned"))).cast("bigint")
+    still, least, eager = F.col("paused_ns"), F.col("least"), F.col("is_eager")
     loose = ~F.col("protocol").isin(*STICKY) & (F.col("owned") > F.col("first_owned"))
     too_far = loose & (F.col("moved") > F.col("least_moved"))
-    by = F.collect_set(F.when(too_far, F.col("protocol")))
-    return (
-        frames["silver/moves"]
-        .join(rebalances, [*REBALANCE])
-        .groupBy(*GROUP)
-        .agg(
-            F.count_if(eager).alias("eager"),
-            seconds(F.sum(F.when(eager, still))).alias("eager_still_s"),
-            seconds(F.sum(F.when(eager, kept_ns))).alias("eager_saved_s"),
-            F.sum(F.when(eager, F.col("owned"))).alias("eager_owned"),
-            F.sum(F.when(eager, least)).alias("eager_least"),
-            F.count_if(loose).alias("loose"),
-            F.count_if(too_far).alias("loose_too_far"),
-            F.sum(F.when(loose, F.col("moved"))).alias("loose_moved"),
-            F.sum(F.when(loose, F.col("least_moved"))).alias("loose_least"),
-            F.array_join(F.array_sort(by), ", ").alias("loose_by"),
-        )
+    loose_by = F.collect_set(F.when(too_far, F.col("protocol")))
+    return moves_.groupBy(*by(*GROUP)).agg(
+        F.count_if(eager).alias("eager"),
+        seconds(F.sum(F.when(eager, still))).alias("eager_still_s"),
+        seconds(F.sum(F.when(eager, F.col("stood_ns")))).alias("eager_stood_s"),
+        F.sum(F.when(eager, F.col("owned"))).alias("eager_owned"),
+        F.sum(F.when(eager, least)).alias("eager_least"),
+        F.count_if(loose).alias("loose"),
+        F.count_if(too_far).alias("loose_too_far"),
+        F.sum(F.when(loose, F.col("moved"))).alias("loose_moved"),
+        F.sum(F.when(loose, F.col("least_moved"))).alias("loose_least"),
+        F.array_join(F.array_sort(loose_by), ", ").alias("loose_by"),
     )
 
 
@@ -66,31 +104,31 @@ def cooperative_rebalancing() -> Column:
 
     Over the completed rebalances in which eager members paused: at least three,
     with a second of it each, on average, and at least half of the partitions did not
-    have to move. Saved is the pauses times the share that did not have to.
+    have to move. Saved is the downtime times the share that did not have to.
     Confidence: by the rebalances, times that share of all of them.
     """
     owned = F.when(F.col("eager_owned") > 0, F.col("eager_owned"))
     kept = 1 - F.col("eager_least") / owned
     return recommended(
-        "cooperative-rebalancing",
+        COOPERATIVE_RULE,
         STRATEGY,
         "client",
         F.col("eager") >= FEWEST,
         F.col("eager_still_s") >= STILL_S * F.col("eager"),
         kept >= KEPT,
         suggested=F.lit(COOPERATIVE),
-        evidence=F.format_string(
-            "In %d rebalances members paused for %.1f member-seconds, as they gave"
-            " up all their partitions; of %d partitions (each rebalance's added up) %d"
-            " had to move. Cooperative members stop only partitions that move; if some"
-            " do, a second, short rebalance follows.",
+        evidence=said(
+            "In %d rebalances members revoked all partitions, which had no reader for"
+            " %.1f partition-seconds; of %d partitions (summed over the rebalances) %d"
+            " had to move. Cooperative members revoke only partitions that move; if"
+            " some do, a second, short rebalance follows.",
             "eager",
-            "eager_still_s",
+            F.coalesce("eager_stood_s", F.lit(0.0)),
             "eager_owned",
             "eager_least",
         ),
         cases=F.col("eager"),
-        paused_saved_s=F.col("eager_saved_s"),
+        downtime_saved_s=saved_s(COOPERATIVE_RULE),
         confidence=sure(F.col("eager"), kept),
     )
 
@@ -113,9 +151,9 @@ def sticky_assignor() -> Column:
         moved >= TOO_FAR * least,
         moved - least >= TOO_MANY,
         suggested=F.lit(COOPERATIVE),
-        evidence=F.format_string(
-            "In %d of %d rebalances %s moved more partitions than had to move for the"
-            " same shares: %d moved in all, %d had to.",
+        evidence=said(
+            "In %d of %d rebalances %s moved more partitions than necessary for the"
+            " same shares: %d moved in total, %d had to.",
             cases,
             "loose",
             "loose_by",
@@ -132,7 +170,7 @@ def of_commits(frames: Frames) -> DataFrame:
     twice = (
         frames["silver/reprocessed"]
         .where("why = 'refused'")
-        .groupBy(*GROUP)
+        .groupBy(*by(*GROUP))
         .agg(
             F.count_distinct("node", "sequence").alias("twice"),
             F.sum("records").alias("twice_records"),
@@ -142,7 +180,7 @@ def of_commits(frames: Frames) -> DataFrame:
         frames["gold/groups"]
         .select(*GROUP, "commit_failures", F.explode("commit_failures_by_error"))
         .where(F.col("key").isin(*TOO_LATE))
-        .groupBy(*GROUP, "commit_failures")
+        .groupBy(*by(*GROUP, "commit_failures"))
         .agg(F.sum("value").alias("late"))
     )
     return twice.join(late, [*GROUP])
@@ -162,10 +200,10 @@ def commit_on_revocation() -> Column:
         F.col("twice") >= FEWEST,
         # A broker does not see whether the client commits automatically.
         suggested=F.lit("false, and commitSync in onPartitionsRevoked"),
-        evidence=F.format_string(
+        evidence=said(
             "%d records were processed twice, in %d cases, after commits were refused:"
             " %d of %d refused commits came during a rebalance or after it. Commit in"
-            " onPartitionsRevoked, by commitSync, before partitions are given up.",
+            " onPartitionsRevoked with commitSync.",
             "twice_records",
             "twice",
             "late",

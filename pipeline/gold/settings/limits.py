@@ -7,17 +7,23 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from kohort.pipeline.event_schema import ADVICE
 from kohort.pipeline.gold.columns import SECOND_NS, seconds
 from kohort.pipeline.gold.initial_delay import DELAY
 from kohort.pipeline.gold.metrics import FULL
-from kohort.pipeline.gold.settings.rule import FEWEST, number, recommended, sure
-from kohort.pipeline.table_functions import GROUP, Frames
+from kohort.pipeline.gold.settings.members import GAP_NS
+from kohort.pipeline.gold.settings.rule import (
+    FEWEST,
+    made,
+    recommended,
+    said,
+    saved_s,
+    sure,
+)
+from kohort.pipeline.table_functions import GROUP, Frames, by, together
 
 INITIAL_DELAY: Final = "initial-delay"
 MAX_SIZE: Final = "group.max.size"
 
-ARRIVAL_GAP_NS: Final[int] = ADVICE["arrival_gap_ns"]
 SURGE: Final = 1.25
 """Room beyond the members and refused processes: a rolling update of Kubernetes starts
 a quarter more pods (maxSurge) before it stops the old ones."""
@@ -36,7 +42,7 @@ def of_pairs(frames: Frames) -> DataFrame:
     pairs = frames["gold/initial_delay"]
     keys = ("scenario", "group")
     helped = F.when(F.col("rebalances_saved") > 0, 1.0).otherwise(0.0)
-    of_delay = pairs.groupBy(*keys, "delay_ms").agg(
+    of_delay = pairs.groupBy(*by(*keys, "delay_ms")).agg(
         F.count("*").alias("pairs"),
         F.sum("rebalances_saved").alias("saved"),
         F.avg("rebalances_saved").alias("mean"),
@@ -45,7 +51,7 @@ def of_pairs(frames: Frames) -> DataFrame:
     )
     row = F.struct("delay_ms", "pairs", "saved", "mean", "share", "later_s")
     rank = F.struct(-F.col("mean"), "delay_ms")
-    best = of_delay.groupBy(*keys).agg(F.min_by(row, rank).alias("played"))
+    best = of_delay.groupBy(*by(*keys)).agg(F.min_by(row, rank).alias("played"))
     is_best = F.col("delay_ms") == F.col("played.delay_ms")
     # There are pairs of all runs, but settings may be computed for some runs only.
     asked = frames["gold/groups"].select(*GROUP)
@@ -53,11 +59,11 @@ def of_pairs(frames: Frames) -> DataFrame:
         pairs.withColumnRenamed("run_without", "run")
         .join(asked, [*GROUP], "left_semi")
         .join(best, [*keys])
-        .groupBy(*GROUP)
+        .groupBy(*by(*GROUP))
         .agg(
             F.first("played").alias("played"),
             F.avg(F.when(is_best, F.col("rebalances_saved"))).alias("played_saved"),
-            F.avg(F.when(is_best, F.col("paused_saved_s"))).alias("played_still_s"),
+            F.avg(F.when(is_best, F.col("downtime_saved_s"))).alias("played_down_s"),
         )
     )
 
@@ -76,9 +82,9 @@ def initial_delay_played() -> Column:
         F.col("played.saved") >= FEWEST,
         F.col("played_saved") > 0,
         suggested=F.col("played.delay_ms"),
-        evidence=F.format_string(
-            "The same seeds were played with and without a delay of %d ms, %d pairs: on"
-            " average it saved %.1f rebalances, some in %.0f %% of them, and the first"
+        evidence=said(
+            "The same seeds ran with and without a delay of %d ms (%d pairs): it saved"
+            " %.1f rebalances on average, and some in %.0f %% of the pairs; the first"
             " assignment was %.1f s later.",
             "played.delay_ms",
             "played.pairs",
@@ -88,7 +94,7 @@ def initial_delay_played() -> Column:
         ),
         cases=F.col("played.pairs"),
         rebalances_saved=F.round("played_saved"),
-        paused_saved_s=F.col("played_still_s"),
+        downtime_saved_s=F.col("played_down_s"),
         confidence=sure(F.col("played.pairs"), F.col("played.share")),
     )
 
@@ -124,13 +130,12 @@ def arrivals(frames: Frames) -> DataFrame:
     )
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     of_start = Window.partitionBy(*GROUP, "start_ns").orderBy("at_ns", "member_id")
-    is_break = F.col("is_over") | (F.col("gap_ns") > ARRIVAL_GAP_NS)
+    is_break = F.col("is_over") | (F.col("gap_ns") > GAP_NS)
     breaks = F.count_if(is_break).over(
         of_start.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     return (
-        emptied.unionByName(came, allowMissingColumns=True)
-        .unionByName(went, allowMissingColumns=True)
+        together(emptied, came, went)
         .withColumn("start_ns", F.last("start_ns", ignorenulls=True).over(so_far))
         .where("member_id is not null and start_ns is not null")
         .withColumn("gap_ns", F.col("at_ns") - F.lag("at_ns").over(of_start))
@@ -142,7 +147,7 @@ def arrivals(frames: Frames) -> DataFrame:
 
 def of_arrivals(newcomers: DataFrame) -> DataFrame:
     """Numbers of groups, of their `arrivals`."""
-    return newcomers.groupBy(*GROUP).agg(
+    return newcomers.groupBy(*by(*GROUP)).agg(
         F.count_distinct("start_ns").alias("starts"),
         F.count("*").alias("newcomers"),
         F.max("gap_ns").alias("gap_ns"),
@@ -158,30 +163,30 @@ def initial_delay_seen() -> Column:
     another, so that the delay need not cover the whole start. Confidence: by the
     rebalances, times the number of them for each newcomer (at most 1).
     """
-    made = F.col("newcomer_made")
-    each = F.least(made / F.col("newcomers"), F.lit(1.0))
+    caused = made(INITIAL_DELAY)
+    each = F.least(caused / F.col("newcomers"), F.lit(1.0))
     delay_s = F.floor(F.col("gap_ns") / SECOND_NS) + 1
     return recommended(
         INITIAL_DELAY,
         DELAY,
         "broker",
         F.col("played").isNull(),
-        made >= FEWEST,
+        caused >= FEWEST,
         suggested=delay_s.cast("bigint") * 1000,
-        evidence=F.format_string(
-            "In %d starts of the group %d members came after the first one, at most"
-            " %.1f s after one another, and made %d rebalances. A delay above the"
-            " longest gap makes them one per start; the first assignment is later by"
-            " it, or by more where members go on coming.",
+        evidence=said(
+            "In %d starts of the group, %d members joined after the first one, at most"
+            " %.1f s apart, and caused %d rebalances. A delay above the longest gap"
+            " makes this one rebalance per start; the first assignment comes later by"
+            " the delay, or more while members keep joining.",
             "starts",
             "newcomers",
             seconds(F.col("gap_ns")),
-            made,
+            caused,
         ),
-        cases=made,
-        rebalances_saved=made,
-        paused_saved_s=number("newcomer_still_s"),
-        confidence=sure(made, each),
+        cases=caused,
+        rebalances_saved=caused,
+        downtime_saved_s=saved_s(INITIAL_DELAY),
+        confidence=sure(caused, each),
     )
 
 
@@ -192,9 +197,9 @@ def of_refusals(frames: Frames) -> DataFrame:
     """Numbers of groups that were full: refused processes, members and partitions."""
     full = frames["silver/refusals"].where(F.col("cause").isin(*FULL))
     askers = (
-        full.groupBy(*GROUP, "name", "host")
+        full.groupBy(*by(*GROUP, "name", "host"))
         .agg(F.count("*").alias("times"))
-        .groupBy(*GROUP)
+        .groupBy(*by(*GROUP))
         .agg(
             F.sum("times").alias("refusals"),
             F.count("*").alias("askers"),
@@ -204,22 +209,22 @@ def of_refusals(frames: Frames) -> DataFrame:
     partitions = (
         frames["silver/ownership"]
         .join(full.select(*GROUP), [*GROUP], "left_semi")
-        .groupBy(*GROUP)
+        .groupBy(*by(*GROUP))
         .agg(F.count_distinct("topic", "partition").alias("partitions"))
     )
     return askers.join(partitions, [*GROUP], "left")
 
 
 def _fits() -> Column:
-    """Whether there are partitions for the refused processes; true if unknown."""
+    """True if there are partitions for the refused processes, or if it is unknown."""
     together = F.col("members_most") + F.col("askers")
     is_normal = F.col("askers") <= F.col("members_most")
     return is_normal & F.coalesce(together <= F.col("partitions"), F.lit(True))
 
 
 _FULL_TOLD: Final = (
-    "%d joins of %d processes (by name and host) were refused as the group was full; it"
-    " had %d members at the most"
+    "%d joins of %d processes (by name and host) were refused because the group was"
+    " full; it had at most %d members"
 )
 _FULL_NUMBERS: Final = ("refusals", "askers", "members_most")
 
@@ -240,7 +245,7 @@ def group_max_size() -> Column:
         F.col("members_most") > 0,
         _fits(),
         suggested=room.cast("bigint"),
-        evidence=F.format_string(
+        evidence=said(
             _FULL_TOLD + ". There is work for all of them: the limit is too low.",
             *_FULL_NUMBERS,
         ),
@@ -264,8 +269,8 @@ def runaway_deployment() -> Column:
         F.col("members_most") > 0,
         ~_fits(),
         suggested=F.col("members_most"),
-        evidence=F.format_string(
-            _FULL_TOLD + ", and %s partitions. Leave the limit, and find the"
+        evidence=said(
+            _FULL_TOLD + ", and %s partitions. Keep the limit and find the"
             " deployment: %s on host %s was refused most, %d times.",
             *_FULL_NUMBERS,
             F.coalesce(F.col("partitions").cast("string"), F.lit("no known")),

@@ -6,6 +6,7 @@ or null. So all rules together are one look at each group, however many there ar
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 from operator import and_
 from typing import Final
@@ -36,12 +37,12 @@ def recommended(
     cases: Column,
     confidence: Column,
     rebalances_saved: Column | None = None,
-    paused_saved_s: Column | None = None,
+    downtime_saved_s: Column | None = None,
 ) -> Column:
     """The row of gold/settings, without run and group, if all conditions are true."""
     nothing = F.lit(None)
     saved = nothing if rebalances_saved is None else rebalances_saved
-    still = nothing if paused_saved_s is None else paused_saved_s
+    time = nothing if downtime_saved_s is None else downtime_saved_s
     row = F.struct(
         F.lit(rule).alias("rule"),
         F.lit(setting).alias("setting"),
@@ -50,7 +51,7 @@ def recommended(
         evidence.alias("evidence"),
         cases.cast("bigint").alias("cases"),
         saved.cast("bigint").alias("rebalances_saved"),
-        still.cast("double").alias("paused_saved_s"),
+        time.cast("double").alias("downtime_saved_s"),
         confidence.cast("double").alias("confidence"),
     )
     return F.when(reduce(and_, conditions), row)
@@ -63,12 +64,45 @@ def sure(cases: Column, consistency: Column | None = None) -> Column:
     """
     of_cases = cases / (cases + HALF_SURE)
     both = of_cases if consistency is None else of_cases * consistency
-    return F.round(both, 2)
+    return rounded(both, 2)
+
+
+def said(template: str, *values: Column | str) -> Column:
+    """A text with values. Engines cut ``%.1f`` at different digits: so it is rounded.
+
+    Args:
+        template: as Java and C spell it: ``%d``, ``%s``, ``%.1f``, ``%%``.
+        values: a value or the name of a column for each of them.
+    """
+    digits = re.findall(r"%(?:\.(\d)f|[ds])", template.replace("%%", ""))
+    columns = (F.col(each) if isinstance(each, str) else each for each in values)
+    return F.format_string(
+        template,
+        *(
+            rounded(column, int(count)) if count else column
+            for column, count in zip(columns, digits, strict=True)
+        ),
+    )
+
+
+def rounded(value: Column, digits: int) -> Column:
+    """A number rounded half up, as its decimal digits are, to these many of them."""
+    return F.round(value.cast("decimal(28,9)"), digits).cast("double")
 
 
 def rounded_up(value: Column, step: int) -> Column:
     """The next multiple of a step that is not below, as long."""
     return (F.ceil(value / step) * step).cast("bigint")
+
+
+def made(rule: str) -> Column:
+    """The rebalances of the group that the rule would have avoided."""
+    return F.coalesce(F.try_element_at("made", F.lit(rule)), F.lit(0))
+
+
+def saved_s(rule: str) -> Column:
+    """The downtime of the group that the rule would have saved; 0: none."""
+    return F.coalesce(F.try_element_at("saved_s", F.lit(rule)), F.lit(0.0))
 
 
 def number(name: str) -> Column:

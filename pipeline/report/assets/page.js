@@ -1,9 +1,12 @@
 "use strict";
 // Unpacks plotly, draws the charts in the reader's colours, and leads from a mark to the
-// query that gave it.
+// query that gave it. On paper all parts are open, and the charts are light and as wide as
+// the sheet.
 (async () => {
   const specs = [...document.querySelectorAll("script[data-chart]")];
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  // A4, landscape, without its margins, at 96 pixels per inch.
+  const SHEET_PX = 1030;
   const narrow = matchMedia("(max-width: 520px)");
   const colour = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -17,7 +20,7 @@
     document.head.append(script);
   };
 
-  // What the page's look says about a chart, over what the chart says itself.
+  // The layout of a chart, with the page's colours and fonts on top.
   const dressed = (layout, data) => {
     const axis = (own) => ({
       ...own,
@@ -50,15 +53,20 @@
     toImageButtonOptions: { format: "svg" },
   };
 
-  // What is drawn is in the tables; one drawing, to measure texts with, is plotly's own.
+  // Hides the drawings from screen readers: tables have the same numbers. One drawing is
+  // plotly's own, to measure texts.
   const hide = () => {
     for (const svg of document.querySelectorAll("svg")) svg.setAttribute("aria-hidden", "true");
   };
 
-  const draw = async () => {
-    for (const spec of specs) {
-      const { data, layout } = JSON.parse(spec.textContent);
+  // Charts in closed parts have no width: they are drawn when their part opens.
+  const isSeen = (place) => !place.closest("details:not([open])");
+
+  const draw = async (some = specs) => {
+    for (const spec of some) {
       const place = document.getElementById(spec.dataset.chart);
+      if (!isSeen(place)) continue;
+      const { data, layout } = JSON.parse(spec.textContent);
       await Plotly.react(place, data, dressed(layout, data), config);
       hide();
       for (const event of ["plotly_click", "plotly_afterplot"]) place.removeAllListeners(event);
@@ -68,8 +76,44 @@
     document.documentElement.dataset.drawn = String(specs.length);
   };
 
+  // A link to a closed part opens it.
+  const reveal = () => {
+    const part = document.getElementById(location.hash.slice(1))?.closest("details");
+    if (part) part.open = true;
+  };
+
+  // The browser makes the pages as soon as the listener returns; without images and maps
+  // plotly draws before its promise is awaited.
+  const parts = [...document.querySelectorAll("details.group")];
+  let closed = [];
+  const print = () => {
+    closed = parts.filter((part) => !part.open);
+    for (const part of closed) part.open = true;
+    document.documentElement.dataset.printed = "";
+    for (const spec of specs) {
+      const { data, layout } = JSON.parse(spec.textContent);
+      const place = document.getElementById(spec.dataset.chart);
+      Plotly.react(place, data, { ...dressed(layout, data), width: SHEET_PX }, config);
+    }
+  };
+  const printed = () => {
+    delete document.documentElement.dataset.printed;
+    for (const part of closed) part.open = false;
+    draw();
+  };
+
   await unpack();
+  reveal();
   await draw();
-  dark.addEventListener("change", draw);
-  narrow.addEventListener("change", draw);
+  dark.addEventListener("change", () => draw());
+  narrow.addEventListener("change", () => draw());
+  addEventListener("hashchange", reveal);
+  addEventListener("beforeprint", print);
+  addEventListener("afterprint", printed);
+  for (const part of parts) {
+    part.addEventListener("toggle", () => {
+      const isPrinted = "printed" in document.documentElement.dataset;
+      if (!isPrinted) draw(part.querySelectorAll("script[data-chart]"));
+    });
+  }
 })();

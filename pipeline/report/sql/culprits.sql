@@ -1,4 +1,5 @@
--- Culprits of rebalances, over all runs; at most 1,000 rows, those with the most.
+-- Members that caused rebalances, over all runs; at most 1,000 rows, those with the most
+-- downtime first.
 SELECT
   `group`,
   cause,
@@ -6,8 +7,8 @@ SELECT
   sum(rebalances) AS rebalances,
   sum(duration_s) AS duration_s,
   sum(paused_s) AS paused_s,
-  sum(unread_s) AS unread_s
+  sum(downtime_s) AS downtime_s
 FROM gold_culprits
 GROUP BY `group`, cause, name
-ORDER BY rebalances DESC, paused_s DESC, `group`, cause, name
+ORDER BY downtime_s DESC NULLS LAST, rebalances DESC, `group`, cause, name
 LIMIT 1000

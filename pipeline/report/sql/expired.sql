@@ -1,12 +1,11 @@
--- Members that expired, by name, over all runs: the broker did not hear of them for
--- their session timeout; at most 1,000 rows.
+-- Members whose sessions expired, by name, over all runs; at most 1,000 rows.
 -- expired: memberships that ended as expired
--- runs: in how many runs
+-- runs: number of runs
 -- first_ns: when the first of them expired
 -- last_ns: when the last of them expired
 -- session_timeout_ms: the longest of theirs
--- partitions: how many times another member was given a partition of it
--- expired_unread_s: partition-seconds from its last sign of life to the next reader
+-- partitions: times that another member was assigned a partition of it
+-- expired_unread_s: partition-seconds from its last request to the next reader
 -- expired_unread_max_s: the longest of those; null: there is none
 SELECT
   m.`group`,

@@ -1,9 +1,9 @@
--- Groups and their rebalances, over all runs; those that paused longest first;
+-- Groups and their rebalances, over all runs; the most downtime first;
 -- at most 500.
--- runs: in how many it is
--- capacity_lost: paused_s / member_s of all runs
--- capacity_lost_least: of its runs, the least
--- capacity_lost_most: of its runs, the most
+-- runs: number of runs with this group
+-- downtime_share: downtime_s / partition_s of all runs
+-- downtime_share_least: of its runs, the least
+-- downtime_share_most: of its runs, the most
 -- bytes_per_rebalance: metadata and assignments, by the number of completed
 -- members_most: of its completed rebalances: the most members
 -- expired_unread_max_s: the longest that a partition of an expired member was idle; null: none
@@ -15,11 +15,11 @@ SELECT
   sum(interrupted) AS interrupted,
   max(members_most) AS members_most,
   sum(paused_s) AS paused_s,
-  sum(unread_s) AS unread_s,
-  sum(member_s) AS member_s,
-  sum(paused_s) / nullif(sum(member_s), 0) AS capacity_lost,
-  min(capacity_lost) AS capacity_lost_least,
-  max(capacity_lost) AS capacity_lost_most,
+  sum(downtime_s) AS downtime_s,
+  sum(partition_s) AS partition_s,
+  sum(downtime_s) / nullif(sum(partition_s), 0) AS downtime_share,
+  min(downtime_share) AS downtime_share_least,
+  max(downtime_share) AS downtime_share_most,
   sum(storms) AS storms,
   sum(storm_rebalances) AS storm_rebalances,
   sum(refused_full) AS refused_full,
@@ -36,5 +36,5 @@ SELECT
   sum(records_rewound) AS records_rewound
 FROM gold_groups
 GROUP BY `group`
-ORDER BY paused_s DESC, rebalances DESC, refused_full DESC, `group`
+ORDER BY downtime_s DESC, paused_s DESC, rebalances DESC, refused_full DESC, `group`
 LIMIT 500

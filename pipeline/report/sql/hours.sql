@@ -5,17 +5,20 @@ SELECT
   `group`,
   sum(rebalances) AS rebalances,
   sum(paused_s) AS paused_s,
-  sum(unread_s) AS unread_s,
-  sum(member_s) AS member_s,
-  sum(paused_s) / nullif(sum(member_s), 0) AS capacity_lost,
+  sum(downtime_s) AS downtime_s,
+  sum(partition_s) AS partition_s,
+  sum(downtime_s) / nullif(sum(partition_s), 0) AS downtime_share,
   sum(expired) AS expired,
   sum(refused_full) AS refused_full,
   sum(commit_failures) AS commit_failures
 FROM gold_hours
 WHERE `group` IN (
-  SELECT `group` FROM gold_groups
-  GROUP BY `group` ORDER BY sum(paused_s) DESC, sum(rebalances) DESC, `group`
-  LIMIT 12
+  SELECT `group` FROM (
+    SELECT `group`, sum(paused_s) AS paused_s, sum(rebalances) AS rebalances
+    FROM gold_groups GROUP BY `group`
+    ORDER BY paused_s DESC, rebalances DESC, `group`
+    LIMIT 12
+  )
 )
 GROUP BY hour, `group`
 ORDER BY hour DESC, `group`

@@ -1,8 +1,8 @@
 -- The lag that completed rebalances of a group built up, and how long it took to work it
 -- off, as commits show it; over all runs; at most 500.
--- rebalances: how many of its rebalances it is known of
--- grown: in how many of them lag grew
--- worked_off: in how many of those it was back at lag_before before the next rebalance
+-- rebalances: rebalances with known lag
+-- grown: those in which lag grew
+-- worked_off: those after which it was back at lag_before before the next rebalance
 -- lag_before_p50: records: the median lag before a rebalance
 -- lag_built_p50: records: the median growth in those in which it grew
 -- lag_built_max: records: the largest growth

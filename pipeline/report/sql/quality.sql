@@ -1,8 +1,8 @@
 -- The checks of the data, over all runs; those that did not pass first.
 -- outcome: of the run with the worst: failed, marked, or passed
--- runs_bad: in how many runs it did not pass
--- found: how many
--- of: of how many
+-- runs_bad: runs in which it did not pass
+-- found: number found
+-- of: number checked
 -- share: the largest of a run
 -- threshold: the share above which it does not pass
 -- says: the findings, in words: of the run with the largest share

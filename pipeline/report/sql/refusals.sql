@@ -1,7 +1,7 @@
--- Joins that were refused, and members taken out for want of room, by group and cause,
+-- Refused joins, and members removed because the group was full, by group and cause,
 -- over all runs; at most 500 rows.
--- refusals: how many
--- names: how many different names they had
+-- refusals: their number
+-- names: different names
 -- first_ns: the first of them
 -- last_ns: the last of them
 SELECT

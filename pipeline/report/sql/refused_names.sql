@@ -1,5 +1,5 @@
 -- Refused processes of full groups (KIP-389), by name, over all runs; at most 500.
--- refusals: how many
+-- refusals: their number
 -- first_ns: the first of them
 -- last_ns: the last of them
 SELECT

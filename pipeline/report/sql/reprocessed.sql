@@ -3,7 +3,7 @@
 -- why: refused: a commit was refused, and another member processed its records again;
 --   rewound: a commit of a lower offset than before
 -- times: how often a partition was set back
--- partitions: of how many partitions
+-- partitions: number of partitions
 -- first_ns: the first time
 -- last_ns: the last time
 SELECT

@@ -2,11 +2,11 @@
 -- rows. Those that follow each other within 120 s, in a run, are one row. A rejoin on the
 -- same connection is no restart. A static member that took its old place is replaced.
 -- how: how the old one went: left, expired, kicked, removed, replaced or unseen
--- names: how many different names
--- times: how often
+-- names: different names
+-- times: number of restarts
 -- away_p50_s: from the last sign of the old one to the new one, the median, in seconds
--- first_ns: the first time that one came back
--- last_ns: the last time that one came back
+-- first_ns: the first return
+-- last_ns: the last return
 SELECT
   run,
   `group`,

@@ -1,10 +1,10 @@
 -- All runs together: their size, and the cost of their rebalances.
--- runs: how many there are
--- all_groups: how many groups have events, by their ids
+-- runs: their number
+-- all_groups: groups that have events, by id
 -- first_ns: the first event of all runs
 -- last_ns: the last event of all runs
 -- covered_s: seconds from the first to the last event of each run, together
--- capacity_lost: paused_s / member_s of all of them
+-- downtime_share: downtime_s / partition_s of all of them
 SELECT
   count(*) AS runs,
   (SELECT count(DISTINCT `group`) FROM gold_groups) AS all_groups,
@@ -16,9 +16,9 @@ SELECT
   sum(completed) AS completed,
   sum(interrupted) AS interrupted,
   sum(paused_s) AS paused_s,
-  sum(unread_s) AS unread_s,
-  sum(member_s) AS member_s,
-  sum(paused_s) / nullif(sum(member_s), 0) AS capacity_lost,
+  sum(downtime_s) AS downtime_s,
+  sum(partition_s) AS partition_s,
+  sum(downtime_s) / nullif(sum(partition_s), 0) AS downtime_share,
   sum(storms) AS storms,
   sum(expired) AS expired,
   sum(refused_full) AS refused_full,

@@ -1,4 +1,4 @@
--- Members that join phases waited for as the last, over all runs; at most 1,000 rows.
+-- Members that join phases waited for last, over all runs; at most 1,000 rows.
 SELECT
   `group`,
   name,

@@ -1,0 +1,36 @@
+-- The metrics by which runs are compared, by run; at most 10,000 runs.
+-- time_to_stable_s: seconds from the first member of a group to its first assignment
+--   that no rebalance follows within 10 s: of the run's groups, the longest; null: a
+--   group has no such assignment
+-- records_twice: records that were processed twice: records_reprocessed + records_rewound
+SELECT
+  r.run, r.labels, r.downtime_s, r.downtime_share, r.rebalances, s.time_to_stable_s,
+  r.paused_s, r.records_reprocessed + r.records_rewound AS records_twice, r.expired,
+  r.commit_failures
+FROM gold_runs AS r
+LEFT JOIN (
+  SELECT
+    c.run,
+    CASE WHEN count(a.stable_ns) = count(*) THEN max(a.stable_ns - c.came_ns) / 1e9 END
+      AS time_to_stable_s
+  FROM (
+    SELECT run, `group`, min(from_ns) AS came_ns
+    FROM silver_memberships
+    GROUP BY run, `group`
+  ) AS c
+  LEFT JOIN (
+    SELECT run, `group`, min(ended_ns) AS stable_ns
+    FROM (
+      SELECT
+        run, `group`, outcome, ended_ns,
+        lead(started_ns) OVER (PARTITION BY run, `group` ORDER BY number) AS next_ns
+      FROM silver_rebalances
+    )
+    WHERE outcome = 'completed'
+      AND (next_ns IS NULL OR next_ns > ended_ns + 10000000000)
+    GROUP BY run, `group`
+  ) AS a ON a.run = c.run AND a.`group` = c.`group`
+  GROUP BY c.run
+) AS s ON s.run = r.run
+ORDER BY r.run
+LIMIT 10000
