@@ -1,4 +1,4 @@
-"""Holds the table of answers in docs/groups.md against a broker, over the wire.
+"""Checks the answers that docs/reference/groups.md gives against a broker.
 
 The same scenes as in tests/groups, in real time, each cell with a group of its
 own. The broker has to have an initial rebalance delay of 1000 ms:
@@ -95,7 +95,7 @@ def _commit(e: events.CommitOffsets, group: str) -> tuple[str, int, object]:
             topic,
             partitions=[k08.OffsetCommitRequestPartition(partition, offset)],
         )
-        for topic, partition, offset, *_ in e.offsets
+        for topic, partition, offset, *_ in e.offsets.rows()
     ]
     version = 8 if e.unknown_group_is_illegal_generation else 9
     request = k08.OffsetCommitRequest(

@@ -20,7 +20,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
@@ -40,6 +40,7 @@ from bench.measured import (
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
 
+from kohort.client.config import CompressionType
 from kohort.client.consumer import Consumer
 from kohort.client.offsets import TopicPartition
 from kohort.client.producer import Producer
@@ -176,7 +177,7 @@ async def fill(
         bootstrap_servers=target.servers,
         linger_ms=100,
         batch_size=BATCH_SIZE,
-        compression_type=codec,
+        compression_type=cast(CompressionType, codec),
     ) as producer:
         sent = [
             await producer.send(topic, value, key_of(number))

@@ -13,16 +13,17 @@ import argparse
 import gc
 import itertools
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from kohort.broker import telemetry
 from kohort.broker.coordinator.coordinator import Coordinator
+from kohort.broker.coordinator.effects import Written
 from kohort.broker.coordinator.events import (
     Client,
     CommitOffsets,
     Heartbeat,
     Join,
+    Offsets,
     Sync,
 )
 from kohort.broker.coordinator.load import Loading
@@ -62,6 +63,9 @@ class _Nobody:
     def answer(self, _: object) -> None:
         pass
 
+    def answer_alike(self, _: object, value: str | bytes) -> None:
+        pass
+
 
 class _Log:
     """A log that keeps nothing: encoding is part of the cost, writing is not."""
@@ -69,9 +73,12 @@ class _Log:
     largest = 1 << 30
 
     def __init__(self) -> None:
-        self.encode = partial(Encoder().encode, now_ms=0)
+        self._encoder = Encoder()
 
-    def write(self, batch: bytes) -> None:
+    def encode(self, records: Sequence[Written], now: float) -> bytes:
+        return self._encoder.encode(records, int(now * 1000))
+
+    def write(self, batch: bytes, now: float) -> None:
         pass
 
 
@@ -113,7 +120,7 @@ class Group:
             self._driver.submit(join)
 
     def rebalance(self) -> None:
-        """All members join and sync; the leader assigns the partitions anew."""
+        """All members join and sync; the leader assigns all partitions."""
         self._join()
         shift, count = next(self._rounds), len(self.ids)
         dealt = [
@@ -141,7 +148,8 @@ class Group:
         """All members commit."""
         generation_id = self.coordinator.groups["g"].generation_id
         for member_id in self.ids:
-            offsets = [("orders", p, 5, -1, "", 5) for p in range(PARTITIONS)]
+            rows = [("orders", p, 5, -1, "", 5) for p in range(PARTITIONS)]
+            offsets = Offsets.of(rows)
             member = (generation_id, member_id, None, _CLIENT)
             self._driver.submit(CommitOffsets(_Nobody(), "g", *member, False, offsets))
 

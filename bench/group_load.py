@@ -2,19 +2,31 @@
 
 The load generator of the benchmark runs for a given time; this one repeats its
 requests a given number of times, so that a broker has the same work in every run, on a
-fast or a slow machine.
+fast or a slow machine. With the broker's process id it also pauses the broker while
+requests are sent, so that they arrive in the same groups.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
 import socket
 import struct
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.wire import frames
 
+from kohort.protocol.apis.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kohort.protocol.apis.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kohort.protocol.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -32,6 +44,7 @@ from kohort.protocol.apis.k14_sync_group import (
 from kohort.protocol.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kohort.protocol.consumer import Subscription, encode
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.records import Record, build_batch
 
 VERSIONS = {
     "Produce": 9,
@@ -47,7 +60,11 @@ VERSIONS = {
 """API versions: those of the load generator for groups and topics."""
 
 PARTITIONS = 10
-"""Partitions of a commit."""
+"""Partitions of a commit, and those that records are produced to."""
+RECORDS = 100
+"""Records of a batch, of 1,000 bytes each."""
+FETCHED = 10
+"""Batches of a partition that a fetch returns, 1 MB."""
 DEPTH = 8
 """Heartbeats or commits under way on a connection."""
 BUSY = 64
@@ -56,6 +73,26 @@ BUSY = 64
 ANSWER_S = 300.0
 """Time limit of an answer; none takes that long even fifty times slower than usual."""
 _TOPIC = "loadgen"
+
+
+@contextlib.contextmanager
+def paused(pid: int | None) -> Iterator[None]:
+    """Stops a process for the duration of the block, if there is one.
+
+    A broker that is stopped while requests are sent finds all of them in one turn of
+    its event loop: on a fast or a slow machine they arrive in the same groups.
+    """
+    if pid is None:
+        yield
+        return
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            while (task / "stat").read_text().rpartition(")")[2].split()[0] != "T":
+                time.sleep(0)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 class Connection:
@@ -76,7 +113,7 @@ class Connection:
         return self._in.read(size)
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the connections without LeaveGroup."""
         self._in.close()
         self._socket.close()
 
@@ -98,15 +135,26 @@ class GroupLoad:
         address: the broker's; its initial rebalance delay has to be 0.
         members: how many.
         group: its id.
+        busy: members that send heartbeats and commits.
+        pid: the broker's process, to be paused while requests are sent.
     """
 
     def __init__(
-        self, address: tuple[str, int], members: int, group: str = "g"
+        self,
+        address: tuple[str, int],
+        members: int,
+        group: str = "g",
+        *,
+        busy: int = BUSY,
+        pid: int | None = None,
     ) -> None:
         self._group = group
+        self._busy = min(busy, members)
+        self._pid = pid
         self._connections = [Connection(address) for _ in range(members)]
         self._ids = [""] * members
         self._numbers = itertools.count()
+        self._correlation_ids = itertools.count()
         self._generation = 0
         self._offset = 0
         topic = CreateTopicsRequest([CreatableTopic(_TOPIC, PARTITIONS, 1)])
@@ -160,19 +208,20 @@ class GroupLoad:
         assigned = [SyncGroupRequestAssignment(each, bytes(32)) for each in self._ids]
         followers = [i for i in range(len(self._ids)) if i != leader]
         half = len(followers) // 2
-        for i in (*followers[:half], leader, *followers[half:]):
-            made = assigned if i == leader else []
-            place = (
-                self._group,
-                self._generation,
-                self._ids[i],
-                None,
-                "consumer",
-                "range",
-                made,
-            )
-            frame = frame_of("SyncGroup", SyncGroupRequest(*place))
-            self._connections[i].send(frame)
+        with paused(self._pid):
+            for i in (*followers[:half], leader, *followers[half:]):
+                made = assigned if i == leader else []
+                place = (
+                    self._group,
+                    self._generation,
+                    self._ids[i],
+                    None,
+                    "consumer",
+                    "range",
+                    made,
+                )
+                frame = frame_of("SyncGroup", SyncGroupRequest(*place))
+                self._connections[i].send(frame)
         for connection in self._connections:
             answer = message_of("SyncGroup", connection.receive())
             assert answer.error_code == ErrorCode.NONE
@@ -184,8 +233,9 @@ class GroupLoad:
             How many members did so, a member counted each time.
         """
         for _ in range(times):
-            number = next(self._numbers)
-            self._join(range(len(self._ids)), struct.pack("<H", number))
+            user_data = struct.pack("<H", next(self._numbers))
+            with paused(self._pid):
+                self._join(range(len(self._ids)), user_data)
             self._divide()
         return times * len(self._ids)
 
@@ -195,16 +245,27 @@ class GroupLoad:
         Returns:
             How many heartbeats that was.
         """
+        place = (self._group, self._generation)
         frames = [
-            DEPTH
-            * frame_of(
-                "Heartbeat", HeartbeatRequest(self._group, self._generation, member_id)
-            )
-            for member_id in self._ids[:BUSY]
+            DEPTH * [frame_of("Heartbeat", HeartbeatRequest(*place, member_id))]
+            for member_id in self._ids[: self._busy]
         ]
         for _ in range(times):
             self._pipelined("Heartbeat", frames)
         return times * DEPTH * len(frames)
+
+    def in_turn(self) -> int:
+        """Each member sends one heartbeat, when that of the one before is answered.
+
+        Returns:
+            How many heartbeats that was.
+        """
+        for connection, member_id in zip(self._connections, self._ids, strict=True):
+            place = (self._group, self._generation, member_id)
+            connection.send(frame_of("Heartbeat", HeartbeatRequest(*place)))
+            answer = message_of("Heartbeat", connection.receive())
+            assert answer.error_code == ErrorCode.NONE
+        return len(self._ids)
 
     def commit(self, times: int) -> int:
         """All members commit some partitions, several times at once; `times` times.
@@ -213,30 +274,80 @@ class GroupLoad:
             How many commits that was.
         """
         for _ in range(times):
-            frames = []
-            for member_id in self._ids[:BUSY]:
-                self._offset += 1
-                rows = [
-                    OffsetCommitRequestPartition(p, self._offset)
-                    for p in range(PARTITIONS)
-                ]
-                topics = [OffsetCommitRequestTopic(_TOPIC, partitions=rows)]
-                commit = OffsetCommitRequest(
-                    self._group, self._generation, member_id, topics=topics
-                )
-                frames.append(DEPTH * frame_of("OffsetCommit", commit))
-            self._pipelined("OffsetCommit", frames)
-        return times * DEPTH * min(BUSY, len(self._ids))
+            self._pipelined(
+                "OffsetCommit",
+                [
+                    [self._commit_of(member_id) for _ in range(DEPTH)]
+                    for member_id in self._ids[: self._busy]
+                ],
+            )
+        return times * DEPTH * self._busy
 
-    def _pipelined(self, name: str, frames: list[bytes]) -> None:
+    def _commit_of(self, member_id: str) -> bytes:
+        self._offset += 1
+        rows = [
+            OffsetCommitRequestPartition(p, self._offset) for p in range(PARTITIONS)
+        ]
+        topics = [OffsetCommitRequestTopic(_TOPIC, partitions=rows)]
+        place = (self._group, self._generation, member_id)
+        return frame_of("OffsetCommit", OffsetCommitRequest(*place, topics=topics))
+
+    def produce(self, times: int) -> float:
+        """Appends a batch to each partition, all at once; `times` times.
+
+        Returns:
+            How many megabytes that was.
+        """
+        now = time.time_ns() // 1_000_000  # retention does not delete it
+        records = [Record(i, now, None, bytes(1_000)) for i in range(RECORDS)]
+        batch = build_batch(records)
+        frames = b""
+        for partition in range(PARTITIONS):
+            data = [PartitionProduceData(partition, batch)]
+            topics = [TopicProduceData(_TOPIC, partition_data=data)]
+            frames += frame_of("Produce", ProduceRequest(None, -1, 10_000, topics))
+        connection = self._connections[0]
+        for _ in range(times):
+            with paused(self._pid):
+                connection.send(frames)
+            for _ in range(PARTITIONS):
+                answer = message_of("Produce", connection.receive())
+                (row,) = answer.responses[0].partition_responses
+                assert row.error_code == ErrorCode.NONE
+        return times * PARTITIONS * len(batch) / 1e6
+
+    def fetch(self, times: int) -> float:
+        """Fetches the first batches of each partition, one by one; `times` times.
+
+        Each partition has to have `FETCHED` batches.
+
+        Returns:
+            How many megabytes that was.
+        """
+        total = 0
+        for partition in times * [*range(PARTITIONS)]:
+            rows = [FetchPartition(partition, partition_max_bytes=1 << 20)]
+            topics = [FetchTopic(_TOPIC, partitions=rows)]
+            request = FetchRequest(max_wait_ms=100, min_bytes=1, topics=topics)
+            with paused(self._pid):
+                self._connections[0].send(frame_of("Fetch", request))
+            answer = message_of("Fetch", self._connections[0].receive())
+            (row,) = answer.responses[0].partitions
+            assert row.error_code == ErrorCode.NONE
+            total += len(row.records)
+        return total / 1e6
+
+    def _pipelined(self, name: str, frames: list[list[bytes]]) -> None:
+        """Sends each connection its requests, and reads the responses."""
         busy = self._connections[: len(frames)]
-        for connection, frame in zip(busy, frames, strict=True):
-            connection.send(frame)
+        with paused(self._pid):
+            for connection, requests in zip(busy, frames, strict=True):
+                connection.send(b"".join(map(self._numbered, requests)))
         clean: set[bytes] = set()
         for connection in busy:
             for _ in range(DEPTH):
                 answer = connection.receive()
-                if answer not in clean:
+                if answer[4:] not in clean:
                     message = message_of(name, answer)
                     rows = (
                         [p for t in message.topics for p in t.partitions]
@@ -244,4 +355,8 @@ class GroupLoad:
                         else [message]
                     )
                     assert {row.error_code for row in rows} == {ErrorCode.NONE}
-                    clean.add(answer)
+                    clean.add(answer[4:])
+
+    def _numbered(self, frame: bytes) -> bytes:
+        """A request with the next correlation id, as a client sends it."""
+        return frame[:8] + struct.pack(">i", next(self._correlation_ids)) + frame[12:]

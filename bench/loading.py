@@ -1,4 +1,4 @@
-"""How long coordinators take to load 100,000 groups with 1,000,000 committed offsets.
+"""Time that coordinators take to load 100,000 groups with 1,000,000 committed offsets.
 
 This writes a data directory with `__consumer_offsets` in 50 partitions, starts a
 broker on it in a separate process, and prints how long and how much CPU time it
@@ -209,7 +209,7 @@ def groups_of_each_partition(groups: int) -> Iterator[str]:
 
 
 def until_loaded(wire: BlockingClient, served: BrokerProcess, groups: int) -> None:
-    """Asks for a group of each partition until its coordinator has it."""
+    """Asks for a group of each partition until its coordinator has loaded it."""
     waiting = list(groups_of_each_partition(groups))
     while waiting:
         answer = wire.call("DescribeGroups", 5, DescribeGroupsRequest(waiting))
@@ -222,7 +222,7 @@ def until_loaded(wire: BlockingClient, served: BrokerProcess, groups: int) -> No
 
 
 def check(wire: BlockingClient, groups: int, offsets: int) -> None:
-    """Checks that all groups are there, and one of them completely."""
+    """Checks that all groups exist, and the fields of one of them."""
     listed = wire.call("ListGroups", 4, ListGroupsRequest()).groups
     assert len(listed) == groups, len(listed)
     last = groups - 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from typing import cast
 
 from aiokafka import AIOKafkaProducer
 from bench.measured import (
@@ -32,6 +33,7 @@ from bench.measured import (
 )
 from confluent_kafka import Producer as ConfluentProducer
 
+from kohort.client.config import CompressionType
 from kohort.client.producer import Producer
 
 LINGER_MS = 5
@@ -50,7 +52,7 @@ async def send_kohort(servers: str, topic: str, codec: str, values: Values) -> N
         bootstrap_servers=servers,
         linger_ms=LINGER_MS,
         batch_size=BATCH_SIZE,
-        compression_type=codec,
+        compression_type=cast(CompressionType, codec),
     ) as producer:
         deliveries = [
             await producer.send(topic, value, key_of(number))
@@ -62,7 +64,7 @@ async def send_kohort(servers: str, topic: str, codec: str, values: Values) -> N
 
 
 async def send_aiokafka(servers: str, topic: str, codec: str, values: Values) -> None:
-    """aiokafka, as its documentation has it for many records."""
+    """Produces with aiokafka, as its documentation recommends for many records."""
     producer = AIOKafkaProducer(
         bootstrap_servers=servers,
         linger_ms=LINGER_MS,

@@ -238,9 +238,9 @@ class Play:
         print(f"* the broker has {self._broker.rss_kib() / 1024:.1f} MiB")
 
     async def _pending(self, ids: Sequence[str]) -> int:
-        """How many ids are pending: one that is may not turn static, which harms none.
+        """Counts the pending ids by joins that ask a pending id to become static.
 
-        An id that is forgotten is an unknown member's, as any other.
+        Such a join is refused and changes nothing; a forgotten id is an unknown member.
         """
         client = self._clients[0]
         count = 0

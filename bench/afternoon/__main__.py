@@ -106,13 +106,13 @@ class Pod:
                 await does[wanted.do](wanted.why)
 
     async def end(self) -> None:
-        """The afternoon is over; acts that are under way come to their end."""
+        """Ends the afternoon; acts in progress finish."""
         self._is_over = True
         async with self._alone:
             await self._stop("the afternoon is over")
 
     async def _start(self, why: str) -> None:
-        """Starts it; it is started again, later, if it ends by itself."""
+        """Starts it, and restarts it later if it exits on its own."""
         if self._is_over:
             return
         self._process = await asyncio.create_subprocess_exec(
@@ -221,7 +221,7 @@ async def act(wanted: Act, pod: Pod, at: float) -> None:
 
 
 async def play(bootstrap: str, minutes: float, script: Script, log: IO[bytes]) -> None:
-    """The afternoon, on a broker that is there."""
+    """Plays the afternoon on a running broker."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         await admin.create_topics([NewTopic(team.group, PARTITIONS) for team in TEAMS])
     pods = {

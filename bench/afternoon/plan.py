@@ -80,7 +80,7 @@ BACKOFF_S: Final = 10.0
 
 
 def acts() -> Iterator[Act]:
-    """All of it; a quick second rolling restart is to be a storm."""
+    """All acts; a quick second rolling restart has to be a storm."""
     for pod in range(4):
         yield Act(0.1 + pod * 0.02, "start", "billing", pod, "the first start")
     for pod in range(3):

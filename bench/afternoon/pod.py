@@ -172,7 +172,7 @@ class Aiokafka:
             raise CommitError(str(error)) from error
 
     def work(self, seconds: float) -> None:
-        """Takes time; its heartbeats go on."""
+        """Takes time, while heartbeats continue."""
         self._runner.run(asyncio.sleep(seconds))
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class Aiokafka:
 
 
 def _translated(error: Exception) -> Exception:
-    """The number 81 is none that aiokafka 0.14 knows: an unknown error to it."""
+    """Error 81, which aiokafka 0.14 does not know: an unknown error to it."""
     return GroupIsFullError() if "UnknownError" in repr(error) else error
 
 
@@ -228,7 +228,7 @@ class Kohort:
             raise CommitError(str(error)) from error
 
     def work(self, seconds: float) -> None:
-        """Takes time; its heartbeats go on."""
+        """Takes time, while heartbeats continue."""
         self._runner.run(asyncio.sleep(seconds))
 
     def close(self) -> None:

@@ -13,8 +13,11 @@ from bench.growth.topics import create, fetch, name_of, produce
 
 from kohort.protocol.apis.k03_metadata import MetadataRequest
 
-APPENDS = 500
+APPENDS = 1_000
 """Appends of a measurement, to a partition that no fetch waits for."""
+DEPTH = 10
+"""Requests of a connection that are sent before the first response is read: alone,
+much of an append's cost would be the wake of the broker, which varies."""
 WAKES = 4_000
 """Fetches of a measurement that an append has answered."""
 LONG_MS = 600_000
@@ -25,12 +28,14 @@ WAITED, OTHER = 0, 1
 
 
 def append(connection: Connection, partition: int, times: int) -> None:
-    """Appends records, one by one."""
+    """Appends records, each with a request, `DEPTH` requests at once."""
     frame = frame_of("Produce", produce(name_of(0), partition))
-    for _ in range(times):
-        connection.send(frame)
-        (topic,) = message_of("Produce", connection.receive()).responses
-        must_be(topic.partition_responses[0].error_code)
+    for done in range(0, times, DEPTH):
+        count = min(DEPTH, times - done)
+        connection.send(frame * count)
+        for _ in range(count):
+            (topic,) = message_of("Produce", connection.receive()).responses
+            must_be(topic.partition_responses[0].error_code)
 
 
 def settle(connection: Connection) -> None:

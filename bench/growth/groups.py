@@ -104,6 +104,28 @@ def heartbeat_beside(idle: int) -> Iterator[Measure]:
         yield lambda: _measure(broker, lambda: load.heartbeat(times))
 
 
+@contextlib.contextmanager
+def heartbeat_each(members: int) -> Iterator[Measure]:
+    """One heartbeat of each member in turn, as they arrive from idle members."""
+    with fresh() as broker, _groups(broker, members // CROWD, CROWD) as loads:
+        yield lambda: _measure(broker, lambda: sum(each.in_turn() for each in loads))
+
+
+@contextlib.contextmanager
+def memory(members: int) -> Iterator[Measure]:
+    """Memory of members with a connection, in kB; that of the broker before is not."""
+    with (
+        fresh() as broker,
+        contextlib.closing(GroupLoad(broker.address, CROWD, "first")) as first,
+    ):
+        first.in_turn()
+        before_kb = broker.memory_kb()
+        with _groups(broker, members // CROWD, CROWD) as loads:
+            for load in loads:
+                load.in_turn()
+            yield lambda: (broker.memory_kb() - before_kb) / members
+
+
 ROWS = [
     Row(
         "heartbeat, members of the group",
@@ -167,5 +189,23 @@ ROWS = [
         1.5,
         "an idle member costs a timer and a connection that nothing looks at",
         heartbeat_beside,
+    ),
+    Row(
+        "heartbeat of each member in turn, members",
+        "heartbeat",
+        (100, 1_000, 10_000),
+        (100, 1_000),
+        2.0,
+        "each is a turn of the event loop; the members do not fit into the cache",
+        heartbeat_each,
+    ),
+    Row(
+        "memory of idle members",
+        "member, in kB",
+        (1_000, 10_000),
+        (500, 1_000),
+        1.5,
+        "an object for each member, its connection and its timer",
+        memory,
     ),
 ]

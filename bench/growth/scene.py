@@ -17,7 +17,10 @@ from tests.crash.broker_process import BrokerProcess
 from kohort.protocol.errors import ErrorCode
 
 Measure = Callable[[], float]
-"""Does some operations; returns the broker's CPU time per operation, in us."""
+"""Does some operations; returns the broker's CPU time per operation, in us.
+
+For the rows of memory: returns kB per member.
+"""
 
 
 class Row(NamedTuple):
@@ -68,6 +71,11 @@ class Broker:
         stat = Path(f"/proc/{self.served.pid}/stat").read_text()
         ticks = int(stat.rpartition(")")[2].split()[11])
         return ticks * 1_000_000 / os.sysconf("SC_CLK_TCK")
+
+    def memory_kb(self) -> int:
+        """The memory that it has in use."""
+        status = Path(f"/proc/{self.served.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0])
 
     def ask(self, connection: Connection, name: str, message: object) -> object:
         """Sends a request, and returns the response."""

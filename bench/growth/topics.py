@@ -26,6 +26,8 @@ AT_ONCE = 20
 """Topics of a request that only prepares a measurement."""
 TIMES = 2_000
 """Requests of a measurement."""
+ROWS_ASKED = 200_000
+"""Partitions in the responses of a measurement, with all topics in each."""
 HOUSEKEEPING_S = 2.0
 """Time of a measurement without requests."""
 BATCH = build_batch([Record(0, 1_700_000_000_000, b"key", bytes(100))])
@@ -99,8 +101,25 @@ def _repeated(name: str, request: object, topics: int) -> Iterator[Measure]:
 
 
 @contextlib.contextmanager
+def all_topics(topics: int) -> Iterator[Measure]:
+    """Metadata of all topics; the cost is one partition's."""
+    frame = frame_of("Metadata", MetadataRequest(None))
+    times = max(1, ROWS_ASKED // (topics * PARTITIONS))
+    with _with_topics(topics) as (broker, connection):
+
+        def measure() -> float:
+            before_us = broker.cpu_us()
+            for _ in range(times):
+                connection.send(frame)
+                connection.receive()
+            return (broker.cpu_us() - before_us) / times / (topics * PARTITIONS)
+
+        yield measure
+
+
+@contextlib.contextmanager
 def housekeeping(topics: int) -> Iterator[Measure]:
-    """Time passes: retention is looked at in each second, and flushing."""
+    """Advances the time: each second checks retention and flushing."""
     with _with_topics(topics, "log.retention.check.interval.ms=1000") as (broker, _):
 
         def measure() -> float:
@@ -150,7 +169,7 @@ def _creation_row(name: str, act: Callable[[Connection, int], None], data: bool)
         f"create a topic, topics {name}, {where}",
         "topic",
         (100, 500, 2_000),
-        (250, 1_000),  # a tick of 10 ms is little in the time of 250
+        (500, 2_000),  # a tick of 10 ms is little in the time of 500
         2.0,
         "a topic that exists is not looked at"
         + (", and its entry not written again" if data else ""),
@@ -164,13 +183,22 @@ ROWS = [
         "request",
         (10, 100, 1_000),
         (10, 100),
-        1.5,
+        2.0,
         "a topic is found by its name, in a dict",
         partial(
             _repeated,
             "Metadata",
             MetadataRequest([MetadataRequestTopic(name=name_of(1))]),
         ),
+    ),
+    Row(
+        "Metadata of all topics, topics of 100 partitions",
+        "partition",
+        (10, 100, 1_000),
+        (10, 100),
+        1.5,
+        "equal rows are encoded once; long responses are copied once more",
+        all_topics,
     ),
     Row(
         "Produce to one partition, topics of 100 partitions",

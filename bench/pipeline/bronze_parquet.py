@@ -24,7 +24,7 @@ _SIMPLE: Final = MappingProxyType(
 
 
 def arrow_type(spark: Any) -> pa.DataType:
-    """A type of Spark's JSON schema, as Arrow has it."""
+    """The Arrow type of a type in Spark's JSON schema."""
     if isinstance(spark, str):
         return _SIMPLE[spark]
     if spark["type"] == "array":

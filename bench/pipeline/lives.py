@@ -17,10 +17,11 @@ from tests.coordinator.context import START, Context, Member, Pending
 from kohort.broker.coordinator.effects import (
     Append,
     CommitResult,
+    Effect,
     Notice,
     Reply,
 )
-from kohort.broker.coordinator.events import CommitOffsets
+from kohort.broker.coordinator.events import Appended, CommitOffsets, Offsets
 from kohort.broker.events.render import render
 from kohort.protocol.consumer import (
     Assignment,
@@ -61,6 +62,7 @@ class Kind:
         most: group.max.size; 0 for no limit.
         delay_ms: group.initial.rebalance.delay.ms.
         rate: records per second and partition.
+        session_ms: session.timeout.ms of its members.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Kind:
     most: int = 0
     delay_ms: int = 3_000
     rate: float = 40.0
+    session_ms: int = SESSION_MS
 
 
 class Client:
@@ -105,7 +108,7 @@ class Client:
         self._member = self.life.context.member(
             self.name,
             instance=self.instance,
-            session_ms=SESSION_MS,
+            session_ms=self.life.kind.session_ms,
             rebalance_ms=REBALANCE_MS,
             protocols=self._subscription(),
         )
@@ -246,7 +249,7 @@ class Client:
                 self._begin_again(code)
 
     def _to_finish_s(self) -> float:
-        """How long it goes on with the records that it has: some take too long."""
+        """Time to finish the records at hand; some take too long."""
         longest = self.life.random.choices(
             (1, 6, 2.0 * REBALANCE_MS / 1000), (88, 10, 2)
         )
@@ -291,13 +294,19 @@ class _Told(Context):
 
     def quick_commit(self, event: CommitOffsets) -> int:
         """An OffsetCommit: its error code."""
+        return self._quickly(self.coordinator.handle(event, self.now))
+
+    def _quickly(self, effects: Sequence[Effect]) -> int:
+        """Performs the effects of a commit; returns the code of the last reply."""
         code = -1
-        for effect in self.coordinator.handle(event, self.now):
+        for effect in effects:
             if isinstance(effect, Notice):
                 self.notices.append(effect)
                 self._noticed_at.append(self.now)
             elif isinstance(effect, Append):
                 self.records += effect.records
+                written = Appended(effect.append_id)
+                code = self._quickly(self.coordinator.handle(written, self.now))
             elif isinstance(effect, Reply):
                 code = cast("CommitResult", effect.result).error_code
         return code
@@ -352,7 +361,7 @@ class Life:
             member.instance,
             member.client,
             False,
-            rows,
+            Offsets.of(rows),
         )
         return self.context.quick_commit(event)
 
@@ -421,7 +430,7 @@ class Life:
         elif what == "end":
             client.say_goodbye()
         elif what == "pause":
-            client.pause(SESSION_MS / 1000 + self.random.uniform(1, 8))
+            client.pause(self.kind.session_ms / 1000 + self.random.uniform(1, 8))
         elif what == "stop":
             client.stop()
         else:
@@ -440,15 +449,19 @@ class Life:
             Events without their source: ``t_ns`` is ns since it began, ``hops`` how
             often the coordinator had moved before.
         """
-        due = sorted(self._due, reverse=True)
+        self._due.sort(reverse=True)
         while self.now < self.seconds:
-            while due and due[-1][0] <= self.now:
-                _, _, what, client = due.pop()
-                self._happen(what, client)
-            for client in (*self.clients, *self.crowd):
-                client.step()
+            self.step()
             self.context.sleep(STEP_S * 1000)
         return [*self._events()]
+
+    def step(self) -> None:
+        """The incidents that are due, and then each client's actions."""
+        while self._due and self._due[-1][0] <= self.now:
+            _, _, what, client = self._due.pop()
+            self._happen(what, client)
+        for client in (*self.clients, *self.crowd):
+            client.step()
 
     def _events(self) -> Any:
         moves = [*self.moves]

@@ -1,7 +1,7 @@
 """Time, CPU, memory and disk of an ingest and a build, on two cores.
 
     python -m bench.pipeline.synthetic --events 20000000 --out DIR
-    python -m bench.pipeline.measure DIR
+    python -m bench.pipeline.measure DIR --engine local
 
 With ``--by-table`` the tables are made once more, one after the other, to see the cost
 of each.
@@ -20,10 +20,14 @@ from pathlib import Path
 from bench.pipeline.watch import Phase, watched
 from bench.pipeline.work import SCRATCH
 
+from kohort.pipeline.engines import LOCAL, SPARK
 
-def _measured(work: str, events: Path, out: Path, memory: str) -> list[Phase]:
+
+def _measured(
+    work: str, events: Path, out: Path, memory: str, engine: str
+) -> list[Phase]:
     print(f"{work}:", flush=True)
-    arguments = [work, str(events), str(out), memory]
+    arguments = [work, str(events), str(out), memory, engine]
     phases = watched("bench.pipeline.work", arguments, out / SCRATCH)
     return [*phases, _all(phases)]
 
@@ -52,6 +56,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("events", type=Path, metavar="DIR")
+    parser.add_argument("--engine", choices=(LOCAL, SPARK), default=LOCAL)
     parser.add_argument("--by-table", action="store_true")
     parser.add_argument("--memory", default="3g", help="of the JVM's heap")
     parser.add_argument("--out", type=Path, help="kept; otherwise nothing is")
@@ -62,9 +67,9 @@ def main() -> None:
             f"{platform.platform()}, Python {platform.python_version()},"
             f" pyspark {metadata.version('pyspark')}"
         )
-        _print(_measured("build", wanted.events, out / "build", wanted.memory))
-        if wanted.by_table:
-            _print(_measured("tables", wanted.events, out / "tables", wanted.memory))
+        for work in ("build", "tables") if wanted.by_table else ("build",):
+            to = out / work
+            _print(_measured(work, wanted.events, to, wanted.memory, wanted.engine))
     finally:
         if wanted.out is None:
             shutil.rmtree(out)

@@ -1,4 +1,4 @@
-"""Events by the million, in the wide form in which bronze has them.
+"""Events by the million, in the wide form of bronze.
 
     python -m bench.pipeline.synthetic --events 20000000 --out DIR
 
@@ -170,7 +170,7 @@ class World:
         return replace(BIG, commit_s=BIG.members * seconds / commits)
 
     def turn(self, number: int) -> Iterator[dict[str, Any]]:
-        """Template of each copy in a turn; has to be called turn by turn."""
+        """Template of each copy in a turn; must be called turn by turn."""
         for i, copy in enumerate(self.copies):
             if number >= copy.lasts:
                 continue

@@ -1,6 +1,6 @@
 """The measured work, in a separate process.
 
-python -m bench.pipeline.work (build|tables) EVENTS OUT MEMORY
+python -m bench.pipeline.work (build|tables) EVENTS OUT MEMORY ENGINE
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kohort.pipeline.engines import LOCAL, SPARK
+
 SCRATCH = "scratch"
 
 
@@ -17,19 +19,27 @@ def _ended(name: str) -> None:
     print(f"ended {name}", flush=True)
 
 
-def _session(out: Path, memory: str) -> Any:
-    from kohort.pipeline import session
+def _session(out: Path, memory: str, engine: str) -> Any:
+    from kohort.pipeline import local_engine, session
 
+    if engine == LOCAL:
+        return local_engine.start()
     conf = {"spark.local.dir": str(out / SCRATCH)}
     return session.session("local[2]", conf, driver_memory=memory)
 
 
-def _build(events: Path, out: Path, memory: str) -> None:
+def _stop(spark: Any, engine: str) -> None:
+    from kohort.pipeline import local_engine, session
+
+    (local_engine if engine == LOCAL else session).stop(spark)
+
+
+def _build(events: Path, out: Path, memory: str, engine: str) -> None:
     """As ``kohort pipeline ingest`` and ``kohort pipeline build`` do it."""
-    from kohort.pipeline import bronze, build, session
+    from kohort.pipeline import bronze, build
     from kohort.pipeline.lake import Lake
 
-    spark = _session(out, memory)
+    spark = _session(out, memory, engine)
     _ended("start")
     lake = Lake(spark, out / "lake")
     bronze.ingest(lake, [str(events)])
@@ -38,16 +48,16 @@ def _build(events: Path, out: Path, memory: str) -> None:
     _ended("silver and gold")
     for each in made.tables:
         print(f"  {each.path}: {each.rows} rows, {each.seconds:.0f} s", flush=True)
-    session.stop(spark)
+    _stop(spark, engine)
 
 
-def _tables(events: Path, out: Path, memory: str) -> None:
+def _tables(events: Path, out: Path, memory: str, engine: str) -> None:
     """Makes the tables, one after the other, to see the cost of each."""
-    from kohort.pipeline import gold, session, silver
+    from kohort.pipeline import gold, silver
     from kohort.pipeline.table_functions import EVENTS, Options
     from kohort.pipeline.tables import TABLES
 
-    spark = _session(out, memory)
+    spark = _session(out, memory, engine)
     _ended("start")
     functions = {**silver.TABLE_FUNCTIONS, **gold.TABLE_FUNCTIONS}
     frames = {EVENTS: spark.read.parquet(str(events))}
@@ -57,10 +67,10 @@ def _tables(events: Path, out: Path, memory: str) -> None:
             functions[table.path](frames, Options()).write.parquet(to)
             frames[table.path] = spark.read.parquet(to)
             _ended(table.path)
-    session.stop(spark)
+    _stop(spark, engine)
 
 
-WORK: dict[str, Callable[[Path, Path, str], None]] = {
+WORK: dict[str, Callable[[Path, Path, str, str], None]] = {
     "build": _build,
     "tables": _tables,
 }
@@ -73,9 +83,10 @@ def main() -> None:
     parser.add_argument("events", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("memory")
+    parser.add_argument("engine", choices=(LOCAL, SPARK))
     wanted = parser.parse_args()
     (wanted.out / SCRATCH).mkdir(parents=True)
-    WORK[wanted.work](wanted.events, wanted.out, wanted.memory)
+    WORK[wanted.work](wanted.events, wanted.out, wanted.memory, wanted.engine)
 
 
 if __name__ == "__main__":
