@@ -1,20 +1,20 @@
-"""A consumer that is made to run for months, to be copied; `process` is yours.
+"""A consumer to copy, built to run for months; you write `process`.
 
     python resilient_consumer.py --bootstrap localhost:9092 --topic orders \
         --group billing --instance-id billing-1
 
-It is a static member (KIP-345): restarted within 15 seconds under its instance id
-it gets its partitions back, and the others notice nothing. Rebalances are
+It is a static member (KIP-345): after a restart within 15 seconds, with the same
+instance id, it gets its partitions back without a rebalance. Rebalances are
 cooperative (KIP-429): only partitions that move stop for a moment.
 
-Every record is processed at least once. A record is committed after `process` has
-returned: every 100 records, and before partitions are revoked. After a crash up to
+Every record is processed at least once. Records are committed after `process` has
+returned: every 100 records, and before partitions are revoked. After a crash, up to
 100 records are processed again, so `process` must tolerate repetition.
 
-Ends with 0 after SIGTERM or SIGINT; with 75 if the group is full (EX_TEMPFAIL: do
-not start again before there is room); with 1 for other errors that do not pass.
+Exit codes: 0 after SIGTERM or SIGINT; 75 if the group is full (EX_TEMPFAIL: start
+again when there is room); 1 for other errors that are not retriable.
 
-`resilient_consumer_confluent.py` is the same over confluent-kafka.
+`resilient_consumer_confluent.py` is the same with confluent-kafka.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SETTINGS: Mapping[str, Any] = {
 COMMIT_EVERY = 100
 """Records."""
 PAUSE_S = 1.0
-"""Before going on after an error that passes."""
+"""The wait after a retriable error."""
 STOPPED = 0
 FAILED = 1
 GROUP_IS_FULL = 75
@@ -59,10 +59,10 @@ log = logging.getLogger("consumer")
 
 
 async def process(record: ConsumerRecord) -> None:
-    """Yours: returns when the record is dealt with, within max.poll.interval.ms.
+    """Replace this: process a record, within max.poll.interval.ms.
 
-    An exception ends the program; the next owner of the partition processes the record
-    again. It may be cancelled where it awaits; the record then counts as not processed.
+    An exception ends the program, and the next owner of the partition processes the
+    record again. It may be cancelled at an await; the record then is not committed.
     """
     print(f"{record.topic}-{record.partition}@{record.offset}", flush=True)
 
@@ -71,8 +71,8 @@ class ResilientConsumer(ConsumerRebalanceListener):
     """Reads a topic as a member of a group, until it is cancelled or fails.
 
     Args:
-        topic: to read.
-        settings: of the consumer; they override `SETTINGS`.
+        topic: the topic.
+        settings: settings of the consumer; they override `SETTINGS`.
         process: called with each record.
     """
 
@@ -90,11 +90,11 @@ class ResilientConsumer(ConsumerRebalanceListener):
         self._count = 0
 
     async def run(self) -> None:
-        """Consumes. Cancelled, or failed, it commits, gives back and closes.
+        """Consumes until cancelled or failed; then commits, leaves and closes.
 
         Raises:
-            GroupMaxSizeReachedError: the group is full; nothing is tried again.
-            KohortError: something else that trying again does not help.
+            GroupMaxSizeReachedError: the group is full.
+            KohortError: another error that is not retriable.
         """
         async with self.consumer:
             self.consumer.subscribe([self._topic], listener=self)
@@ -121,37 +121,37 @@ class ResilientConsumer(ConsumerRebalanceListener):
         try:
             await self.consumer.commit(self._done)
         except (CommitFailedError, RebalanceInProgressError) as error:
-            # The group has moved on. The next polls report lost or revoked
-            # partitions; their new owners begin at the last commit.
-            log.warning("not committed, the group has moved on: %s", error)
+            # The group has rebalanced. The next polls report lost or revoked
+            # partitions; their new owners start at the last commit.
+            log.warning("not committed, the group has rebalanced: %s", error)
         except KohortError as error:
             if not error.retriable:
                 raise
-            log.warning("not committed, to be tried with the next: %s", error)
+            log.warning("not committed, retried with the next commit: %s", error)
         else:
             self._done.clear()
 
-    # -- handlers; all of them are called while `getone` or `close` is awaited
+    # -- handlers, called while `getone` or `close` is awaited
 
     async def on_error(self, error: KohortError) -> None:
-        """Goes on after a retriable error; the client has already retried it.
+        """Continues after a retriable error, which the client has already retried.
 
         Raises:
             KohortError: an error that is not retriable.
         """
         if not error.retriable:
             raise error
-        log.warning("going on in %s s: %s", PAUSE_S, error)
+        log.warning("continuing in %s s: %s", PAUSE_S, error)
         await asyncio.sleep(PAUSE_S)
 
     async def on_partitions_assigned(
         self, assigned: AbstractSet[TopicPartition]
     ) -> None:
-        """Logs new partitions: cooperative members keep those that they had."""
+        """Logs the new partitions; cooperative members keep their earlier ones."""
         log.info("partitions assigned: %s", _names(assigned))
 
     async def on_partitions_revoked(self, revoked: AbstractSet[TopicPartition]) -> None:
-        """Commits their processed records: the next owner begins there."""
+        """Commits the processed records: the next owner starts there."""
         log.info("partitions revoked: %s", _names(revoked))
         done = {p: self._done.pop(p) for p in revoked if p in self._done}
         if not done:
@@ -159,12 +159,12 @@ class ResilientConsumer(ConsumerRebalanceListener):
         try:
             await self.consumer.commit(done)
         except KohortError as error:
-            # Raised it would stop the consumer; like this some records are
+            # Not raised, as it would stop the consumer: instead some records are
             # processed again.
             log.error("not committed at the revocation: %s", error)
 
     async def on_partitions_lost(self, lost: AbstractSet[TopicPartition]) -> None:
-        """Forgets them: others may own them, and have committed."""
+        """Drops their offsets: other members may own the partitions by now."""
         log.warning("partitions lost: %s", _names(lost))
         for place in lost:
             self._done.pop(place, None)
@@ -176,7 +176,7 @@ def _names(places: Iterable[TopicPartition]) -> str:
 
 
 async def run(topic: str, settings: Mapping[str, Any]) -> int:
-    """The program: ends by SIGTERM, SIGINT, or an error. Returns the exit code."""
+    """Runs until SIGTERM, SIGINT or an error; returns the exit code."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(ResilientConsumer(topic, settings).run())
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -195,7 +195,7 @@ async def run(topic: str, settings: Mapping[str, Any]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads the command line, and runs."""
+    """Parses the command line, and runs."""
     description, _, epilog = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=description,
@@ -205,14 +205,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group", required=True)
-    parser.add_argument("--instance-id", required=True, help="its own, and stable")
+    parser.add_argument(
+        "--instance-id",
+        required=True,
+        help="unique in the group, the same after a restart",
+    )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         type=lambda text: tuple(text.split("=", 1)),
-        help="a setting of the consumer, by Kafka's name",
+        help="a consumer setting, with Kafka's name",
     )
     given = parser.parse_args(arguments)
     logging.basicConfig(

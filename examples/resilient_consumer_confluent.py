@@ -1,18 +1,18 @@
-"""The consumer of `resilient_consumer.py`, over confluent-kafka; `process` is yours.
+"""The consumer of `resilient_consumer.py` with confluent-kafka; you write `process`.
 
     python resilient_consumer_confluent.py --bootstrap localhost:9092 \
         --topic orders --group billing --instance-id billing-1
 
-It is a static member (KIP-345): restarted within 15 seconds under its instance id
-it gets its partitions back, and the others notice nothing. Rebalances are
+It is a static member (KIP-345): after a restart within 15 seconds, with the same
+instance id, it gets its partitions back without a rebalance. Rebalances are
 cooperative (KIP-429): only partitions that move stop for a moment.
 
-Every record is processed at least once. A record is committed after `process` has
-returned: every 100 records, and before partitions are revoked. After a crash up to
+Every record is processed at least once. Records are committed after `process` has
+returned: every 100 records, and before partitions are revoked. After a crash, up to
 100 records are processed again, so `process` must tolerate repetition.
 
-Ends with 0 after SIGTERM or SIGINT; with 75 if the group is full (EX_TEMPFAIL: do
-not start again before there is room); with 1 for other errors that do not pass.
+Exit codes: 0 after SIGTERM or SIGINT; 75 if the group is full (EX_TEMPFAIL: start
+again when there is room); 1 for other errors that are not retriable.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ SETTINGS: Mapping[str, Any] = {
 COMMIT_EVERY = 100
 """Records."""
 POLL_S = 0.5
-"""A signal is noticed between polls."""
+"""Time limit of a poll; signals are handled between polls."""
 ANSWER_S = 10.0
-"""Time limit for the coordinator's answer with committed offsets."""
+"""Time limit for fetching committed offsets."""
 STOPPED = 0
 FAILED = 1
 GROUP_IS_FULL = 75
 FULL_TEXT = "Consumer group is already at its full capacity."
-"""KIP-389's text; librdkafka has another one."""
+"""KIP-389's message; librdkafka's is different."""
 
 FULL = {
     KafkaError.GROUP_MAX_SIZE_REACHED,  # 81, as Apache Kafka sends it
-    KafkaError.STALE_BROKER_EPOCH,  # 77, KIP-389's own; no consumer gets it else
+    KafkaError.STALE_BROKER_EPOCH,  # 77, as in KIP-389; no other error of consumers
 }
 DO_NOT_PASS = FULL | {
     KafkaError.FENCED_INSTANCE_ID,
@@ -71,10 +71,10 @@ log = logging.getLogger("consumer")
 
 
 def process(record: Message) -> None:
-    """Yours: returns when the record is dealt with, within max.poll.interval.ms.
+    """Replace this: process a record, within max.poll.interval.ms.
 
-    An exception ends the program; the next owner of the partition processes the record
-    again.
+    An exception ends the program, and the next owner of the partition processes the
+    record again.
     """
     print(f"{record.topic()}-{record.partition()}@{record.offset()}", flush=True)
 
@@ -83,8 +83,8 @@ class ResilientConsumer:
     """Reads a topic as a member of a group, until it is stopped or fails.
 
     Args:
-        topic: to read.
-        settings: of the consumer; they override `SETTINGS`.
+        topic: the topic.
+        settings: settings of the consumer; they override `SETTINGS`.
         process: called with each record.
     """
 
@@ -108,15 +108,14 @@ class ResilientConsumer:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Has `run` return soon; for handlers of signals."""
+        """Makes `run` return soon; for signal handlers."""
         self._is_stopping = True
 
     def run(self) -> None:
-        """Consumes. Stopped, or failed, it commits, gives back and closes.
+        """Consumes until stopped or failed; then commits, leaves and closes.
 
         Raises:
-            KafkaException: something that trying again does not help, a full group
-                for instance.
+            KafkaException: an error that is not retriable, such as a full group.
         """
         self.consumer.subscribe(
             [self._topic],
@@ -149,7 +148,7 @@ class ResilientConsumer:
                 self._done.clear()
 
     def _commit(self, offsets: list[TopicPartition]) -> bool:
-        """Waits for the answer: a commit at a revocation cannot overtake this one."""
+        """Commits, and waits: a commit at a revocation cannot overtake this one."""
         try:
             rows = self.consumer.commit(offsets=offsets, asynchronous=False) or []
         except KafkaException as error:
@@ -167,21 +166,21 @@ class ResilientConsumer:
         if _is_final(error):
             self._failure = error
 
-    # -- handlers; all of them are called by `poll` or `close`
+    # -- handlers, called by `poll` or `close`
 
     def on_error(self, error: KafkaError) -> None:
-        """Remembers a final error; librdkafka retries all others itself."""
+        """Stores a final error; librdkafka retries all others itself."""
         log.warning("%s", error)
         if self._failure is None and _is_final(error):
             self._failure = error
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Logs new partitions: cooperative members keep those that they had."""
+        """Logs the new partitions; cooperative members keep their earlier ones."""
         log.info("partitions assigned: %s", _names(partitions))
-        # Without a committed offset librdkafka asks where the partition begins. If
-        # it is revoked before the answer, and assigned again, librdkafka (2.16)
-        # returns records from the beginning, even if offsets have been committed
-        # since. Started at 0 it need not ask, unless record 0 has been deleted.
+        # Without a committed offset, librdkafka asks for the first offset. If the
+        # partition is revoked before the response, and assigned again, librdkafka
+        # (2.16) returns records from the beginning, even if offsets have been committed
+        # since. With a start at 0 it need not ask, unless record 0 has been deleted.
         try:
             known = consumer.committed(partitions, ANSWER_S) if partitions else []
         except KafkaException as error:
@@ -197,16 +196,16 @@ class ResilientConsumer:
             consumer.assign(partitions)
 
     def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Commits their processed records: the next owner begins there."""
+        """Commits the processed records: the next owner starts there."""
         log.info("partitions revoked: %s", _names(partitions))
         places = [(each.topic, each.partition) for each in partitions]
         done = [self._done.pop(place) for place in places if place in self._done]
         if done:
-            # Where it is refused some records are processed again.
+            # If it is refused, some records are processed again.
             self._commit(done)
 
     def on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Forgets them: others may own them, and have committed."""
+        """Drops their offsets: other members may own the partitions by now."""
         log.warning("partitions lost: %s", _names(partitions))
         for each in partitions:
             self._done.pop((each.topic, each.partition), None)
@@ -222,7 +221,7 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
 
 
 def run(topic: str, settings: Mapping[str, Any]) -> int:
-    """The program: ends by SIGTERM, SIGINT, or an error. Returns the exit code."""
+    """Runs until SIGTERM, SIGINT or an error; returns the exit code."""
     consumer = ResilientConsumer(topic, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: consumer.stop())
@@ -240,7 +239,7 @@ def run(topic: str, settings: Mapping[str, Any]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads the command line, and runs."""
+    """Parses the command line, and runs."""
     description, _, epilog = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=description,
@@ -250,7 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group", required=True)
-    parser.add_argument("--instance-id", required=True, help="its own, and stable")
+    parser.add_argument(
+        "--instance-id", required=True, help="unique in the group, kept over restarts"
+    )
     parser.add_argument(
         "--set",
         action="append",
